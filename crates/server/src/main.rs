@@ -1,0 +1,2 @@
+//! The `sheaf` binary.
+fn main() {}
