@@ -1,0 +1,127 @@
+//! `Disk` and `File`: what Sheaf may ask of a file system, and what each call promises after a power cut.
+//!
+//! What it is: the contract that [`RealDisk`](crate::RealDisk) and [`SimDisk`](crate::SimDisk) both keep, so
+//! that the log, snapshots and trees can be run against a disk that tears, reorders and forgets.
+//! What it is not: a portable file API. Only what is needed, with the promises written down.
+//!
+//! Invariants
+//! - Handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache` (contents
+//!   and size of one file), `sync_dir` (names in one directory) and `create_dir_all` make anything durable.
+//! - A failed sync or durable write says nothing about what is on disk, and the next sync may claim success
+//!   although data was lost. Never retry one: stop, and read the file again after [`File::drop_cache`].
+//! - Every call may come from any thread. Overlapping concurrent writes leave either content.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Unit of [`File::write_durable_at`]: address, length and offset are multiples of this many bytes.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// What an opened file may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reading only; writes, syncs and `set_len` may fail.
+    Read,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// A file system: names of files in directories.
+pub trait Disk: Send + Sync + 'static {
+    /// Creates `dir` and its missing parents. They are durable on return. An existing directory is fine.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Creates an empty file for reading and writing. Its name is durable only after [`Disk::sync_dir`].
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken, `NotFound` if its directory does not exist.
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
+
+    /// Renames a file, replacing `to` if it exists: at any moment, also after a crash, one of the two states is
+    /// seen. Durable after [`Disk::sync_dir`]. Says nothing about the contents: sync the file first.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a name. The file may come back after a crash until [`Disk::sync_dir`].
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Names of the regular files in `dir`, sorted. Directories, and names that are not UTF-8 (never ours), are
+    /// left out.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes all creations, renames and removals in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Bytes that can still be allocated on the file system that holds `dir`.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+}
+
+/// An open file. It stays usable after it is renamed or removed.
+pub trait File: Send + Sync {
+    /// Reads at most `buf.len()` bytes from `offset`; fewer only at the end of the file, 0 at or after the end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.read_at(buf, offset)? {
+            read if read == buf.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Hands all of `buf` to the OS (page cache), growing the file if needed. Not durable.
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `buf` and returns when exactly this range, and a file size that covers it, is on stable
+    /// storage. Earlier unsynced writes to *other* ranges are not made durable by it. Address, length and offset
+    /// must be multiples of [`BLOCK_BYTES`]; [`AlignedBytes`](crate::AlignedBytes) provides such buffers.
+    ///
+    /// # Errors
+    /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes all contents and the size durable.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Like [`File::sync_data`], and the times and permissions as well.
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file holds no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|bytes| bytes == 0)
+    }
+
+    /// Cuts the file, or grows it with zeros, to `len` bytes. Growing allocates no space. Not durable.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows what the
+    /// disk holds: after a failed sync the cache shows data that never arrived. The cache is dropped even if
+    /// making the pages durable fails, and that error is returned.
+    fn drop_cache(&self) -> io::Result<()>;
+}
+
+/// Checks the alignment that [`File::write_durable_at`] demands.
+pub(crate) fn require_block_aligned(buf: &[u8], offset: u64) -> io::Result<()> {
+    let block = BLOCK_BYTES as u64;
+    if (buf.as_ptr() as u64 | buf.len() as u64 | offset).is_multiple_of(block) {
+        return Ok(());
+    }
+    let message = format!(
+        "durable write of {} bytes at offset {offset} from {:p} is not aligned to {BLOCK_BYTES} bytes",
+        buf.len(),
+        buf.as_ptr(),
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
