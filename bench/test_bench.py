@@ -1,0 +1,257 @@
+"""Tests of the harness itself: what it reads, what it computes, and that its processes end.
+
+    python3 -m unittest discover -s bench
+
+They need no peer installed. Servers are played by small scripts.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import driver  # noqa: E402
+import procfs  # noqa: E402
+import report  # noqa: E402
+import resp  # noqa: E402
+import servers  # noqa: E402
+import suite  # noqa: E402
+from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline  # noqa: E402
+
+CSV = (
+    '"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms",'
+    '"max_latency_ms"\n"SET","806451.62","0.887","0.248","0.783","1.559","2.399","4.343"\n'
+)
+
+# Answers PING with PONG and INFO with its process id; `mode` makes it fail in chosen ways.
+FAKE_SERVER = """#!{python}
+import os, socket, sys
+arguments = sys.argv[1:]
+port = int(arguments[arguments.index("--port") + 1])
+if "--die" in arguments:
+    print("no luck today", flush=True)
+    sys.exit(3)
+pid = 1 if "--wrong-pid" in arguments else os.getpid()
+info = b"process_id:%d" % pid
+listener = socket.create_server(("127.0.0.1", port))
+while True:
+    connection, _ = listener.accept()
+    asked = connection.recv(1000)
+    connection.sendall(b"+PONG\\r\\n" if b"PING" in asked else b"$%d\\r\\n%b\\r\\n" % (len(info), info))
+    connection.close()
+"""
+
+
+def load_case(name: str):
+    return next(case for case in CASES if case.name == name)
+
+
+class Reading(unittest.TestCase):
+    def test_csv_row_of_the_operation_is_found(self):
+        self.assertEqual(driver.parse_csv(CSV, "SET"), (806451.62, 0.783, 2.399))
+
+    def test_csv_without_the_operation_is_an_error(self):
+        for output in ("", CSV.splitlines()[0], CSV.replace("SET", "GET"), CSV.replace("806451.62", "nan?")):
+            with self.assertRaises(driver.DriverFailed):
+                driver.parse_csv(output, "SET")
+
+    def test_metric_sums_its_labels_and_nothing_else(self):
+        page = '# HELP a_total x\na_total 3\nb_total{x="1"} 2\nb_total{x="2"} 5e1\na_total_more 9\n'
+        self.assertEqual(servers.metric(page, "a_total"), 3)
+        self.assertEqual(servers.metric(page, "b_total"), 52)
+        self.assertIsNone(servers.metric(page, "c_total"))
+
+    def test_filesystem_is_that_of_the_deepest_and_latest_mount(self):
+        mounts = (
+            "1 0 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+            "2 1 0:5 / /data rw - xfs /dev/vdb rw\n"
+            "3 1 0:6 / /data rw,noatime shared:1 - tmpfs tmpfs rw\n"
+        )
+        self.assertEqual(procfs.parse_filesystem(mounts, Path("/data/a")), "tmpfs (rw,noatime)")
+        self.assertEqual(procfs.parse_filesystem(mounts, Path("/database")), "ext4 (rw,relatime)")
+
+    def test_cpu_clock_counts_this_process(self):
+        before = procfs.cpu_s(os.getpid())
+        sum(range(100_000))
+        self.assertGreater(procfs.cpu_s(os.getpid()), before)
+        with self.assertRaises(OSError):
+            procfs.cpu_s(2**22 + 1)  # above the largest possible process id
+
+
+class Loading(unittest.TestCase):
+    def serve(self, answer):
+        """Runs `answer(connection)` for one connection; returns the port."""
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def work():
+            with listener:
+                connection, _ = listener.accept()
+                with connection:
+                    answer(connection)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.addCleanup(thread.join)
+        return listener.getsockname()[1]
+
+    def test_every_key_is_sent_once_and_answered(self):
+        count = resp.LOAD_BLOCK_KEYS + 3
+        expected = b"".join(resp.command(b"SET", b"k:%d" % number, b"xx") for number in range(count))
+        received = bytearray()
+
+        def answer(connection):
+            while len(received) < len(expected):
+                received.extend(connection.recv(1 << 16))
+            connection.sendall(resp.OK * count)
+
+        resp.load(self.serve(answer), b"k:%d", count, 2)
+        self.assertEqual(bytes(received), expected)
+
+    def test_an_error_among_the_replies_is_raised(self):
+        port = self.serve(lambda connection: connection.sendall(resp.OK + b"-OOM no room\r\n"))
+        with self.assertRaisesRegex(resp.ServerReply, "OOM no room"):
+            resp.load(port, b"k:%d", 5, 2)
+
+    def test_a_closed_connection_is_raised(self):
+        port = self.serve(lambda connection: connection.sendall(resp.OK[:3]))
+        with self.assertRaises(OSError):
+            resp.load(port, b"k:%d", 5, 2)
+
+    def test_replies_may_be_cut_anywhere(self):
+        self.assertEqual(resp._take_oks(resp.OK * 2 + b"+O"), b"+O")
+        self.assertEqual(resp._take_oks(resp.OK * 2), b"")
+
+
+class Judging(unittest.TestCase):
+    def test_ratios_are_those_of_the_medians(self):
+        result = suite.Result(load_case("none-p64"))
+        for redis, sheaf in ((1.0, 0.9), (2.0, 0.5), (9.0, 0.6)):
+            result.add("redis", "SET", {"cpu_s_per_1m": redis})
+            result.add("sheaf", "SET", {"cpu_s_per_1m": sheaf})
+        verdicts = {verdict.target.words(): verdict for verdict in report.judge(result)}
+        against_redis = verdicts["SET CPU s/1M <= 0.35x redis"]
+        self.assertAlmostEqual(against_redis.value, 0.3)
+        self.assertTrue(against_redis.met)
+        self.assertIsNone(verdicts["SET CPU s/1M <= 0.65x valkey"].met)
+
+    def test_bounds_are_inclusive_and_directed(self):
+        self.assertTrue(Target("SET", OPS_S, True, 3.0).met_by(3.0))
+        self.assertFalse(Target("SET", OPS_S, True, 3.0).met_by(2.99))
+        self.assertTrue(Target("SET", CPU, False, 0.35).met_by(0.35))
+        self.assertFalse(Target("SET", CPU, False, 0.35).met_by(0.36))
+
+    def test_writes_per_sync_is_a_difference_quotient(self):
+        self.assertEqual(suite.writes_per_sync((10, 4), (110, 14)), 10)
+        self.assertIsNone(suite.writes_per_sync((10, 4), (10, 4)))
+        self.assertIsNone(suite.writes_per_sync(None, (10, 4)))
+
+    def test_every_target_names_servers_and_operations_of_its_case(self):
+        for case in CASES:
+            self.assertIn("sheaf", case.contenders)
+            self.assertIn(baseline(case), case.contenders)
+            for target in case.targets:
+                self.assertIn(target.metric, case.metrics)
+                self.assertIn(target.op, getattr(case, "operations", ("LOAD", "REPLAY")))
+                self.assertIn(target.against, (*case.contenders, None))
+
+    def test_columns_without_any_figure_are_left_out(self):
+        result = suite.Result(load_case("strict-c1"))
+        result.add("redis", "SET", {"ops_s": 5000.0, "writes_per_sync": None})
+        self.assertNotIn(WRITES_PER_SYNC.heading, report.figures_table(result)[0])
+        result.add("sheaf", "SET", {"ops_s": 6000.0, "writes_per_sync": 7.0})
+        heading, sheaf, redis = report.figures_table(result)
+        column = heading.index(WRITES_PER_SYNC.heading)
+        self.assertEqual((sheaf[0], sheaf[column]), ("sheaf", "7.0"))
+        self.assertEqual((redis[0], redis[column]), ("redis", "–"))
+
+
+class Processes(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.directory = Path(scratch.name)
+        self.binary = self.directory / "fake-server"
+        self.binary.write_text(FAKE_SERVER.format(python=sys.executable))
+        self.binary.chmod(0o755)
+
+    def server(self, *extra: str) -> servers.Server:
+        program = servers.Program("redis", str(self.binary), extra)
+        return servers.Server(program, self.directory / "data", servers.Persistence.OFF)
+
+    def test_a_paused_server_is_ended_with_its_fleet(self):
+        server = self.server()
+        with servers.Fleet([server]):
+            self.assertGreater(server.start(), 0)
+            pid = server.pid
+            server.pause()
+        with self.assertRaises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    def test_a_server_that_ends_at_start_is_quoted(self):
+        with self.assertRaisesRegex(servers.ServerFailed, "status 3:\nno luck today"):
+            self.server("--die").start()
+
+    def test_another_process_on_the_port_is_noticed(self):
+        server = self.server("--wrong-pid")
+        with servers.Fleet([server]), self.assertRaisesRegex(servers.ServerFailed, "belongs to process 1,"):
+            server.start()
+
+    def test_servers_die_with_a_killed_harness(self):
+        harness = subprocess.Popen(
+            [sys.executable, "-c", _HARNESS, str(Path(__file__).parent), str(self.binary), str(self.directory)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with harness:
+            pid = int(harness.stdout.readline())
+            # A file descriptor of the process itself: it becomes readable when that process has ended.
+            server = os.pidfd_open(pid)
+            self.addCleanup(os.close, server)
+            harness.send_signal(signal.SIGKILL)
+        ended, _, _ = select.select([server], [], [], 10)
+        self.assertEqual(ended, [server])
+
+
+_HARNESS = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import servers
+program = servers.Program("redis", sys.argv[2])
+server = servers.Server(program, Path(sys.argv[3]) / "data", servers.Persistence.OFF)
+server.start()
+server.pause()
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+class CommandLines(unittest.TestCase):
+    def test_shown_commands_hold_nothing_of_this_run(self):
+        program = servers.Program("valkey", "/somewhere/valkey-server", preload="libjemalloc.so.2")
+        shown = program.shown(servers.Persistence.SYNCED)
+        self.assertTrue(shown.startswith("LD_PRELOAD=libjemalloc.so.2 valkey-server --dir DIR "))
+        self.assertIn('--save "" --appendonly yes --appendfsync always', shown)
+
+    def test_sheaf_durability_follows_the_case(self):
+        program = servers.Program(UNMERGED, "sheaf", ("--log-merge", "false"))
+        self.assertIn("--durability strict --log-merge false", program.shown(servers.Persistence.SYNCED))
+        self.assertIn("--durability none", program.shown(servers.Persistence.OFF))
+        self.assertIn("--durability none", program.shown(servers.Persistence.LOGGED))
+
+    def test_sheaf_settings_of_the_shell_do_not_reach_the_server(self):
+        os.environ["SHEAF_DURABILITY"] = "none"
+        self.addCleanup(os.environ.pop, "SHEAF_DURABILITY")
+        self.assertNotIn("SHEAF_DURABILITY", servers.Program("sheaf", "sheaf").environment())
+
+
+if __name__ == "__main__":
+    unittest.main()
