@@ -1,0 +1,338 @@
+//! [`ReplyWriter`]: one method per kind of value.
+
+use std::fmt::{self, Display, Write as _};
+
+use crate::double::format_double;
+
+/// Version of the protocol that a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// What every connection begins with.
+    #[default]
+    Resp2,
+    /// What `HELLO 3` switches to: maps, sets, doubles, pushes.
+    Resp3,
+}
+
+/// A value made of other values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// Values in order.
+    Array,
+    /// Pairs of key and value; its length counts pairs.
+    Map,
+    /// Values without order or repetition.
+    Set,
+    /// Values the client has not asked for.
+    Push,
+}
+
+/// The place of an aggregate whose length is not known yet. Give it to [`ReplyWriter::end_deferred`].
+#[must_use = "the reply lacks its header until the aggregate is ended"]
+#[derive(Debug)]
+pub struct Deferred {
+    position: usize,
+}
+
+/// Appends replies to a buffer, which it never clears or flushes.
+#[derive(Debug)]
+pub struct ReplyWriter<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> ReplyWriter<'a> {
+    /// A writer to the end of `out`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+        Self { out, protocol }
+    }
+
+    /// The version written.
+    #[inline]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Bytes in the buffer, those of earlier replies included.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back everything written after `position`, for a command that fails halfway through its reply.
+    pub fn truncate(&mut self, position: usize) {
+        self.out.truncate(position);
+    }
+
+    /// Appends bytes as they are: a reply encoded before, or part of one.
+    #[inline]
+    pub fn raw(&mut self, encoded: &[u8]) {
+        self.out.extend_from_slice(encoded);
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.raw(b"+OK\r\n");
+    }
+
+    /// A simple string. Line ends within it become spaces.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.one_line(b'+', |out| out.extend_from_slice(text.as_bytes()));
+    }
+
+    /// An error, from its code on, such as `ERR syntax error`. Line ends within it become spaces.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.one_line(b'-', |out| out.extend_from_slice(text.as_ref()));
+    }
+
+    /// As [`error`](Self::error), formatted in place: `error_display(format_args!("ERR unknown command '{name}'"))`.
+    pub fn error_display(&mut self, text: impl Display) {
+        self.one_line(b'-', |out| append_display(out, text));
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.header(b':', value);
+    }
+
+    /// A length or count as an integer.
+    #[inline]
+    pub fn count(&mut self, value: usize) {
+        self.header(b':', value);
+    }
+
+    /// A bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_header(bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.bulk_end();
+    }
+
+    /// The header of a bulk string of `len` bytes, to be followed by them in any number of [`raw`](Self::raw) calls and
+    /// [`bulk_end`](Self::bulk_end).
+    #[inline]
+    pub fn bulk_header(&mut self, len: usize) {
+        self.header(b'$', len);
+    }
+
+    /// The end of a bulk string begun by [`bulk_header`](Self::bulk_header).
+    #[inline]
+    pub fn bulk_end(&mut self) {
+        self.raw(b"\r\n");
+    }
+
+    /// A bulk string holding an integer.
+    #[inline]
+    pub fn bulk_integer(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// A bulk string holding a floating point number in its shortest form.
+    pub fn bulk_double(&mut self, value: f64) {
+        self.bulk_with(|out| format_double(value, out));
+    }
+
+    /// A bulk string formatted in place.
+    pub fn bulk_display(&mut self, value: impl Display) {
+        self.bulk_with(|out| append_display(out, value));
+    }
+
+    /// A bulk string holding what `write` appends.
+    pub fn bulk_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let position = self.out.len();
+        write(self.out);
+        self.insert_header(position, b'$', self.out.len() - position);
+        self.bulk_end();
+    }
+
+    /// No value: in RESP2 a bulk string that is not there.
+    #[inline]
+    pub fn null(&mut self) {
+        self.raw(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No value where an array was asked for: in RESP2 an array that is not there.
+    #[inline]
+    pub fn null_array(&mut self) {
+        self.raw(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// A bulk string, or no value.
+    #[inline]
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// The header of an array of `len` values.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// The header of a map of `pairs`, keys and values in turn.
+    #[inline]
+    pub fn map(&mut self, pairs: usize) {
+        self.aggregate(Aggregate::Map, pairs);
+    }
+
+    /// The header of a set of `len` values.
+    #[inline]
+    pub fn set(&mut self, len: usize) {
+        self.aggregate(Aggregate::Set, len);
+    }
+
+    /// The header of a push of `len` values: a message, an invalidation. In RESP2 an array.
+    #[inline]
+    pub fn push(&mut self, len: usize) {
+        self.aggregate(Aggregate::Push, len);
+    }
+
+    /// The header of an aggregate of `len` values (pairs for a map).
+    pub fn aggregate(&mut self, aggregate: Aggregate, len: usize) {
+        let (kind, count) = self.aggregate_header(aggregate, len);
+        self.header(kind, count);
+    }
+
+    /// Begins an aggregate whose length will only be known when its values have been written.
+    pub fn begin_deferred(&self) -> Deferred {
+        Deferred { position: self.out.len() }
+    }
+
+    /// Writes the header of an aggregate whose `len` values (pairs for a map) have all been written since it was begun. Moves
+    /// them up by some bytes: meant for replies whose length cannot be known, not for those where it is inconvenient.
+    pub fn end_deferred(&mut self, deferred: Deferred, aggregate: Aggregate, len: usize) {
+        let (kind, count) = self.aggregate_header(aggregate, len);
+        self.insert_header(deferred.position, kind, count);
+    }
+
+    /// The header of `pairs` of attributes of the value after them. Returns whether the client can read attributes; if
+    /// not, nothing has been written and the pairs must not be either.
+    #[must_use]
+    pub fn attribute(&mut self, pairs: usize) -> bool {
+        let readable = self.protocol == Protocol::Resp3;
+        if readable {
+            self.header(b'|', pairs);
+        }
+        readable
+    }
+
+    /// A floating point number in its shortest form; in RESP2 as a bulk string.
+    pub fn double(&mut self, value: f64) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk_double(value),
+            Protocol::Resp3 => self.one_line(b',', |out| format_double(value, out)),
+        }
+    }
+
+    /// A truth value; in RESP2 1 or 0.
+    pub fn boolean(&mut self, value: bool) {
+        self.raw(match (self.protocol, value) {
+            (Protocol::Resp2, true) => b":1\r\n",
+            (Protocol::Resp2, false) => b":0\r\n",
+            (Protocol::Resp3, true) => b"#t\r\n",
+            (Protocol::Resp3, false) => b"#f\r\n",
+        });
+    }
+
+    /// An integer of any size, given as its decimal digits; in RESP2 a bulk string.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.one_line(b'(', |out| out.extend_from_slice(digits.as_bytes())),
+        }
+    }
+
+    /// Text to be shown as it is, and its format, such as `*b"txt"`; in RESP2 a bulk string of the text alone.
+    pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.header(b'=', format.len() + 1 + text.len());
+                self.raw(&format);
+                self.raw(b":");
+                self.raw(text);
+                self.raw(b"\r\n");
+            }
+        }
+    }
+
+    /// Type byte and number of an aggregate in the version written.
+    fn aggregate_header(&self, aggregate: Aggregate, len: usize) -> (u8, usize) {
+        match (self.protocol, aggregate) {
+            (_, Aggregate::Array) => (b'*', len),
+            (Protocol::Resp2, Aggregate::Map) => (b'*', len * 2),
+            (Protocol::Resp2, Aggregate::Set | Aggregate::Push) => (b'*', len),
+            (Protocol::Resp3, Aggregate::Map) => (b'%', len),
+            (Protocol::Resp3, Aggregate::Set) => (b'~', len),
+            (Protocol::Resp3, Aggregate::Push) => (b'>', len),
+        }
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, number: impl itoa::Integer) {
+        append_header(self.out, kind, number);
+    }
+
+    /// Puts a header before what has been written since `position`.
+    fn insert_header(&mut self, position: usize, kind: u8, number: usize) {
+        let end = self.out.len();
+        append_header(self.out, kind, number);
+        let header_bytes = self.out.len() - end;
+        self.out[position..].rotate_right(header_bytes);
+    }
+
+    /// A value that ends with its line, so that it must hold no line end.
+    #[inline]
+    fn one_line(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.push(kind);
+        let position = self.out.len();
+        write(self.out);
+        for byte in &mut self.out[position..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.raw(b"\r\n");
+    }
+}
+
+/// Appends `<kind><number>\r\n` in one piece: small numbers, which nearly all are, without formatting.
+#[inline]
+fn append_header(out: &mut Vec<u8>, kind: u8, number: impl itoa::Integer) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(number).as_bytes();
+    if let [digit] = digits {
+        return out.extend_from_slice(&[kind, *digit, b'\r', b'\n']);
+    }
+    out.reserve(digits.len() + 3);
+    out.push(kind);
+    out.extend_from_slice(digits);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a formatted value.
+fn append_display(out: &mut Vec<u8>, value: impl Display) {
+    struct Bytes<'v>(&'v mut Vec<u8>);
+    impl fmt::Write for Bytes<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.extend_from_slice(text.as_bytes());
+            Ok(())
+        }
+    }
+    // A buffer never fails; a Display that does leaves what it wrote until then.
+    let _ = write!(Bytes(out), "{value}");
+}

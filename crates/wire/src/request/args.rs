@@ -1,0 +1,235 @@
+//! The arguments of one command: borrowed from a parsed buffer ([`Args`]) or kept for later ([`OwnedArgs`]).
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::ops::Index;
+
+/// Where one argument lies in its buffer. 32 bits each: no request is longer than `Limits::REQUEST_BYTES_CEILING`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl Span {
+    /// Both numbers are offsets into a window of at most `u32::MAX` bytes, which the callers see to.
+    #[inline]
+    pub(super) fn new(start: usize, len: usize) -> Self {
+        debug_assert!(start + len <= u32::MAX as usize);
+        Self { start: start as u32, len: len as u32 }
+    }
+
+    #[inline]
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        &bytes[start..start + self.len as usize]
+    }
+}
+
+/// The arguments of one command, its name at 0. A borrowed view: cheap to copy and to cut.
+///
+/// The arguments of a parsed command are never empty; a view made by [`skip`](Args::skip) may be.
+#[derive(Clone, Copy)]
+pub struct Args<'b> {
+    bytes: &'b [u8],
+    spans: &'b [Span],
+}
+
+impl<'b> Args<'b> {
+    #[inline]
+    pub(super) fn new(bytes: &'b [u8], spans: &'b [Span]) -> Self {
+        Self { bytes, spans }
+    }
+
+    /// How many arguments there are.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The argument at `index`, or `None` if there are not so many.
+    #[inline]
+    pub fn get(self, index: usize) -> Option<&'b [u8]> {
+        Some(self.spans.get(index)?.of(self.bytes))
+    }
+
+    /// The argument at `index`, with the lifetime of the buffer, which `args[index]` cannot give.
+    ///
+    /// # Panics
+    /// If there are not so many arguments.
+    #[inline]
+    pub fn at(self, index: usize) -> &'b [u8] {
+        self.spans[index].of(self.bytes)
+    }
+
+    /// All arguments but the first `count`; none if there are no more.
+    #[inline]
+    #[must_use]
+    pub fn skip(self, count: usize) -> Args<'b> {
+        Args { bytes: self.bytes, spans: self.spans.get(count..).unwrap_or_default() }
+    }
+
+    /// The first `count` arguments; all of them if there are no more.
+    #[inline]
+    #[must_use]
+    pub fn take(self, count: usize) -> Args<'b> {
+        Args { bytes: self.bytes, spans: self.spans.get(..count).unwrap_or(self.spans) }
+    }
+
+    /// The arguments in order.
+    #[inline]
+    pub fn iter(self) -> ArgsIter<'b> {
+        ArgsIter { bytes: self.bytes, spans: self.spans.iter() }
+    }
+
+    /// The length of all arguments together, in bytes.
+    pub fn size_bytes(self) -> usize {
+        self.spans.iter().map(|span| span.len as usize).sum()
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    /// # Panics
+    /// If there are not so many arguments.
+    #[inline]
+    fn index(&self, index: usize) -> &[u8] {
+        self.at(index)
+    }
+}
+
+impl<'b> IntoIterator for Args<'b> {
+    type Item = &'b [u8];
+    type IntoIter = ArgsIter<'b>;
+
+    #[inline]
+    fn into_iter(self) -> ArgsIter<'b> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Args<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Args<'_> {}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(<[u8]>::escape_ascii).map(|text| text.to_string())).finish()
+    }
+}
+
+/// Iterator over [`Args`].
+#[derive(Clone)]
+pub struct ArgsIter<'b> {
+    bytes: &'b [u8],
+    spans: std::slice::Iter<'b, Span>,
+}
+
+impl<'b> Iterator for ArgsIter<'b> {
+    type Item = &'b [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'b [u8]> {
+        Some(self.spans.next()?.of(self.bytes))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.spans.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for ArgsIter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.spans.next_back()?.of(self.bytes))
+    }
+}
+
+impl ExactSizeIterator for ArgsIter<'_> {}
+impl FusedIterator for ArgsIter<'_> {}
+
+/// Arguments that outlive the buffer they came in (queued by MULTI, blocked) or never were in one (scripts, tests).
+///
+/// One allocation for the bytes, one for where they lie. Holds at most `u32::MAX` bytes.
+#[derive(Clone, Default)]
+pub struct OwnedArgs {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedArgs {
+    /// No arguments, nothing allocated.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), spans: Vec::new() }
+    }
+
+    /// Appends one argument.
+    ///
+    /// # Panics
+    /// If all arguments together would be longer than `u32::MAX` bytes.
+    pub fn push(&mut self, arg: &[u8]) {
+        assert!(self.bytes.len() + arg.len() <= u32::MAX as usize, "arguments of more than 4 GiB");
+        self.spans.push(Span::new(self.bytes.len(), arg.len()));
+        self.bytes.extend_from_slice(arg);
+    }
+
+    /// Removes all arguments and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
+    /// The arguments as commands take them.
+    #[inline]
+    pub fn as_args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.spans)
+    }
+
+    /// Memory taken beside the value itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+impl From<Args<'_>> for OwnedArgs {
+    fn from(args: Args<'_>) -> Self {
+        let mut owned =
+            Self { bytes: Vec::with_capacity(args.size_bytes()), spans: Vec::with_capacity(args.len()) };
+        args.iter().for_each(|arg| owned.push(arg));
+        owned
+    }
+}
+
+impl<A: AsRef<[u8]>> FromIterator<A> for OwnedArgs {
+    fn from_iter<I: IntoIterator<Item = A>>(args: I) -> Self {
+        let mut owned = Self::new();
+        args.into_iter().for_each(|arg| owned.push(arg.as_ref()));
+        owned
+    }
+}
+
+impl PartialEq for OwnedArgs {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_args() == other.as_args()
+    }
+}
+
+impl Eq for OwnedArgs {}
+
+impl fmt::Debug for OwnedArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_args().fmt(f)
+    }
+}

@@ -1,0 +1,66 @@
+//! The promises of the request parser as one function, for the property tests and the fuzzer.
+
+use super::{Limits, OwnedArgs, ProtocolError, RequestBatch, RequestParser};
+
+/// Everything that came out of a run of bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The commands in order.
+    pub commands: Vec<OwnedArgs>,
+    /// Bytes consumed by them and by empty requests.
+    pub consumed: usize,
+    /// What ended the run, if not the end of the bytes.
+    pub error: Option<ProtocolError>,
+}
+
+/// Parses `bytes` arriving in reads that end at `ends`, in batches of `commands_max`, each from a buffer of its own.
+///
+/// `ends` must be ascending and none greater than the number of bytes, which is the last end whether named or not.
+///
+/// # Panics
+/// If the parser breaks a promise: consumes more than it was given, overfills a batch or returns an empty command.
+pub fn parse_in_reads(bytes: &[u8], ends: &[usize], limits: &Limits, commands_max: usize) -> Outcome {
+    let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
+    let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };
+    for &end in ends.iter().chain([&bytes.len()]) {
+        loop {
+            // A copy per pass: the parser must not depend on where the bytes lie.
+            let buffer = bytes[outcome.consumed..end].to_vec();
+            let parsed = parser.parse(&buffer, limits, &mut batch, commands_max);
+            assert!(parsed.consumed <= buffer.len(), "consumed more than there was");
+            assert!(batch.len() <= commands_max, "batch overfilled");
+            collect(&batch, &buffer, parsed.consumed, &mut outcome);
+            if parsed.error.is_some() {
+                return Outcome { error: parsed.error, ..outcome };
+            }
+            assert!(parser.bytes_missing() <= limits.bulk_bytes_max + 2, "more missing than allowed");
+            if batch.len() < commands_max {
+                break;
+            }
+        }
+    }
+    outcome
+}
+
+fn collect(batch: &RequestBatch, buffer: &[u8], consumed: usize, outcome: &mut Outcome) {
+    let mut end_before = 0;
+    for index in 0..batch.len() {
+        let args = batch.command(index, buffer);
+        assert!(!args.is_empty(), "a command without a name");
+        assert!(batch.end(index) > end_before && batch.end(index) <= consumed, "commands overlap");
+        end_before = batch.end(index);
+        outcome.commands.push(OwnedArgs::from(args));
+    }
+    outcome.consumed += consumed;
+}
+
+/// Parses `bytes` whole and cut at `cut` (taken modulo the number of cuts there are), and in small batches.
+///
+/// # Panics
+/// If the three runs differ, or the parser breaks another of its promises.
+pub fn check_cut(bytes: &[u8], cut: usize, limits: &Limits) {
+    let whole = parse_in_reads(bytes, &[], limits, usize::MAX);
+    let cut = cut % (bytes.len() + 1);
+    assert_eq!(whole, parse_in_reads(bytes, &[cut], limits, usize::MAX), "cut at {cut}");
+    assert_eq!(whole, parse_in_reads(bytes, &[], limits, 1), "one command at a time");
+}

@@ -1,0 +1,101 @@
+//! Inline commands: one line of words, as a person types them.
+//!
+//! Words are parted by spaces. A double-quoted part knows the escapes `\n \r \t \b \a \xHH` and `\` before any other byte; a
+//! single-quoted one only `\'`. A quote may begin within a word, but one that closes must end it.
+
+use super::ProtocolError;
+use super::args::Span;
+use super::batch::RequestBatch;
+
+/// Appends the words of `line` to the open command of `batch`. On an error some of them may have been added.
+pub(super) fn split_line(mut line: &[u8], batch: &mut RequestBatch) -> Result<(), ProtocolError> {
+    loop {
+        while let [first, rest @ ..] = line
+            && is_space(*first)
+        {
+            line = rest;
+        }
+        if line.is_empty() {
+            return Ok(());
+        }
+        let start = batch.inline_bytes.len();
+        line = word(line, &mut batch.inline_bytes)?;
+        batch.args.push(Span::new(start, batch.inline_bytes.len() - start));
+    }
+}
+
+/// Appends the word that `text` begins with to `out` and returns what follows it.
+fn word<'t>(mut text: &'t [u8], out: &mut Vec<u8>) -> Result<&'t [u8], ProtocolError> {
+    loop {
+        match text {
+            [] | [b' ' | b'\n' | b'\r' | b'\t', ..] => return Ok(text),
+            [b'"', rest @ ..] => return double_quoted(rest, out),
+            [b'\'', rest @ ..] => return single_quoted(rest, out),
+            [byte, rest @ ..] => {
+                out.push(*byte);
+                text = rest;
+            }
+        }
+    }
+}
+
+fn double_quoted<'t>(mut text: &'t [u8], out: &mut Vec<u8>) -> Result<&'t [u8], ProtocolError> {
+    loop {
+        let (byte, rest) = match text {
+            [] => return Err(ProtocolError::UnbalancedQuotes),
+            [b'"', rest @ ..] => return closed(rest),
+            [b'\\', b'x', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                (hex_value(*high) << 4 | hex_value(*low), rest)
+            }
+            [b'\\', escaped, rest @ ..] => (unescaped(*escaped), rest),
+            [byte, rest @ ..] => (*byte, rest),
+        };
+        out.push(byte);
+        text = rest;
+    }
+}
+
+fn single_quoted<'t>(mut text: &'t [u8], out: &mut Vec<u8>) -> Result<&'t [u8], ProtocolError> {
+    loop {
+        let (byte, rest) = match text {
+            [] => return Err(ProtocolError::UnbalancedQuotes),
+            [b'\'', rest @ ..] => return closed(rest),
+            [b'\\', b'\'', rest @ ..] => (b'\'', rest),
+            [byte, rest @ ..] => (*byte, rest),
+        };
+        out.push(byte);
+        text = rest;
+    }
+}
+
+/// What follows a closing quote, which must be a space or nothing.
+fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
+    match rest {
+        [next, ..] if !is_space(*next) => Err(ProtocolError::UnbalancedQuotes),
+        _ => Ok(rest),
+    }
+}
+
+fn unescaped(escaped: u8) -> u8 {
+    match escaped {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+/// The value of a hexadecimal digit.
+fn hex_value(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20).wrapping_sub(b'a').wrapping_add(10),
+    }
+}
+
+/// What `isspace` of the C locale says.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
