@@ -29,7 +29,7 @@ pub enum Access {
 
 /// A file system: names of files in directories.
 pub trait Disk: Send + Sync + 'static {
-    /// Creates `dir` and its missing parents. They are durable on return. An existing directory is fine.
+    /// Creates `dir` and its missing parents; those that it creates are durable on return.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Creates an empty file for reading and writing. Its name is durable only after [`Disk::sync_dir`].

@@ -14,12 +14,23 @@
 
 mod aligned;
 mod clock;
+pub mod crashsafe;
 mod disk;
 mod entropy;
+mod lock;
 mod mapping;
+pub mod process;
+mod real;
+pub mod sim;
+#[cfg(test)]
+mod testing;
+pub mod thread;
 
 pub use aligned::AlignedBytes;
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Access, BLOCK_BYTES, Disk, File};
 pub use entropy::{Entropy, Prng, RealEntropy, SimEntropy};
+pub use lock::{DirLock, LockError};
 pub use mapping::RingMemory;
+pub use real::RealDisk;
+pub use sim::SimDisk;

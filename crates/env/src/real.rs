@@ -1,0 +1,225 @@
+//! `RealDisk`: the Linux file system.
+//!
+//! What it is: [`Disk`] and [`File`] over the system calls, with one fast path: durable writes with direct I/O.
+//! What it is not: a cache, a retry policy or an asynchronous interface. Calls block their thread.
+//!
+//! **Durable writes.** Each file has a buffered descriptor and, opened at the first durable write, a second one
+//! with `O_DIRECT|O_DSYNC`. Overwriting a pre-written file that way took 55-122 us on ext4 here, `pwrite` + `fdatasync`
+//! 195 us: no copy into the page cache, no metadata, and on devices with FUA no separate cache flush. Where
+//! direct I/O is refused (some file systems answer `EINVAL`, at open or at the first write) a buffered write with
+//! `RWF_DSYNC` gives the same promise.
+//!
+//! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write Linux writes back
+//! and drops the cached pages of its range, and drops them again afterwards, so a later buffered read sees the
+//! new bytes. A buffered access *concurrent* with a durable write to the same range sees either. `O_DSYNC` and
+//! `RWF_DSYNC` sync only their own range: dirty pages elsewhere in the file stay dirty until [`File::sync_data`].
+//!
+//! Invariants
+//! - A success was reported by the kernel for every byte: interrupted calls are repeated, short ones continued.
+//! - The second descriptor is the same inode as the first, also after a rename (it is opened through
+//!   `/proc/self/fd`, not by path).
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::disk::require_block_aligned;
+use crate::{Access, BLOCK_BYTES, Disk, File};
+
+mod syscalls;
+
+/// Owner reads and writes, group reads: a database file is not everybody's business.
+const FILE_MODE: u32 = 0o640;
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        if dir.as_os_str().is_empty() || dir.is_dir() {
+            return Ok(());
+        }
+        let parent = parent_of(dir);
+        self.create_dir_all(parent)?;
+        match fs::create_dir(dir) {
+            // Created by somebody else meanwhile: the sync below makes it durable all the same.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            other => other?,
+        }
+        self.sync_dir(parent)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(FILE_MODE);
+        Ok(Arc::new(RealFile::new(options.open(path)?, Access::ReadWrite)))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path)?;
+        Ok(Arc::new(RealFile::new(file, access)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(or_current(dir))? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.extend(entry.file_name().into_string().ok());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(or_current(dir))?.sync_all()
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        syscalls::free_bytes(&fs::File::open(or_current(dir))?)
+    }
+}
+
+/// The directory that holds `path`; `.` for a bare name.
+fn parent_of(path: &Path) -> &Path {
+    or_current(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// The empty path means the current directory, as in `Path::parent("name")`.
+fn or_current(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+/// An open file: see the module documentation for its two descriptors.
+struct RealFile {
+    buffered: fs::File,
+    access: Access,
+    /// `None` inside if the file system refused direct I/O at open.
+    direct: OnceLock<Option<fs::File>>,
+    /// Set when the file system accepted the flag at open and refused the first write.
+    direct_refused: AtomicBool,
+}
+
+impl RealFile {
+    fn new(buffered: fs::File, access: Access) -> Self {
+        RealFile { buffered, access, direct: OnceLock::new(), direct_refused: AtomicBool::new(false) }
+    }
+
+    /// The descriptor for direct durable writes, if the file system has such a thing.
+    fn direct(&self) -> Option<&fs::File> {
+        // Opening once more would quietly give a reader the right to write.
+        if self.access == Access::Read || self.direct_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.direct.get_or_init(|| open_direct(&self.buffered).ok()).as_ref()
+    }
+}
+
+/// Opens the inode of `file` once more, for direct durable writes.
+fn open_direct(file: &fs::File) -> io::Result<fs::File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
+}
+
+/// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary: the kernel accepts
+/// only whole blocks, and writing a few bytes twice does no harm.
+fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match direct.write_at(&buf[done..], offset + done as u64) {
+            Ok(written) if written < BLOCK_BYTES => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written - written % BLOCK_BYTES,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `buf` through the page cache; each part is durable when its call returns.
+fn write_all_dsync(buffered: &fs::File, buf: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match syscalls::write_at_dsync(buffered, &buf[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.buffered.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.buffered.write_all_at(buf, offset)
+    }
+
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        require_block_aligned(buf, offset)?;
+        if let Some(direct) = self.direct() {
+            match write_all_direct(direct, buf, offset) {
+                // Aligned and still invalid: this file system or device does not do direct I/O of our block size.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.direct_refused.store(true, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+        write_all_dsync(&self.buffered, buf, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.buffered.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.buffered.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.buffered.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.buffered.set_len(len)
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        // Only clean pages can be dropped. After a failed sync the kernel has marked the pages clean, which is
+        // exactly the lie to get rid of.
+        let synced = self.buffered.sync_data();
+        syscalls::drop_clean_pages(&self.buffered)?;
+        synced
+    }
+}
+
+#[cfg(test)]
+mod tests;

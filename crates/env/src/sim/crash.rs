@@ -1,0 +1,143 @@
+//! What a crash keeps: the lottery over everything unsynced.
+//!
+//! What it is: from the state before the crash to the state after it, for one file and for the names.
+//! What it is not: a choice about anything durable; that survives by construction.
+//!
+//! Invariants
+//! - Every sector becomes its durable state, one of its versions, or (at random only) a torn mix of two of these.
+//! - A rename is kept whole or lost whole.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::image::{FileImage, Page, SECTOR_BYTES, SECTORS_PER_PAGE, Version, ZERO_PAGE};
+use super::volume::{InodeId, NameOp};
+use crate::Prng;
+
+/// How a crash treats what was not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrashMode {
+    /// Nothing unsynced survives.
+    LoseAll,
+    /// Everything written survives, as if the cache had been flushed just before.
+    KeepAll,
+    /// Anything may survive, chosen by the disk's seed: a prefix in time over the whole disk, or for each file on
+    /// its own all, nothing, or a lottery per sector with old versions and torn sectors.
+    Random,
+}
+
+/// Out of 100 sectors of a lottery, those that are torn inside.
+const TORN_PERCENT: u64 = 5;
+
+/// How the crash treats one file or the names.
+#[derive(Clone, Copy, Debug)]
+enum Luck {
+    LoseAll,
+    KeepAll,
+    /// What was written up to this moment survives: a disk that keeps order.
+    UpTo(u64),
+    /// Each sector, size and name on its own, this often.
+    Percent(u64),
+}
+
+/// One crash.
+pub(super) struct Lottery<'a> {
+    prng: &'a mut Prng,
+    /// The luck of the whole disk, if it is not drawn for each file.
+    common: Option<Luck>,
+}
+
+impl<'a> Lottery<'a> {
+    /// `moments` are the `seq`s of everything unsynced.
+    pub(super) fn new(mode: CrashMode, prng: &'a mut Prng, moments: &[u64]) -> Self {
+        let common = match mode {
+            CrashMode::LoseAll => Some(Luck::LoseAll),
+            CrashMode::KeepAll => Some(Luck::KeepAll),
+            CrashMode::Random if !moments.is_empty() && prng.chance(30) => {
+                Some(Luck::UpTo(moments[prng.below(moments.len() as u64) as usize]))
+            }
+            CrashMode::Random => None,
+        };
+        Lottery { prng, common }
+    }
+
+    fn luck(&mut self) -> Luck {
+        self.common.unwrap_or_else(|| match self.prng.below(5) {
+            0 => Luck::LoseAll,
+            1 => Luck::KeepAll,
+            2 => Luck::Percent(10),
+            3 => Luck::Percent(50),
+            _ => Luck::Percent(90),
+        })
+    }
+
+    /// Which of the versions (given by their `seq`, oldest first) survives; `None` for the durable state.
+    fn choose(&mut self, luck: Luck, seqs: &[u64]) -> Option<usize> {
+        let last = seqs.len().checked_sub(1)?;
+        match luck {
+            Luck::LoseAll => None,
+            Luck::KeepAll => Some(last),
+            Luck::UpTo(moment) => seqs.iter().rposition(|&seq| seq <= moment),
+            Luck::Percent(percent) if !self.prng.chance(percent) => None,
+            Luck::Percent(_) if self.prng.chance(50) => Some(last),
+            Luck::Percent(_) => Some(self.prng.below(seqs.len() as u64) as usize),
+        }
+    }
+
+    /// The file as it is found after the crash.
+    pub(super) fn file_after(&mut self, before: &FileImage) -> FileImage {
+        let luck = self.luck();
+        let mut pages = before.durable.clone();
+        for (&page_no, versions) in &before.pending {
+            let page = pages.entry(page_no).or_insert_with(|| Arc::new(ZERO_PAGE));
+            self.settle_page(luck, Arc::make_mut(page), versions);
+        }
+        let moments: Vec<u64> = before.pending_sizes.iter().map(|&(seq, _)| seq).collect();
+        let size =
+            self.choose(luck, &moments).map_or(before.durable_size, |index| before.pending_sizes[index].1);
+        FileImage::reborn(pages, size, before.allocated.clone())
+    }
+
+    /// Settles each sector of a page; `page` holds the durable state and receives the result.
+    fn settle_page(&mut self, luck: Luck, page: &mut Page, versions: &[Version]) {
+        for sector in 0..SECTORS_PER_PAGE {
+            let touching: Vec<&Version> = versions.iter().filter(|v| v.sectors >> sector & 1 == 1).collect();
+            let seqs: Vec<u64> = touching.iter().map(|version| version.seq).collect();
+            let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            if let Some(index) = self.choose(luck, &seqs) {
+                page[range.clone()].copy_from_slice(&touching[index].page[range.clone()]);
+            }
+            if matches!(luck, Luck::Percent(_)) && !touching.is_empty() && self.prng.chance(TORN_PERCENT) {
+                let torn = touching[self.prng.below(touching.len() as u64) as usize];
+                let split = range.start + self.prng.below(SECTOR_BYTES as u64) as usize;
+                page[range.start..split].copy_from_slice(&torn.page[range.start..split]);
+            }
+        }
+    }
+
+    /// The names as they are found after the crash.
+    pub(super) fn names_after(
+        &mut self,
+        durable: &BTreeMap<PathBuf, InodeId>,
+        pending: &[NameOp],
+    ) -> BTreeMap<PathBuf, InodeId> {
+        let luck = self.luck();
+        let mut names = durable.clone();
+        for op in pending {
+            if self.keeps(luck, op.seq) {
+                op.apply(&mut names);
+            }
+        }
+        names
+    }
+
+    fn keeps(&mut self, luck: Luck, seq: u64) -> bool {
+        match luck {
+            Luck::LoseAll => false,
+            Luck::KeepAll => true,
+            Luck::UpTo(moment) => seq <= moment,
+            Luck::Percent(percent) => self.prng.chance(percent),
+        }
+    }
+}
