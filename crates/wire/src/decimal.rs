@@ -131,7 +131,6 @@ mod tests {
             ("17179869184", "1.5", "17179869185.5"),
             ("-0", "0", "0"),
             ("-0.5", "0.5", "0"),
-            ("-1e400000", "1", "?"),
             ("1e-17", "0", "0.00000000000000001"),
             ("-1e-17", "0", "-0.00000000000000001"),
             ("1e-18", "1", "1"),
@@ -141,10 +140,7 @@ mod tests {
             ("00.10", "1e0", "1.1"),
         ];
         for (left, right, expected) in cases {
-            match sum(left, right) {
-                Ok(text) => assert_eq!(text, expected, "{left} + {right}"),
-                Err(error) => assert_eq!((error, expected), (AddError::NotAFloat, "?"), "{left} + {right}"),
-            }
+            assert_eq!(sum(left, right).as_deref(), Ok(expected), "{left} + {right}");
         }
     }
 
@@ -155,6 +151,7 @@ mod tests {
             ("1", " 1", AddError::NotAFloat),
             ("", "1", AddError::NotAFloat),
             ("nan", "1", AddError::NotAFloat),
+            ("-1e400000", "1", AddError::NotAFloat),
             ("inf", "1", AddError::NotFinite),
             ("inf", "-inf", AddError::NotFinite),
             ("1.7e308", "1.7e308", AddError::NotFinite),

@@ -151,7 +151,10 @@ impl<'b> Reader<'b> {
             b'$' => Ok(self.bulk(true)?.map_or(Value::Null, |bytes| Value::Bulk(bytes.to_vec()))),
             b'!' => Ok(Value::Error(self.present_bulk()?.to_vec())),
             b'=' => self.verbatim(),
-            _ => scalar(kind, self.line()?).map_err(Stop::Invalid),
+            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => {
+                Ok(scalar(kind, self.line()?).ok_or(DecodeError::InvalidScalar)?)
+            }
+            other => Err(DecodeError::UnknownType(other).into()),
         }
     }
 
@@ -242,23 +245,19 @@ impl<'b> Reader<'b> {
 }
 
 /// A value that is one line.
-fn scalar(kind: u8, line: &[u8]) -> Result<Value, DecodeError> {
-    let value = match kind {
-        b'+' => Some(Value::Simple(line.to_vec())),
-        b'-' => Some(Value::Error(line.to_vec())),
-        b':' => parse_i64(line).map(Value::Integer),
-        b'_' => line.is_empty().then_some(Value::Null),
-        b',' if line.eq_ignore_ascii_case(b"nan") => Some(Value::Double(f64::NAN)),
-        b',' => parse_f64(line).map(Value::Double),
-        b'#' => match line {
-            b"t" => Some(Value::Boolean(true)),
-            b"f" => Some(Value::Boolean(false)),
-            _ => None,
-        },
-        b'(' => is_big_number(line).then(|| Value::BigNumber(line.to_vec())),
-        other => return Err(DecodeError::UnknownType(other)),
-    };
-    value.ok_or(DecodeError::InvalidScalar)
+fn scalar(kind: u8, line: &[u8]) -> Option<Value> {
+    match (kind, line) {
+        (b'+', text) => Some(Value::Simple(text.to_vec())),
+        (b'-', text) => Some(Value::Error(text.to_vec())),
+        (b':', digits) => parse_i64(digits).map(Value::Integer),
+        (b'_', b"") => Some(Value::Null),
+        (b',', number) if number.eq_ignore_ascii_case(b"nan") => Some(Value::Double(f64::NAN)),
+        (b',', number) => parse_f64(number).map(Value::Double),
+        (b'#', b"t") => Some(Value::Boolean(true)),
+        (b'#', b"f") => Some(Value::Boolean(false)),
+        (b'(', digits) => is_big_number(digits).then(|| Value::BigNumber(digits.to_vec())),
+        _ => None,
+    }
 }
 
 fn is_big_number(line: &[u8]) -> bool {

@@ -114,6 +114,12 @@ impl RequestParser {
         *self = Self::new();
     }
 
+    /// Argument slots allocated.
+    #[cfg(test)]
+    pub(super) fn kept_args(&self) -> usize {
+        self.args.capacity()
+    }
+
     /// Gives the arguments of the incomplete command to the batch. Many of them go with their vector, so that a command
     /// of a million arguments is not copied on every read.
     fn hand_over_args(&mut self, batch: &mut RequestBatch) {
@@ -197,7 +203,7 @@ impl<'p> Pass<'p> {
             && count as usize <= self.limits.args_max
         {
             self.progress.args_left = count;
-            self.progress.at += bytes;
+            self.end_line(bytes);
             return Ok(true);
         }
         self.long_array_header()
