@@ -1,1 +1,41 @@
-//! commands
+//! Commands: what Redis commands mean, as functions from (keyspace, arguments, time) to (effects, reply).
+//!
+//! ```text
+//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, write the reply
+//!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
+//! ```
+//!
+//! What it is: one table row per command, one module per family, one place that executes them.
+//! What it is not: it owns no socket, thread, clock or file. What a command asks of the process around it goes
+//! through [`Host`].
+//!
+//! Invariants
+//! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
+//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is taken: the
+//!   order in memory is the order in the log.
+//! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
+//! - Every reply carries a gate: the newest position of anything it could have seen.
+
+#![forbid(unsafe_code)]
+
+pub mod clients;
+mod context;
+mod error;
+mod eviction;
+mod execute;
+mod expire;
+pub mod families;
+mod host;
+mod row;
+mod session;
+mod stats;
+mod unit;
+
+pub use context::Context;
+pub use error::CommandError;
+pub use execute::{Call, Executor, Outcome, Resolved};
+pub use host::{Host, Loading, MemoryLimits, ShutdownMode};
+pub use row::{Family, Flags, Handler, Keys, Row, resolve, rows};
+pub use session::{ReplyMode, Session};
+pub use stats::{CommandStats, RowTotals, Totals, WorkerStats};
+pub use unit::Unit;

@@ -1,1 +1,29 @@
-//! storage
+//! Storage: the durable, totally ordered log and the control file that names it.
+//!
+//! What it is: framed bytes under an [`Lsn`](lsn::Lsn), made durable in merged batches, and read back with every
+//! kind of damage told apart.
+//! What it is not: it does not know what a command, a key or a document is (a payload is opaque bytes), owns
+//! no thread (the server calls [`Log::flush`] and [`Log::prepare_segment`] in loops of its own) and never
+//! calls the operating system itself (files come from [`env::Disk`]).
+//!
+//! Invariants
+//! - What `durable_lsn` has passed survives a crash; it never moves back and never runs ahead of a returned sync.
+//! - A batch is recovered whole or not at all. So is a record, also one that was cut into parts.
+//! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
+//! - Recovery either yields exactly the durable prefix (plus batches that were written but not acknowledged) or
+//!   says which bytes of which file are damaged. It never skips damage.
+
+mod control;
+mod error;
+mod log;
+mod stats;
+mod sync;
+
+pub use control::Control;
+pub use error::{Damage, Error};
+pub use log::check::{CheckReport, check};
+pub use log::reader::{Batch, LogReader, Tail};
+pub use log::record::{RECORD_HEADER_BYTES, Record, RecordKind};
+pub use log::recovery::Recovery;
+pub use log::{Admission, Appender, Durability, Flush, Log, LogOptions, Pending, Prepare};
+pub use stats::{Histogram, LogStats};

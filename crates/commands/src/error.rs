@@ -1,0 +1,179 @@
+//! Client errors: a closed enum, rendered here and nowhere else, with the exact texts of Redis 7.2.
+//!
+//! Clients match prefixes and whole texts, so a text is changed only if Redis changes it.
+
+use std::fmt;
+
+/// An error that is the client's to handle. The connection goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandError {
+    /// The first argument is no command; with the arguments that followed, as Redis shows them.
+    UnknownCommand {
+        /// The name as it was sent.
+        name: Vec<u8>,
+        /// The arguments that followed.
+        args: Vec<Vec<u8>>,
+    },
+    /// A container command has no such subcommand.
+    UnknownSubcommand {
+        /// The container, lower case.
+        command: &'static str,
+        /// The subcommand as it was sent.
+        subcommand: Vec<u8>,
+    },
+    /// Too few or too many arguments for the command of this name.
+    WrongArity(&'static str),
+    /// The key holds another type.
+    WrongType,
+    /// Arguments that do not fit together.
+    Syntax,
+    /// A number was expected.
+    NotAnInteger,
+    /// A positive number was expected.
+    NotPositive,
+    /// A floating point number was expected.
+    NotAFloat,
+    /// A number outside its range, where Redis says only so.
+    OutOfRange,
+    /// INCR and family would leave the range of 64 bits.
+    IncrementOverflow,
+    /// DECRBY of the smallest number.
+    DecrementOverflow,
+    /// INCRBYFLOAT gives no number.
+    NotFinite,
+    /// An expiry that is not in the future of 1970, for the command of this name.
+    InvalidExpire(&'static str),
+    /// A string would exceed `proto-max-bulk-len`.
+    StringTooLong,
+    /// A negative offset.
+    OffsetOutOfRange,
+    /// RENAME and others of a key that is not there.
+    NoSuchKey,
+    /// COPY and MOVE onto itself.
+    SameObject,
+    /// A database number outside the range.
+    DbOutOfRange,
+    /// The first, the second or either argument of SWAPDB is no database.
+    InvalidDbIndex(&'static str),
+    /// SCAN with a cursor that is no number.
+    InvalidCursor,
+    /// A command before AUTH.
+    NoAuth,
+    /// AUTH with a wrong name or password.
+    WrongPass,
+    /// AUTH without a password configured.
+    NoPasswordSet,
+    /// HELLO with a version other than 2 and 3.
+    NoProto,
+    /// The server is still loading.
+    Loading,
+    /// The memory limit is reached and nothing may be evicted.
+    OutOfMemory,
+    /// The log has no room: the reason, from the operating system.
+    DiskFull(String),
+    /// The disk has not answered for seconds.
+    LogStalled,
+    /// The log is poisoned.
+    LogFailed,
+    /// Any other text that belongs to exactly one command, prefix included.
+    Text(&'static str),
+    /// The same, with a part that varies.
+    Composed(String),
+}
+
+impl CommandError {
+    /// The text after the `-`, prefix included.
+    pub fn render(&self, out: &mut Vec<u8>) {
+        match self {
+            CommandError::UnknownCommand { name, args } => {
+                out.extend_from_slice(b"ERR unknown command '");
+                out.extend_from_slice(&name[..name.len().min(128)]);
+                out.extend_from_slice(b"', with args beginning with: ");
+                let start = out.len();
+                for arg in args {
+                    if out.len() - start >= 128 {
+                        break;
+                    }
+                    out.push(b'\'');
+                    out.extend_from_slice(&arg[..arg.len().min(128 - (out.len() - start).min(128))]);
+                    out.extend_from_slice(b"' ");
+                }
+            }
+            CommandError::UnknownSubcommand { command, subcommand } => {
+                out.extend_from_slice(b"ERR unknown subcommand '");
+                out.extend_from_slice(&subcommand[..subcommand.len().min(128)]);
+                out.extend_from_slice(format!("'. Try {} HELP.", command.to_uppercase()).as_bytes());
+            }
+            other => out.extend_from_slice(other.to_string().as_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            CommandError::UnknownCommand { .. } | CommandError::UnknownSubcommand { .. } => {
+                let mut out = Vec::new();
+                self.render(&mut out);
+                return f.write_str(&String::from_utf8_lossy(&out));
+            }
+            CommandError::WrongArity(name) => {
+                return write!(f, "ERR wrong number of arguments for '{name}' command");
+            }
+            CommandError::InvalidExpire(name) => return write!(f, "ERR invalid expire time in '{name}' command"),
+            CommandError::InvalidDbIndex(which) => return write!(f, "ERR invalid {which} DB index"),
+            CommandError::DiskFull(reason) => {
+                return write!(
+                    f,
+                    "MISCONF Sheaf cannot make room for its log and is read-only until it can. Free disk space; \
+                     writes are accepted again by themselves. Reason: {reason}"
+                );
+            }
+            CommandError::Composed(text) => return f.write_str(text),
+            CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            CommandError::Syntax => "ERR syntax error",
+            CommandError::NotAnInteger => "ERR value is not an integer or out of range",
+            CommandError::NotPositive => "ERR value is out of range, must be positive",
+            CommandError::NotAFloat => "ERR value is not a valid float",
+            CommandError::OutOfRange => "ERR value is out of range",
+            CommandError::IncrementOverflow => "ERR increment or decrement would overflow",
+            CommandError::DecrementOverflow => "ERR decrement would overflow",
+            CommandError::NotFinite => "ERR increment would produce NaN or Infinity",
+            CommandError::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            CommandError::OffsetOutOfRange => "ERR offset is out of range",
+            CommandError::NoSuchKey => "ERR no such key",
+            CommandError::SameObject => "ERR source and destination objects are the same",
+            CommandError::DbOutOfRange => "ERR DB index is out of range",
+            CommandError::InvalidCursor => "ERR invalid cursor",
+            CommandError::NoAuth => "NOAUTH Authentication required.",
+            CommandError::WrongPass => "WRONGPASS invalid username-password pair or user is disabled.",
+            CommandError::NoPasswordSet => {
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?"
+            }
+            CommandError::NoProto => "NOPROTO unsupported protocol version",
+            CommandError::Loading => "LOADING Redis is loading the dataset in memory",
+            CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            CommandError::LogStalled => "BUSY log stalled: the disk has not answered for seconds, try again later",
+            CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
+            CommandError::Text(text) => text,
+        };
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_shown_with_their_first_arguments() {
+        let args = [b"a".to_vec(), b"b c".to_vec()];
+        let error = CommandError::UnknownCommand { name: b"foo".to_vec(), args: args.to_vec() };
+        assert_eq!(error.to_string(), "ERR unknown command 'foo', with args beginning with: 'a' 'b c' ");
+        let error = CommandError::UnknownCommand { name: vec![b'x'; 500], args: vec![vec![b'y'; 500]; 3] };
+        assert!(error.to_string().len() < 330);
+    }
+}

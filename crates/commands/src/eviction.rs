@@ -1,0 +1,45 @@
+//! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
+//!
+//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory
+//! never come here.
+
+use keyspace::{Effect, EvictionPolicy};
+
+use crate::{CommandError, Executor, Host};
+
+/// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
+const EVICTIONS_MAX: usize = 64;
+
+impl Executor {
+    /// Evicts until the data fits the limit, or says that it cannot.
+    #[inline]
+    pub(crate) fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
+        let limits = host.memory_limits();
+        if limits.memory_bytes_max == 0 {
+            return Ok(());
+        }
+        for _ in 0..EVICTIONS_MAX {
+            if self.keyspace().bytes() <= limits.memory_bytes_max {
+                return Ok(());
+            }
+            if limits.policy == EvictionPolicy::NoEviction || !self.evict_one(limits.policy, limits.samples) {
+                return Err(CommandError::OutOfMemory);
+            }
+        }
+        if self.keyspace().bytes() <= limits.memory_bytes_max { Ok(()) } else { Err(CommandError::OutOfMemory) }
+    }
+
+    fn evict_one(&mut self, policy: EvictionPolicy, samples: usize) -> bool {
+        let keyspace = self.keyspace().clone();
+        let clock = self.next_clock();
+        let seed = u64::from(clock.random);
+        let Some(victim) = keyspace.sample_for_eviction(seed, samples, policy, clock.now_ms) else {
+            return false;
+        };
+        self.run_on_slot(keyspace::slot_of(&victim.key), |unit| {
+            unit.apply(&Effect::Delete { db: victim.db, key: &victim.key });
+        });
+        self.stats().evicted();
+        true
+    }
+}

@@ -1,0 +1,324 @@
+//! Executing one command: the checks before it, the locks around it, the record and the gate after it.
+//!
+//! Order of the checks, as in Redis: known, arity, authenticated, loading, log, memory.
+
+use std::sync::Arc;
+
+use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
+use lsn::Lsn;
+use storage::{Admission, Appender, Durability};
+use wire::{Args, ReplyWriter};
+
+use crate::{
+    CommandError, Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
+    row::resolve_call,
+    stats::{TIMED_EVERY, WorkerStats},
+    unit::Scratch,
+};
+
+/// Effects buffers above this are given back after the command that needed them.
+const EFFECTS_BYTES_KEPT: usize = 1 << 20;
+
+/// A command found in its table, with what was computed ahead of its execution.
+#[derive(Debug, Clone, Copy)]
+pub struct Resolved {
+    row: Option<&'static Row>,
+    hash: Option<KeyHash>,
+}
+
+/// One command to execute.
+#[derive(Clone, Copy)]
+pub struct Call<'b> {
+    /// The arguments, the name first.
+    pub args: Args<'b>,
+    /// What [`Executor::resolve`] said about it.
+    pub resolved: Resolved,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran, or was refused with an error reply. The reply may leave once `gate` is durable.
+    Done {
+        /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
+        gate: Lsn,
+    },
+    /// The log cannot take it now. Nothing happened; execute it again after the next movement of the log.
+    Wait,
+}
+
+/// Executes the commands of one worker.
+pub struct Executor {
+    keyspace: Arc<Keyspace>,
+    appender: Appender,
+    stats: Arc<WorkerStats>,
+    effects: Vec<u8>,
+    freed: Freed,
+    clock: AccessClock,
+    commands: u64,
+    bulk_bytes_max: usize,
+}
+
+impl Executor {
+    /// An executor for one worker. `seed` feeds its sampling.
+    pub fn new(keyspace: Arc<Keyspace>, appender: Appender, stats: Arc<WorkerStats>, seed: u32) -> Executor {
+        let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
+        let (effects, freed) = (Vec::new(), Freed::new());
+        Executor { keyspace, appender, stats, effects, freed, clock, commands: 0, bulk_bytes_max: 512 << 20 }
+    }
+
+    /// Starts a round of commands at this time (unix milliseconds) under these settings.
+    pub fn begin_round(&mut self, now_ms: u64, policy: EvictionPolicy, bulk_bytes_max: usize) {
+        self.clock.now_ms = now_ms;
+        self.clock.policy = policy.access_policy();
+        self.bulk_bytes_max = bulk_bytes_max;
+    }
+
+    /// The keyspace it works on.
+    pub fn keyspace(&self) -> &Arc<Keyspace> {
+        &self.keyspace
+    }
+
+    /// Its access to the log.
+    pub fn appender(&self) -> &Appender {
+        &self.appender
+    }
+
+    /// Takes the memory that commands have detached; freeing it can take long.
+    pub fn take_freed(&mut self) -> Option<Freed> {
+        (!self.freed.is_empty()).then(|| std::mem::take(&mut self.freed))
+    }
+
+    /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot.
+    #[inline]
+    pub fn resolve(&self, args: Args<'_>) -> Resolved {
+        let row = resolve_call(args).ok();
+        let first_key = match row.map(|row| row.keys) {
+            Some(Keys::First) => Some(1),
+            Some(Keys::Range { first, .. }) => Some(first as usize),
+            _ => None,
+        };
+        let hash = first_key.and_then(|index| args.get(index)).map(|key| self.keyspace.hash(key));
+        if let Some(hash) = &hash {
+            self.keyspace.prefetch_slot(hash);
+        }
+        Resolved { row, hash }
+    }
+
+    /// Second stage: begins to fetch the bucket.
+    #[inline]
+    pub fn prefetch_bucket(&self, session: &Session, resolved: &Resolved) {
+        if let Some(hash) = &resolved.hash {
+            self.keyspace.prefetch_bucket(session.db, hash);
+        }
+    }
+
+    /// Third stage: begins to fetch the entry.
+    #[inline]
+    pub fn prefetch_entry(&self, session: &Session, resolved: &Resolved) {
+        if let Some(hash) = &resolved.hash {
+            self.keyspace.prefetch_entry(session.db, hash);
+        }
+    }
+
+    /// Executes a command and appends its reply to `out`.
+    #[inline]
+    pub fn execute(&mut self, call: Call<'_>, session: &mut Session, host: &dyn Host, out: &mut Vec<u8>) -> Outcome {
+        let before = out.len();
+        let outcome = self.execute_replying(call, session, host, out);
+        if outcome != Outcome::Wait && session.reply_mode != ReplyMode::On {
+            silence(session, out, before);
+        }
+        outcome
+    }
+
+    fn execute_replying(
+        &mut self,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let refused = |error: CommandError, session: &Session, out: &mut Vec<u8>| {
+            let mut text = Vec::new();
+            error.render(&mut text);
+            ReplyWriter::new(out, session.protocol).error(text);
+            Outcome::Done { gate: Lsn::ZERO }
+        };
+        let row = match call.resolved.row {
+            Some(row) => row,
+            None => match resolve_call(call.args) {
+                Ok(row) => row,
+                // Redis tells unknown commands before it asks for a password.
+                Err(error) => return refused(error, session, out),
+            },
+        };
+        match self.check(row, call.args, session, host) {
+            Ok(Ready::Go) => {}
+            Ok(Ready::Wait) => return Outcome::Wait,
+            Err(error) => {
+                self.stats.rejected(row.index());
+                return refused(error, session, out);
+            }
+        }
+        self.commands += 1;
+        if self.commands.is_multiple_of(TIMED_EVERY) {
+            let started_us = host.monotonic_us();
+            let outcome = self.run(row, call, session, host, out);
+            self.stats.timed(row.index(), host.monotonic_us().saturating_sub(started_us));
+            return outcome;
+        }
+        self.run(row, call, session, host, out)
+    }
+
+    /// Everything that can refuse a command before it touches a key.
+    #[inline]
+    fn check(
+        &mut self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<Ready, CommandError> {
+        if !row.accepts(args.len()) {
+            return Err(CommandError::WrongArity(row.name));
+        }
+        if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
+            return Err(CommandError::NoAuth);
+        }
+        if !row.flags.has(Flags::LOADING) && host.loading().is_some() {
+            return Err(CommandError::Loading);
+        }
+        if !row.flags.has(Flags::WRITE) {
+            return Ok(Ready::Go);
+        }
+        match self.appender.admit(args.size_bytes() as u64) {
+            Admission::Go => {}
+            Admission::Wait => return Ok(Ready::Wait),
+            Admission::NoRoom => return Err(CommandError::DiskFull(self.appender.log().no_room_reason())),
+            Admission::Stalled => return Err(CommandError::LogStalled),
+            Admission::Poisoned => return Err(CommandError::LogFailed),
+        }
+        if row.flags.has(Flags::DENYOOM) {
+            self.make_room(host)?;
+        }
+        Ok(Ready::Go)
+    }
+
+    /// The round's clock with fresh randomness.
+    #[inline]
+    pub(crate) fn next_clock(&mut self) -> AccessClock {
+        self.clock.random = self.clock.random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965);
+        self.clock
+    }
+
+    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
+    pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
+        let clock = self.next_clock();
+        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let mut unit = Unit::lock_slot(&self.keyspace, slot, Scratch { effects, freed, clock, touches: false });
+        change(&mut unit);
+        commit(unit, &mut self.appender);
+        self.clear_effects();
+    }
+
+    fn clear_effects(&mut self) {
+        self.effects.clear();
+        if self.effects.capacity() > EFFECTS_BYTES_KEPT {
+            self.effects = Vec::new();
+        }
+    }
+
+    /// The counters of this worker.
+    pub(crate) fn stats(&self) -> &WorkerStats {
+        &self.stats
+    }
+
+    fn run(
+        &mut self,
+        row: &'static Row,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let args = call.args;
+        let durability = self.appender.durability();
+        let clock = self.next_clock();
+        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch };
+        let unit = match row.keys {
+            Keys::First => Unit::lock(&self.keyspace, std::iter::once(args.at(1)), call.resolved.hash, scratch),
+            Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
+            keys => {
+                let keys = keys.indices(args.len()).map(|index| args.at(index));
+                Unit::lock(&self.keyspace, keys, call.resolved.hash, scratch)
+            }
+        };
+        let start = out.len();
+        let reply = ReplyWriter::new(out, session.protocol);
+        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let mut cx = Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max };
+        let result = (row.handler)(&mut cx, args);
+        if let Err(error) = &result {
+            assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
+            cx.reply.truncate(start);
+            let mut text = Vec::new();
+            error.render(&mut text);
+            cx.reply.error(text);
+        }
+        let Context { unit, session, .. } = cx;
+        self.stats.called(row.index(), result.is_err());
+        let (seen, wrote) = commit(unit, &mut self.appender);
+        self.clear_effects();
+        let seen = if row.flags.has(Flags::READS_ALL) { self.appender.appended_lsn() } else { seen };
+        Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) }
+    }
+}
+
+/// Ends a unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
+/// newest position of anything the unit saw or wrote, and whether it wrote.
+fn commit(unit: Unit<'_>, appender: &mut Appender) -> (Lsn, bool) {
+    let (seen, pending) = unit.finish(|effects| match appender.reserve(effects) {
+        Ok(pending) => (pending.lsn(), Some(pending)),
+        // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
+        Err(_) => (Lsn::MAX, None),
+    });
+    let wrote = pending.is_some();
+    if let Some(Some(pending)) = pending {
+        pending.publish();
+    }
+    (seen, wrote)
+}
+
+/// Whether a command may run now.
+enum Ready {
+    Go,
+    Wait,
+}
+
+/// The position a reply must wait for.
+#[inline]
+fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
+    match durability {
+        Durability::Strict => seen,
+        Durability::Commit if wrote => seen,
+        _ if seen == Lsn::MAX => seen,
+        _ => Lsn::ZERO,
+    }
+}
+
+/// CLIENT REPLY OFF and SKIP: takes the reply back.
+#[cold]
+fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off => out.truncate(before),
+        // The reply of CLIENT REPLY SKIP itself, which has none.
+        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => {
+            out.truncate(before);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Active expiry: removing what has expired and is not looked at any more, each slot with one logged record.
+//!
+//! A key that has expired is invisible at once, whether or not it has been removed; this only frees its memory.
+
+use keyspace::SlotId;
+use storage::Admission;
+
+use crate::Executor;
+
+/// Keys removed under one slot's lock at most.
+const KEYS_PER_SLOT_MAX: usize = 64;
+
+impl Executor {
+    /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops early when the
+    /// log cannot take more.
+    pub fn expire_due(&mut self, from: SlotId, to: SlotId, now_ms: u64, keys_max: usize) -> usize {
+        let keyspace = self.keyspace().clone();
+        let mut removed = 0;
+        for slot in keyspace.due_slots(now_ms, from, to) {
+            if removed >= keys_max || self.appender().admit(0) != Admission::Go {
+                break;
+            }
+            self.run_on_slot(slot, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
+        }
+        self.stats().expired(removed as u64);
+        removed
+    }
+}

@@ -1,0 +1,79 @@
+//! What a command may ask of the process it runs in. The server implements it; tests and simulations bring their own.
+//!
+//! Narrow on purpose: a method here is a thing no keyspace, log or session can answer.
+
+use keyspace::EvictionPolicy;
+
+use crate::{clients::Clients, stats::CommandStats};
+
+/// How far recovery has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loading {
+    /// 0 to 100.
+    pub percent: f64,
+    /// Seconds until it is done at the present rate; `None` before there is a rate.
+    pub eta_seconds: Option<f64>,
+}
+
+/// The memory limit in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Bytes of data above which commands that add data are refused or keys are evicted; 0 for no limit.
+    pub memory_bytes_max: u64,
+    /// What to evict.
+    pub policy: EvictionPolicy,
+    /// Keys compared per eviction.
+    pub samples: usize,
+}
+
+/// What SHUTDOWN was asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownMode {
+    /// Stop in order.
+    InOrder,
+    /// Cancel a stop that has not happened yet.
+    Abort,
+}
+
+/// See the module documentation. All methods may be called from any worker.
+pub trait Host: Send + Sync {
+    /// `Some` while recovery runs: most commands are refused with LOADING.
+    fn loading(&self) -> Option<Loading>;
+    /// The memory limit in force.
+    fn memory_limits(&self) -> MemoryLimits;
+    /// Monotonic microseconds, for latencies.
+    fn monotonic_us(&self) -> u64;
+    /// The connections of the server.
+    fn clients(&self) -> &Clients;
+    /// Counters of all workers together.
+    fn command_stats(&self) -> &CommandStats;
+    /// Whether a password is needed at all.
+    fn requires_password(&self) -> bool;
+    /// Whether this name and password open the server.
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
+    /// The text of INFO for the given lower-case section names; none: the default sections.
+    fn info(&self, sections: &[String]) -> String;
+    /// (name, value) of every setting whose name matches the glob, in table order.
+    fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
+    /// Sets all or nothing. The error is the whole error text, prefix included.
+    ///
+    /// # Errors
+    /// An unknown or immutable setting, or a value out of range.
+    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<(), String>;
+    /// Writes the settings back to the configuration file. The error is the whole error text.
+    ///
+    /// # Errors
+    /// If the server runs without a file or it cannot be written.
+    fn config_rewrite(&self) -> Result<(), String>;
+    /// Resets what INFO counts.
+    fn reset_stats(&self);
+    /// Begins to stop the server; returns at once. The error is the whole error text.
+    ///
+    /// # Errors
+    /// If there is nothing to abort.
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
+    /// Unix seconds of the last moment at which everything written was durable.
+    fn last_save_unix_s(&self) -> u64;
+    /// Told before FLUSHALL runs: what the log holds up to here is dead once FLUSHALL is durable.
+    fn flushing_all(&self, record: lsn::Lsn);
+}

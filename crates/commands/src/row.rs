@@ -1,0 +1,336 @@
+//! The command table: one row per command drives dispatch, arity, key positions, flags and documentation.
+//!
+//! Adding a command is one row and one function in the module of its family.
+//!
+//! Invariants
+//! - Names are lower case; a subcommand's row carries the name `container|sub`.
+//! - Rows are unique by name; [`resolve`] is case-insensitive.
+
+use std::sync::LazyLock;
+
+use wire::Args;
+
+use crate::{CommandError, Context, families};
+
+/// What a command runs.
+pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+
+/// Groups of commands, as metrics and documentation name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// Strings and counters.
+    String,
+    /// Keys of any type.
+    Generic,
+    /// The connection itself.
+    Connection,
+    /// The server.
+    Server,
+}
+
+impl Family {
+    /// All families, in order of their numbers.
+    pub const ALL: [Family; 4] = [Family::String, Family::Generic, Family::Connection, Family::Server];
+
+    /// The name in documentation and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::String => "string",
+            Family::Generic => "generic",
+            Family::Connection => "connection",
+            Family::Server => "server",
+        }
+    }
+}
+
+/// Properties of a command; combine with [`Flags::or`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// No property.
+    pub const NONE: Flags = Flags(0);
+    /// May change data: refused when the log cannot take it.
+    pub const WRITE: Flags = Flags(1);
+    /// Only reads data.
+    pub const READONLY: Flags = Flags(1 << 1);
+    /// May grow memory: refused, or preceded by eviction, above the memory limit.
+    pub const DENYOOM: Flags = Flags(1 << 2);
+    /// Takes constant or logarithmic time.
+    pub const FAST: Flags = Flags(1 << 3);
+    /// Allowed while loading.
+    pub const LOADING: Flags = Flags(1 << 4);
+    /// Allowed before authentication.
+    pub const NO_AUTH: Flags = Flags(1 << 5);
+    /// For administrators.
+    pub const ADMIN: Flags = Flags(1 << 6);
+    /// Not allowed in scripts.
+    pub const NOSCRIPT: Flags = Flags(1 << 7);
+    /// Allowed on a stale replica.
+    pub const STALE: Flags = Flags(1 << 8);
+    /// A container: the first argument names a subcommand.
+    pub const CONTAINER: Flags = Flags(1 << 9);
+    /// Reads keys without naming them: its reply waits for everything appended so far.
+    pub const READS_ALL: Flags = Flags(1 << 10);
+    /// Dangerous on a busy server.
+    pub const DANGEROUS: Flags = Flags(1 << 11);
+
+    /// Both sets of properties.
+    pub const fn or(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all properties of `other` are here.
+    #[inline]
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names that COMMAND INFO shows.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        const NAMES: [(Flags, &str); 9] = [
+            (Flags::WRITE, "write"),
+            (Flags::READONLY, "readonly"),
+            (Flags::DENYOOM, "denyoom"),
+            (Flags::ADMIN, "admin"),
+            (Flags::NOSCRIPT, "noscript"),
+            (Flags::LOADING, "loading"),
+            (Flags::STALE, "stale"),
+            (Flags::FAST, "fast"),
+            (Flags::NO_AUTH, "no_auth"),
+        ];
+        NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+    }
+}
+
+/// Where the keys of a command stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// It names no key.
+    None,
+    /// The first argument is the only key.
+    First,
+    /// Arguments `first`, `first + step`, ... up to `last` (negative: from the end).
+    Range {
+        /// Index of the first key; the command's name has index 0.
+        first: u8,
+        /// Index of the last key; -1 is the last argument.
+        last: i8,
+        /// Distance between keys.
+        step: u8,
+    },
+    /// It changes every slot at once.
+    AllSlots,
+}
+
+impl Keys {
+    /// The indices of the keys among `count` arguments, the command's name included.
+    pub fn indices(self, count: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
+        let (first, end, step) = match self {
+            Keys::None | Keys::AllSlots => (0, 0, 1),
+            Keys::First => (1, 2, 1),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { count.saturating_sub(last.unsigned_abs().into()) } else { last as usize };
+                (first as usize, last + 1, step as usize)
+            }
+        };
+        (first.min(count)..end.min(count)).step_by(step)
+    }
+
+    /// (first, last, step) as COMMAND INFO shows them.
+    pub const fn positions(self) -> (i64, i64, i64) {
+        match self {
+            Keys::None | Keys::AllSlots => (0, 0, 0),
+            Keys::First => (1, 1, 1),
+            Keys::Range { first, last, step } => (first as i64, last as i64, step as i64),
+        }
+    }
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct Row {
+    /// Lower case; subcommands as `container|sub`.
+    pub name: &'static str,
+    /// Arguments including the name; negative: at least so many.
+    pub arity: i8,
+    /// Its properties.
+    pub flags: Flags,
+    /// Where its keys stand.
+    pub keys: Keys,
+    /// Its group.
+    pub family: Family,
+    /// The Redis version that brought it.
+    pub since: &'static str,
+    /// Its time complexity.
+    pub complexity: &'static str,
+    /// One sentence for COMMAND DOCS.
+    pub summary: &'static str,
+    /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
+    pub syntax: &'static str,
+    /// What it runs.
+    pub handler: Handler,
+    /// Its subcommands, if it is a container.
+    pub subcommands: &'static [Row],
+}
+
+impl Row {
+    /// Whether a call with `count` arguments, the name included, can be right.
+    #[inline]
+    pub const fn accepts(&self, count: usize) -> bool {
+        if self.arity < 0 { count >= self.arity.unsigned_abs() as usize } else { count == self.arity as usize }
+    }
+
+    /// The position in [`rows`] order, subcommands after their container: the index of its counters.
+    #[inline]
+    pub fn index(&'static self) -> usize {
+        TABLE.index_of(self)
+    }
+}
+
+/// All rows, subcommands directly after their container.
+pub fn rows() -> &'static [&'static Row] {
+    &TABLE.rows
+}
+
+/// The row of the command of this name, whatever its case; subcommands are not looked up here.
+#[inline]
+pub fn resolve(name: &[u8]) -> Option<&'static Row> {
+    TABLE.find(name).map(|index| TABLE.rows[index as usize])
+}
+
+/// Finds the row a call runs: containers resolve to the subcommand.
+///
+/// # Errors
+/// The unknown command or subcommand.
+#[inline]
+pub(crate) fn resolve_call(args: Args<'_>) -> Result<&'static Row, CommandError> {
+    let name = args.at(0);
+    let Some(row) = resolve(name) else {
+        let args = args.skip(1).iter().take(20).map(<[u8]>::to_vec).collect();
+        return Err(CommandError::UnknownCommand { name: name.to_vec(), args });
+    };
+    if !row.flags.has(Flags::CONTAINER) || args.len() < 2 {
+        return Ok(row);
+    }
+    let wanted = args.at(1);
+    let subcommand = row.subcommands.iter().find(|sub| {
+        sub.name.split_once('|').is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(wanted))
+    });
+    match subcommand {
+        Some(sub) => Ok(sub),
+        // A container that also works by itself (COMMAND) takes what is no subcommand as an error too.
+        None => Err(CommandError::UnknownSubcommand { command: row.name, subcommand: wanted.to_vec() }),
+    }
+}
+
+/// Longest command name that is looked up.
+const NAME_BYTES_MAX: usize = 24;
+/// Slots of the name table: a power of two, several times the number of commands.
+const NAME_SLOTS: usize = 1024;
+const EMPTY: u16 = u16::MAX;
+
+/// The rows, and a hash table over the names of the top-level ones. A lookup happens for every command: it reads the name
+/// once, folds its case and compares it with one candidate.
+struct Table {
+    rows: Vec<&'static Row>,
+    names: Box<[u16; NAME_SLOTS]>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
+
+impl Table {
+    fn build() -> Table {
+        let mut rows = Vec::new();
+        for row in families::TABLES.iter().flat_map(|table| table.iter()) {
+            rows.push(row);
+            rows.extend(row.subcommands);
+        }
+        let mut table = Table { rows, names: Box::new([EMPTY; NAME_SLOTS]) };
+        for index in 0..table.rows.len() {
+            let name = table.rows[index].name;
+            if !name.contains('|') {
+                assert!(table.find(name.as_bytes()).is_none(), "two rows named {name}");
+                let mut slot = name_hash(name.as_bytes());
+                while table.names[slot] != EMPTY {
+                    slot = (slot + 1) % NAME_SLOTS;
+                }
+                table.names[slot] = index as u16;
+            }
+        }
+        table
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<u16> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let mut slot = name_hash(name);
+        loop {
+            let index = self.names[slot];
+            if index == EMPTY {
+                return None;
+            }
+            if self.rows[index as usize].name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(index);
+            }
+            slot = (slot + 1) % NAME_SLOTS;
+        }
+    }
+
+    fn index_of(&self, row: &'static Row) -> usize {
+        if let Some(index) = self.find(row.name.as_bytes()) {
+            return index as usize;
+        }
+        let found = self.rows.iter().position(|known| std::ptr::eq(*known, row));
+        found.expect("every row is in the table")
+    }
+}
+
+/// Depends on the length and all letters up to the eighth and the last, without their case.
+#[inline]
+fn name_hash(name: &[u8]) -> usize {
+    let mut word = [0; 8];
+    let head = name.len().min(8);
+    word[..head].copy_from_slice(&name[..head]);
+    let folded = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
+    let tail = u64::from(name[name.len() - 1] | 0x20) << 8 | name.len() as u64;
+    let mixed = (folded ^ tail.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    (mixed >> 54) as usize % NAME_SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_resolve_whatever_their_case() {
+        for row in rows().iter().filter(|row| !row.name.contains('|')) {
+            assert_eq!(resolve(row.name.to_uppercase().as_bytes()).map(|it| it.name), Some(row.name));
+        }
+        assert!(resolve(b"nosuchcommand").is_none());
+        assert!(resolve(b"").is_none());
+    }
+
+    #[test]
+    fn key_positions_follow_the_table() {
+        let every_second = Keys::Range { first: 1, last: -1, step: 2 };
+        assert_eq!(every_second.indices(5).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(Keys::Range { first: 1, last: -1, step: 1 }.indices(4).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(Keys::First.indices(9).collect::<Vec<_>>(), [1]);
+        assert_eq!(Keys::None.indices(9).count(), 0);
+    }
+
+    #[test]
+    fn every_row_is_complete() {
+        for (index, row) in rows().iter().enumerate() {
+            assert_eq!(row.index(), index, "{}", row.name);
+            assert_eq!(row.name, row.name.to_lowercase());
+            assert!(!row.summary.is_empty() && !row.since.is_empty() && !row.complexity.is_empty(), "{}", row.name);
+            assert_eq!(row.flags.has(Flags::CONTAINER), !row.subcommands.is_empty(), "{}", row.name);
+            assert!(!(row.flags.has(Flags::WRITE) && row.flags.has(Flags::READONLY)), "{}", row.name);
+            assert!(row.flags.has(Flags::WRITE) || !row.flags.has(Flags::DENYOOM), "{}", row.name);
+        }
+    }
+}

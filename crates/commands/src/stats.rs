@@ -1,0 +1,159 @@
+//! Counters per command. Each worker has its own; readers add them up.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Every so many commands one is timed, and counts for all of them.
+pub(crate) const TIMED_EVERY: u64 = 32;
+
+/// What one worker counts about one command.
+#[derive(Debug, Default)]
+pub struct RowStats {
+    calls: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+    usec: AtomicU64,
+}
+
+/// The sum over all workers for one command.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RowTotals {
+    /// Executions.
+    pub calls: u64,
+    /// Refused before execution.
+    pub rejected: u64,
+    /// Ended with an error.
+    pub failed: u64,
+    /// Microseconds of execution, estimated from one in 32 calls.
+    pub usec: u64,
+}
+
+/// What the server counts over all commands.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Keys evicted to make room.
+    pub evicted_keys: u64,
+    /// Keys removed because they had expired.
+    pub expired_keys: u64,
+    /// Reads of keys that were there.
+    pub keyspace_hits: u64,
+    /// Reads of keys that were not.
+    pub keyspace_misses: u64,
+}
+
+/// The counters of one worker. Only that worker writes them, so a plain load and store is enough.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    rows: Box<[RowStats]>,
+    evicted: AtomicU64,
+    expired: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl WorkerStats {
+    #[inline]
+    fn bump(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn called(&self, row: usize, failed: bool) {
+        Self::bump(&self.rows[row].calls, 1);
+        if failed {
+            Self::bump(&self.rows[row].failed, 1);
+        }
+    }
+
+    pub(crate) fn rejected(&self, row: usize) {
+        Self::bump(&self.rows[row].rejected, 1);
+    }
+
+    pub(crate) fn evicted(&self) {
+        Self::bump(&self.evicted, 1);
+    }
+
+    pub(crate) fn expired(&self, keys: u64) {
+        Self::bump(&self.expired, keys);
+    }
+
+    /// A key was read and was, or was not, there.
+    #[inline]
+    pub(crate) fn looked_up(&self, found: bool) {
+        Self::bump(if found { &self.hits } else { &self.misses }, 1);
+    }
+
+    pub(crate) fn timed(&self, row: usize, usec: u64) {
+        Self::bump(&self.rows[row].usec, usec * TIMED_EVERY);
+    }
+}
+
+/// The counters of all workers.
+#[derive(Debug)]
+pub struct CommandStats {
+    workers: Box<[Arc<WorkerStats>]>,
+}
+
+impl CommandStats {
+    /// Counters for so many workers.
+    pub fn new(workers: usize) -> CommandStats {
+        let row_count = crate::rows().len();
+        let worker = || {
+            let rows = (0..row_count).map(|_| RowStats::default()).collect();
+            Arc::new(WorkerStats { rows, ..WorkerStats::default() })
+        };
+        CommandStats { workers: (0..workers).map(|_| worker()).collect() }
+    }
+
+    /// The counters of one worker.
+    pub fn worker(&self, index: usize) -> Arc<WorkerStats> {
+        self.workers[index].clone()
+    }
+
+    /// The sum for the command with this row index.
+    pub fn totals(&self, row: usize) -> RowTotals {
+        let mut totals = RowTotals::default();
+        for worker in &self.workers {
+            let stats = &worker.rows[row];
+            totals.calls += stats.calls.load(Ordering::Relaxed);
+            totals.rejected += stats.rejected.load(Ordering::Relaxed);
+            totals.failed += stats.failed.load(Ordering::Relaxed);
+            totals.usec += stats.usec.load(Ordering::Relaxed);
+        }
+        totals
+    }
+
+    /// What is counted over all commands.
+    pub fn keyspace_totals(&self) -> Totals {
+        let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
+            self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+        };
+        Totals {
+            evicted_keys: sum(|worker| &worker.evicted),
+            expired_keys: sum(|worker| &worker.expired),
+            keyspace_hits: sum(|worker| &worker.hits),
+            keyspace_misses: sum(|worker| &worker.misses),
+        }
+    }
+
+    /// Calls of all commands.
+    pub fn total_calls(&self) -> u64 {
+        (0..crate::rows().len()).map(|row| self.totals(row).calls).sum()
+    }
+
+    /// Sets everything to zero. A call counted at the same moment may be lost.
+    pub fn reset(&self) {
+        for stats in self.workers.iter().flat_map(|worker| worker.rows.iter()) {
+            for counter in [&stats.calls, &stats.rejected, &stats.failed, &stats.usec] {
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+        for worker in &self.workers {
+            for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The atomic unit: the locked slots of one command (later: one transaction or script) and the effects it has applied.
+//!
+//! Invariants
+//! - Slots are locked in ascending order, all before the first access, and released only after the log position of the
+//!   unit is taken.
+//! - Every applied effect is encoded, in order; together they are the unit's one log record.
+//! - Touching a key whose slot is not locked is a bug and panics.
+
+use keyspace::{
+    AccessClock, AllSlots, ApplyContext, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, SlotGuard, SlotId,
+};
+use lsn::Lsn;
+use smallvec::SmallVec;
+
+/// Slots that a command locks without allocating.
+const SLOTS_INLINE: usize = 8;
+
+/// The locked slots.
+pub(crate) enum Locked<'k> {
+    /// None: the command names no key.
+    None,
+    /// The slot of its only key.
+    One(SlotGuard<'k>),
+    /// Several, ascending.
+    Many(SmallVec<[SlotGuard<'k>; SLOTS_INLINE]>),
+    /// All of them.
+    All(AllSlots<'k>),
+}
+
+/// See the module documentation.
+pub struct Unit<'k> {
+    keyspace: &'k Keyspace,
+    locked: Locked<'k>,
+    /// The first key of the command, whose hash was computed ahead to fetch memory.
+    first: Option<(*const u8, usize, KeyHash)>,
+    effects: &'k mut Vec<u8>,
+    freed: &'k mut Freed,
+    clock: AccessClock,
+    touches: bool,
+}
+
+impl<'k> Unit<'k> {
+    /// Locks the slots of `keys`. `first` is the hash of the first of them, if it is known.
+    pub(crate) fn lock<'a>(
+        keyspace: &'k Keyspace,
+        mut keys: impl Iterator<Item = &'a [u8]>,
+        first: Option<KeyHash>,
+        scratch: Scratch<'k>,
+    ) -> Unit<'k> {
+        let Some(first_key) = keys.next() else {
+            return Unit::with(keyspace, Locked::None, None, scratch);
+        };
+        let first_hash = first.unwrap_or_else(|| keyspace.hash(first_key));
+        let known = Some((first_key.as_ptr(), first_key.len(), first_hash));
+        let Some(second_key) = keys.next() else {
+            return Unit::with(keyspace, Locked::One(keyspace.lock(first_hash.slot())), known, scratch);
+        };
+        let mut slots: SmallVec<[SlotId; 32]> = SmallVec::new();
+        slots.push(first_hash.slot());
+        slots.push(keyspace::slot_of(second_key));
+        slots.extend(keys.map(keyspace::slot_of));
+        slots.sort_unstable();
+        slots.dedup();
+        let locked = match slots.as_slice() {
+            [slot] => Locked::One(keyspace.lock(*slot)),
+            slots => Locked::Many(slots.iter().map(|&slot| keyspace.lock(slot)).collect()),
+        };
+        Unit::with(keyspace, locked, known, scratch)
+    }
+
+    /// Locks one slot, for changes of the server's own.
+    pub(crate) fn lock_slot(keyspace: &'k Keyspace, slot: SlotId, scratch: Scratch<'k>) -> Unit<'k> {
+        Unit::with(keyspace, Locked::One(keyspace.lock(slot)), None, scratch)
+    }
+
+    /// Locks every slot.
+    pub(crate) fn lock_all(keyspace: &'k Keyspace, scratch: Scratch<'k>) -> Unit<'k> {
+        Unit::with(keyspace, Locked::All(keyspace.lock_all()), None, scratch)
+    }
+
+    fn with(
+        keyspace: &'k Keyspace,
+        locked: Locked<'k>,
+        first: Option<(*const u8, usize, KeyHash)>,
+        scratch: Scratch<'k>,
+    ) -> Unit<'k> {
+        let Scratch { effects, freed, clock, touches } = scratch;
+        debug_assert!(effects.is_empty());
+        Unit { keyspace, locked, first, effects, freed, clock, touches }
+    }
+
+    /// The time of the command, unix milliseconds.
+    #[inline]
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> KeyHash {
+        match self.first {
+            // The same bytes in the same place: no need to look at them again.
+            Some((start, len, hash)) if std::ptr::eq(start, key.as_ptr()) && len == key.len() => hash,
+            _ => self.keyspace.hash(key),
+        }
+    }
+
+    /// The entry of a key, with its access stamp renewed; `None` if absent or expired.
+    #[inline]
+    pub fn get(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        let (clock, touches) = (self.clock, self.touches);
+        let slot = self.locked.slot_mut(hash.slot());
+        if touches { slot.get_touched(db, &hash, key, clock) } else { slot.get(db, &hash, key, clock.now_ms) }
+    }
+
+    /// The entry of a key, its access stamp left alone; `None` if absent or expired.
+    #[inline]
+    pub fn peek(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        self.locked.slot(hash.slot()).get(db, &hash, key, self.clock.now_ms)
+    }
+
+    /// Whether the key exists and has not expired. Does not count as an access.
+    #[inline]
+    pub fn exists(&self, db: DbId, key: &[u8]) -> bool {
+        self.peek(db, key).is_some()
+    }
+
+    /// Makes a change, now in memory and with the unit's record in the log.
+    ///
+    /// An expired key that is changed (not replaced or removed) is removed first, so that what replays does not depend
+    /// on the time.
+    #[inline]
+    pub fn apply(&mut self, effect: &Effect<'_>) {
+        match *effect {
+            Effect::Append { db, key, .. } | Effect::SetRange { db, key, .. } | Effect::SetExpiry { db, key, .. } => {
+                self.bury_expired(db, key);
+            }
+            _ => {}
+        }
+        self.apply_alone(effect);
+    }
+
+    fn bury_expired(&mut self, db: DbId, key: &[u8]) {
+        let hash = self.hash(key);
+        let slot = self.locked.slot(hash.slot());
+        if slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.clock.now_ms)) {
+            self.apply_alone(&Effect::Delete { db, key });
+        }
+    }
+
+    #[inline]
+    fn apply_alone(&mut self, effect: &Effect<'_>) {
+        effect.encode_into(self.effects);
+        let context = ApplyContext { stamp: self.clock.initial() };
+        match effect.key() {
+            Some(key) => {
+                let hash = self.hash(key);
+                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, context, self.freed);
+            }
+            None => match &mut self.locked {
+                Locked::All(slots) => slots.apply(effect, context, self.freed),
+                _ => panic!("a global effect needs every slot locked"),
+            },
+        }
+    }
+
+    /// Removes the keys of the locked slot whose deadline has passed, at most `max`. Returns how many.
+    pub(crate) fn bury_due(&mut self, max: usize) -> usize {
+        let mut due = Vec::new();
+        match &mut self.locked {
+            Locked::One(slot) => slot.expired_keys(self.clock.now_ms, max, &mut due),
+            _ => panic!("expiry works on one slot at a time"),
+        }
+        for (db, key) in &due {
+            self.apply_alone(&Effect::Delete { db: *db, key });
+        }
+        due.len()
+    }
+
+    /// Whether anything was changed.
+    #[inline]
+    pub fn changed(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Ends the unit: `reserve` gets the encoded effects (never empty) and returns their position, taken while the slots
+    /// are still locked; the slots remember it. Returns what `reserve` returned, and the newest position among
+    /// the locked slots.
+    #[inline]
+    pub(crate) fn finish<R>(mut self, reserve: impl FnOnce(&'k [u8]) -> (Lsn, R)) -> (Lsn, Option<R>) {
+        if self.effects.is_empty() {
+            return (self.locked.last_lsn(), None);
+        }
+        let effects: &'k [u8] = self.effects;
+        let (lsn, reserved) = reserve(effects);
+        self.locked.set_last_lsn(lsn);
+        (lsn, Some(reserved))
+    }
+}
+
+/// Buffers of the executor that a unit works with.
+pub(crate) struct Scratch<'k> {
+    pub(crate) effects: &'k mut Vec<u8>,
+    pub(crate) freed: &'k mut Freed,
+    pub(crate) clock: AccessClock,
+    /// Whether reads renew access stamps.
+    pub(crate) touches: bool,
+}
+
+impl<'k> Locked<'k> {
+    #[inline]
+    fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
+        match self {
+            Locked::One(slot) if slot.id() == wanted => slot,
+            Locked::Many(slots) => {
+                let index = slots.binary_search_by_key(&wanted, SlotGuard::id);
+                &slots[index.expect("the slots of all keys are locked")]
+            }
+            Locked::All(slots) => slots.slot(wanted),
+            _ => panic!("access to a key whose slot is not locked"),
+        }
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, wanted: SlotId) -> &mut SlotGuard<'k> {
+        match self {
+            Locked::One(slot) if slot.id() == wanted => slot,
+            Locked::Many(slots) => {
+                let index = slots.binary_search_by_key(&wanted, SlotGuard::id);
+                &mut slots[index.expect("the slots of all keys are locked")]
+            }
+            Locked::All(slots) => slots.slot_mut(wanted),
+            _ => panic!("access to a key whose slot is not locked"),
+        }
+    }
+
+    #[inline]
+    fn last_lsn(&self) -> Lsn {
+        match self {
+            Locked::None => Lsn::ZERO,
+            Locked::One(slot) => slot.last_lsn(),
+            Locked::Many(slots) => slots.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO),
+            Locked::All(slots) => slots.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO),
+        }
+    }
+
+    #[inline]
+    fn set_last_lsn(&mut self, lsn: Lsn) {
+        match self {
+            Locked::None => {}
+            Locked::One(slot) => slot.set_last_lsn(lsn),
+            Locked::Many(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
+            Locked::All(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
+        }
+    }
+}

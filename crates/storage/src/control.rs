@@ -1,0 +1,133 @@
+//! The control file: which log this directory holds, and how its last server ended.
+//!
+//! ```text
+//!  0  8 bytes  magic "SHEAFCTL"
+//!  8  u32      format version, 1
+//! 12  u32      epoch: higher than that of every earlier start
+//! 16  16 bytes log id, random
+//! 32  u64      segment_bytes
+//! 40  u64      log_start: the oldest position still needed, a batch boundary
+//! 48  u64      clean_end: where the log ended when it was closed in order, 0 while it is open
+//! 56  u32      zero
+//! 60  u32      crc32c of bytes 0..60
+//! ```
+//! Always replaced as a whole, atomically and durably.
+
+use std::path::{Path, PathBuf};
+
+use env::Disk;
+use lsn::Lsn;
+
+use crate::Error;
+
+const MAGIC: &[u8; 8] = b"SHEAFCTL";
+const VERSION: u32 = 1;
+const CONTROL_BYTES: usize = 64;
+const FILE_NAME: &str = "control";
+
+/// The contents of the control file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Control {
+    /// Raised at every start.
+    pub epoch: u32,
+    /// Identifies the log; every segment carries it.
+    pub log_id: [u8; 16],
+    /// Bytes of log that one segment file holds.
+    pub segment_bytes: u64,
+    /// The oldest position still needed.
+    pub log_start: Lsn,
+    /// Where the log ended when it was closed in order; `None` while open or after a crash.
+    pub clean_end: Option<Lsn>,
+}
+
+impl Control {
+    pub(crate) fn path(dir: &Path) -> PathBuf {
+        dir.join(FILE_NAME)
+    }
+
+    /// Reads the control file of `dir`; `None` if there is none.
+    ///
+    /// # Errors
+    /// I/O errors, and [`Error::Inconsistent`] if it is damaged or of another version.
+    pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Control>, Error> {
+        let path = Self::path(dir);
+        let file = match disk.open(&path, env::Access::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        let mut bytes = [0; CONTROL_BYTES];
+        file.read_exact_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        Self::decode(&bytes).map(Some).map_err(|reason| Error::Inconsistent { path, reason })
+    }
+
+    /// Replaces the control file of `dir`.
+    ///
+    /// # Errors
+    /// I/O errors; the old contents are then still in place.
+    pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+        let path = Self::path(dir);
+        env::crashsafe::write_atomically(disk, &path, &self.encode()).map_err(Error::io("replace", &path))
+    }
+
+    fn encode(&self) -> [u8; CONTROL_BYTES] {
+        let mut out = [0; CONTROL_BYTES];
+        out[0..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.epoch.to_le_bytes());
+        out[16..32].copy_from_slice(&self.log_id);
+        out[32..40].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        out[40..48].copy_from_slice(&self.log_start.get().to_le_bytes());
+        out[48..56].copy_from_slice(&self.clean_end.unwrap_or(Lsn::ZERO).get().to_le_bytes());
+        let crc = crc32c::crc32c(&out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8; CONTROL_BYTES]) -> Result<Control, String> {
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if &bytes[0..8] != MAGIC {
+            return Err("not a control file of Sheaf".into());
+        }
+        if u32_at(60) != crc32c::crc32c(&bytes[..60]) {
+            return Err("control file is damaged (checksum mismatch); restore it from a backup".into());
+        }
+        if u32_at(8) != VERSION {
+            return Err(format!("format version {}, this server reads version {VERSION}", u32_at(8)));
+        }
+        let mut log_id = [0; 16];
+        log_id.copy_from_slice(&bytes[16..32]);
+        let clean_end = Lsn::new(u64_at(48));
+        Ok(Control {
+            epoch: u32_at(12),
+            log_id,
+            segment_bytes: u64_at(32),
+            log_start: Lsn::new(u64_at(40)),
+            clean_end: (clean_end > Lsn::ZERO).then_some(clean_end),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_and_detects_every_flipped_bit() {
+        let control = Control {
+            epoch: 3,
+            log_id: [9; 16],
+            segment_bytes: 1 << 26,
+            log_start: Lsn::new(4096),
+            clean_end: Some(Lsn::new(8192)),
+        };
+        let bytes = control.encode();
+        assert_eq!(Control::decode(&bytes), Ok(control));
+        for bit in 0..CONTROL_BYTES * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Control::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Everything that can go wrong below the commands, as one closed enum.
+
+use std::{io, path::PathBuf};
+
+use lsn::Lsn;
+
+/// A storage error. `Io` and `Poisoned` end the server; the others stop it from starting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Bytes that had been durable cannot be read back. Boxed: errors travel through hot results.
+    #[error("{0}")]
+    Corrupt(Box<Damage>),
+    /// A file that must be there is not, or does not belong to this directory.
+    #[error("{}: {reason}", path.display())]
+    Inconsistent {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// An earlier write or sync of the log failed; what is on disk behind `durable_lsn` is unknown.
+    #[error("log poisoned: {reason}")]
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+}
+
+/// Where the log is damaged and what is known about the bytes around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment file.
+    pub path: PathBuf,
+    /// Byte offset of the damaged record in that file.
+    pub offset: u64,
+    /// Position of the damaged record in the log.
+    pub lsn: Lsn,
+    /// End of the last batch that is intact.
+    pub intact_end: Lsn,
+    /// What was found instead of a record.
+    pub reason: String,
+    /// Batches behind the damage that are intact by themselves.
+    pub batches_after: u64,
+    /// The position that a later batch says had been durable, past the damage.
+    pub durable_lsn: Lsn,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "log is damaged: {} at offset {} (lsn {}): {}. The log is intact up to lsn {}; {} intact batches follow \
+             the damage and prove that the log had been durable up to lsn {}, so this is not an interrupted last write. \
+             Nothing was changed. Restore the file from a backup or a replica",
+            self.path.display(),
+            self.offset,
+            self.lsn,
+            self.reason,
+            self.intact_end,
+            self.batches_after,
+            self.durable_lsn,
+        )
+    }
+}
+
+impl Error {
+    /// Attaches what was tried and where to an I/O error; for `map_err`.
+    pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { operation, path, source }
+    }
+}
+
+impl From<Damage> for Error {
+    fn from(damage: Damage) -> Self {
+        Error::Corrupt(Box::new(damage))
+    }
+}

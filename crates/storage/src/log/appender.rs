@@ -1,0 +1,215 @@
+//! Appending: reserve under the caller's locks, fill after they are released.
+//!
+//! ```text
+//! lock slots -> validate -> apply in memory -> reserve (this is the LSN) -> unlock -> publish (copy, checksum)
+//! ```
+//!
+//! The order in memory equals the order in the log because the position is taken while the slots are locked.
+//!
+//! The ring's bytes are the only unsafe code here: a reservation owns its bytes exclusively until it is published
+//! (see [`sequencer`](super::sequencer)), so it may write them through a raw pointer.
+
+#![allow(unsafe_code)]
+
+use std::{sync::Arc, time::Duration};
+
+use lsn::Lsn;
+
+use super::{
+    Admission, Durability, Flush, Log, Shared,
+    record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, PAYLOAD_BYTES_MAX, RecordKind},
+};
+use crate::{Error, sync::Ordering};
+
+/// How long an appender that waits for ring space sleeps before it looks again by itself. Only a safeguard: every flush
+/// wakes it.
+const RING_WAIT_MS: u64 = 100;
+
+/// The right to append, one per thread.
+pub struct Appender {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+/// A record whose position is taken and whose bytes are not there yet. [`Pending::publish`] it: nothing
+/// behind it becomes durable before.
+#[must_use = "an unpublished record stops the log"]
+pub struct Pending<'a> {
+    shared: &'a Shared,
+    index: usize,
+    start: u64,
+    lsn: Lsn,
+    kind: RecordKind,
+    chain_id: [u8; CHAIN_ID_BYTES],
+    payload: &'a [u8],
+    published: bool,
+}
+
+impl Appender {
+    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Appender { shared, index }
+    }
+
+    /// Takes the next position for a record with `payload`. Call it with the slots locked that the record changes.
+    ///
+    /// A payload above 1 MiB is appended as a chain of parts: all but the last are published before this returns.
+    /// Waits only if the ring is full, which admission ([`Log::admit`]) keeps from happening for ordinary
+    /// records; flushing does not need the caller's locks, so the wait ends.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: the record will never be durable, so nothing that shows it may be released.
+    ///
+    /// # Panics
+    /// If the payload exceeds 2 GiB.
+    #[inline]
+    pub fn reserve<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return self.reserve_chain(payload);
+        }
+        let start = self.reserve_bytes(record::occupied_bytes(payload.len()))?;
+        Ok(self.pending(start, RecordKind::Whole, [0; CHAIN_ID_BYTES], payload))
+    }
+
+    fn pending<'a>(
+        &'a self,
+        start: u64,
+        kind: RecordKind,
+        chain_id: [u8; CHAIN_ID_BYTES],
+        payload: &'a [u8],
+    ) -> Pending<'a> {
+        let prefix_bytes = if kind == RecordKind::Whole { 0 } else { CHAIN_ID_BYTES };
+        let lsn = Lsn::new(start + record::occupied_bytes(prefix_bytes + payload.len()));
+        Pending { shared: &self.shared, index: self.index, start, lsn, kind, chain_id, payload, published: false }
+    }
+
+    #[cold]
+    fn reserve_chain<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
+        assert!(payload.len() <= CHAIN_BYTES_MAX, "a record of {} bytes", payload.len());
+        let piece_bytes = PAYLOAD_BYTES_MAX - CHAIN_ID_BYTES;
+        let mut chain_id = None;
+        let mut rest = payload;
+        while rest.len() > piece_bytes {
+            let (piece, remaining) = rest.split_at(piece_bytes);
+            rest = remaining;
+            let start = self.reserve_bytes(record::occupied_bytes(CHAIN_ID_BYTES + piece.len()))?;
+            let id = *chain_id.get_or_insert(start.to_le_bytes());
+            self.pending(start, RecordKind::Part, id, piece).publish();
+        }
+        let id = chain_id.expect("a payload above the maximum has a first part");
+        let start = self.reserve_bytes(record::occupied_bytes(CHAIN_ID_BYTES + rest.len()))?;
+        Ok(self.pending(start, RecordKind::Last, id, rest))
+    }
+
+    #[inline]
+    fn reserve_bytes(&self, bytes: u64) -> Result<u64, Error> {
+        loop {
+            if let Some(start) = self.shared.sequencer.reserve(self.index, bytes) {
+                return Ok(start);
+            }
+            self.make_space()?;
+        }
+    }
+
+    /// The ring is full: flush it here, or wait for whoever is flushing.
+    #[cold]
+    fn make_space(&self) -> Result<(), Error> {
+        let shared = &*self.shared;
+        if let Some(reason) = shared.poison_reason.lock().clone() {
+            return Err(Error::Poisoned { reason });
+        }
+        if let Some(mut flusher) = shared.flusher.try_lock() {
+            if let Flush::NeedSegment = shared.flush(&mut flusher)? {
+                drop(flusher);
+                shared.prepare_segment()?;
+            }
+            return Ok(());
+        }
+        let mut progress = shared.progress.0.lock();
+        if shared.sequencer.used() > 0 {
+            shared.progress.1.wait_for(&mut progress, Duration::from_millis(RING_WAIT_MS));
+        }
+        Ok(())
+    }
+
+    /// The log this appends to.
+    pub fn log(&self) -> Log {
+        Log { shared: self.shared.clone() }
+    }
+
+    /// Whether a write whose record has about `bytes` may be executed now.
+    #[inline]
+    pub fn admit(&self, bytes: u64) -> Admission {
+        self.shared.admit(bytes)
+    }
+
+    /// The position up to which a power cut loses nothing.
+    #[inline]
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.durable.load(Ordering::SeqCst))
+    }
+
+    /// The position after the last record of any appender.
+    #[inline]
+    pub fn appended_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.sequencer.tail())
+    }
+
+    /// When the log is synced now.
+    #[inline]
+    pub fn durability(&self) -> Durability {
+        Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
+    }
+
+    /// Sets whom to call when the log reaches the position last asked for with [`Appender::wait_for`]. It runs on the
+    /// flushing thread and must not block.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.shared.waiters.listen(self.index, Box::new(listener));
+    }
+
+    /// Asks for one call of the listener once `lsn` is durable; replaces what was asked before.
+    /// `false`: it already is, no call will come.
+    pub fn wait_for(&self, lsn: Lsn) -> bool {
+        self.shared.waiters.arm(self.index, lsn, &self.shared.durable)
+    }
+
+    /// Asks for one call of the listener when the log has moved at all: after an [`Admission::Wait`].
+    /// `false`: everything is written already.
+    pub fn wait_for_room(&self) -> bool {
+        self.shared.waiters.arm_any(self.index);
+        self.shared.sequencer.used() > 0 || self.shared.admit(0) != Admission::Go
+    }
+}
+
+impl Pending<'_> {
+    /// The position of the record.
+    #[inline]
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// Copies the payload into the log. From now on it can be flushed.
+    #[inline]
+    pub fn publish(mut self) {
+        let bytes = (self.lsn.get() - self.start) as usize;
+        // SAFETY: the reservation [start, lsn) belongs to this `Pending` alone until its appender's word says
+        // otherwise (below), and is less than the ring, which is mapped twice in a row.
+        let space = unsafe { self.shared.ring.slice_mut(self.start, bytes) };
+        let prefix: &[u8] = if self.kind == RecordKind::Whole { &[] } else { &self.chain_id };
+        record::encode(space, self.kind, self.lsn, self.shared.epoch, prefix, self.payload);
+        self.published = true;
+        self.shared.sequencer.publish(self.index);
+    }
+}
+
+impl Drop for Pending<'_> {
+    /// Memory already shows what this record says; dropping it unpublished would let the two diverge.
+    fn drop(&mut self) {
+        if !self.published {
+            eprintln!("sheaf: bug: a record was reserved in the log and never published");
+            std::process::abort();
+        }
+    }
+}

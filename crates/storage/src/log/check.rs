@@ -1,0 +1,51 @@
+//! `check`: reads a whole log as recovery would and reports what it found. Changes nothing.
+
+use std::{path::Path, sync::Arc};
+
+use env::{Access, Disk};
+use lsn::Lsn;
+
+use super::reader::{LogReader, Tail};
+use crate::Error;
+
+/// What a log contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Where the log starts.
+    pub start: Lsn,
+    /// How it ends.
+    pub tail: Tail,
+    /// Complete batches.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Epochs seen: starts of a server that wrote.
+    pub epochs: u64,
+    /// Whether the server that wrote last stopped in order.
+    pub closed_cleanly: bool,
+}
+
+/// Verifies every byte of the log in `dir`. `progress` is told (position, end of the segments) after every batch.
+///
+/// # Errors
+/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read.
+pub fn check(disk: Arc<dyn Disk>, dir: &Path, mut progress: impl FnMut(Lsn, Lsn)) -> Result<CheckReport, Error> {
+    let mut reader = LogReader::open(disk, dir, Access::Read)?;
+    let (start, segments_end) = (reader.position(), reader.segments_end());
+    let (mut batches, mut records, mut epochs, mut last_epoch) = (0, 0, 0, 0);
+    loop {
+        match reader.next_batch()? {
+            Ok(batch) => {
+                batches += 1;
+                records += batch.records().count() as u64;
+                epochs += u64::from(batch.epoch != last_epoch);
+                last_epoch = batch.epoch;
+                progress(batch.end, segments_end);
+            }
+            Err(tail) => {
+                let closed_cleanly = reader.control().clean_end == Some(tail.end);
+                return Ok(CheckReport { start, tail, batches, records, epochs, closed_cleanly });
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Flushing: close the open batch, write it with one write, make it durable, tell who waits.
+//!
+//! A step machine without a thread: [`Shared::flush`] does one batch. The server's log thread calls it in a loop;
+//! a worker that is the only writer may call it on the spot.
+//!
+//! Invariants
+//! - One batch in flight. The next is closed only after the one before is written, so a batch on disk vouches for
+//!   everything its footer calls durable.
+//! - A closed batch is written whole before anything else; if it needs a segment that does not exist yet, it waits
+//!   closed ([`Flush::NeedSegment`]).
+//! - The first failure poisons the log. Neither the write nor the sync is tried again.
+
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use env::File;
+use lsn::Lsn;
+
+use super::{Durability, Shared, record, segment::Segment};
+use crate::{Error, LogStats, sync::Ordering};
+
+/// With `durability = interval`, the log is synced this often.
+const SYNC_INTERVAL_US: u64 = 1_000_000;
+/// An idle log writes an empty batch after this time, whose footer vouches for the last batch with content: damage to it
+/// is then corruption, not a torn tail.
+const SEAL_AFTER_US: u64 = 1_000_000;
+/// Files that are written and not synced, at most: with `durability = none` the oldest is synced when one more
+/// is begun, so that the final sync is bounded.
+const UNSYNCED_FILES_MAX: usize = 4;
+
+/// What a call of [`Log::flush`](super::Log::flush) did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// Nothing is left to write. If set, something is due at that time (monotonic microseconds) although
+    /// nothing is appended.
+    Idle {
+        /// Monotonic microseconds, by the log's clock.
+        due_us: Option<u64>,
+    },
+    /// A batch was written, or something was appended meanwhile: call again.
+    Wrote,
+    /// The batch needs a segment that is still being made: call again when it is.
+    NeedSegment,
+}
+
+/// The flusher's own state, behind one lock.
+pub(super) struct Flusher {
+    /// The segment being written.
+    active: Segment,
+    /// A batch that is closed and not yet written: its first and last position.
+    closed: Option<(Lsn, Lsn)>,
+    next_batch_number: u64,
+    /// Written files that are not synced, oldest first, each with the end of what was written to it.
+    unsynced: Vec<(Arc<dyn File>, Lsn)>,
+    last_sync_us: u64,
+    last_write_us: u64,
+    /// Whether the last durable batch has records that no later footer vouches for.
+    unsealed: bool,
+    /// Records that the statistics have counted.
+    records_counted: u64,
+}
+
+impl Flusher {
+    pub(super) fn new(active: Segment, next_batch_number: u64, now_us: u64) -> Self {
+        Flusher {
+            active,
+            closed: None,
+            next_batch_number,
+            unsynced: Vec::new(),
+            last_sync_us: now_us,
+            last_write_us: now_us,
+            unsealed: false,
+            records_counted: 0,
+        }
+    }
+}
+
+impl Shared {
+    /// One step; see [`Log::flush`](super::Log::flush).
+    pub(super) fn flush(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
+        if let Some(reason) = self.poison_reason.lock().clone() {
+            return Err(Error::Poisoned { reason });
+        }
+        self.sequencer.begin_flushing();
+        let result = self.step(flusher).inspect_err(|error| self.poison(error));
+        let all_written = self.sequencer.end_flushing(self.written.load(Ordering::Relaxed));
+        match result? {
+            Flush::Idle { .. } if !all_written => Ok(Flush::Wrote),
+            done => Ok(done),
+        }
+    }
+
+    fn step(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
+        let written = self.written.load(Ordering::Relaxed);
+        if flusher.closed.is_none() {
+            if self.sequencer.tail() == written {
+                return self.idle(flusher);
+            }
+            flusher.closed = Some(self.close_batch(flusher));
+        }
+        self.write_closed(flusher)
+    }
+
+    /// Ends the open batch; it is then complete in the ring.
+    fn close_batch(&self, flusher: &mut Flusher) -> (Lsn, Lsn) {
+        let start = Lsn::new(self.written.load(Ordering::Relaxed));
+        let (records_end, end) = self.sequencer.close_batch();
+        let footer = record::Footer {
+            start,
+            batch_number: flusher.next_batch_number,
+            durable: Lsn::new(self.durable.load(Ordering::Relaxed)),
+            epoch: self.epoch,
+            end: Lsn::new(end),
+        };
+        flusher.next_batch_number += 1;
+        flusher.unsealed = records_end > start.get();
+        self.count_records(flusher);
+        // SAFETY: the flusher reserved [records_end, end) for itself.
+        let space = unsafe { self.ring.slice_mut(records_end, (end - records_end) as usize) };
+        record::encode_batch_end(space, &footer);
+        (start, Lsn::new(end))
+    }
+
+    /// Records are counted by their appenders; what came since the last batch is this one's share, give or take
+    /// what is published while this looks.
+    fn count_records(&self, flusher: &mut Flusher) {
+        let published = self.sequencer.published_records();
+        self.stats.batch_records.observe(published - flusher.records_counted);
+        LogStats::add(&self.stats.records, published - flusher.records_counted);
+        flusher.records_counted = published;
+    }
+
+    /// Writes the closed batch, durably if the durability says so, and releases who waits for it.
+    fn write_closed(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
+        let (start, end) = flusher.closed.expect("a closed batch");
+        if end.get() > self.prepared_end.load(Ordering::Acquire) {
+            return Ok(Flush::NeedSegment);
+        }
+        let durable = Durability::from_byte(self.durability.load(Ordering::Relaxed)).syncs_every_batch();
+        let started_us = self.clock.monotonic_us();
+        self.flush_started_us.store(started_us, Ordering::Relaxed);
+        if durable && !flusher.unsynced.is_empty() {
+            // The durability was raised: what was written lazily must be durable before what follows it.
+            self.sync(flusher)?;
+        }
+        let mut position = start;
+        while position < end {
+            if position == flusher.active.end {
+                self.enter_next_segment(flusher)?;
+            }
+            let piece_end = end.min(flusher.active.end);
+            self.write_piece(flusher, position, piece_end, durable)?;
+            position = piece_end;
+        }
+        flusher.closed = None;
+        flusher.last_write_us = self.clock.monotonic_us();
+        self.flush_started_us.store(0, Ordering::Relaxed);
+        self.stats.flush_us.observe(flusher.last_write_us - started_us);
+        LogStats::add(&self.stats.batches, 1);
+        LogStats::add(&self.stats.bytes, end.bytes_since(start));
+        self.advance(end, durable);
+        if !durable {
+            self.sync_if_due(flusher)?;
+        }
+        Ok(Flush::Wrote)
+    }
+
+    fn write_piece(&self, flusher: &mut Flusher, from: Lsn, to: Lsn, durable: bool) -> Result<(), Error> {
+        // SAFETY: the batch is closed: its bytes are filled and stay untouched until `advance` releases them.
+        let bytes = unsafe { self.ring.slice(from.get(), to.bytes_since(from) as usize) };
+        let Segment { path, file, .. } = &flusher.active;
+        let offset = flusher.active.offset(from);
+        if durable {
+            LogStats::add(&self.stats.syncs, 1);
+            return file.write_durable_at(bytes, offset).map_err(Error::io("write", path));
+        }
+        file.write_all_at(bytes, offset).map_err(Error::io("write", path))?;
+        match flusher.unsynced.last_mut() {
+            Some((last, written)) if Arc::ptr_eq(last, file) => *written = to,
+            _ => flusher.unsynced.push((file.clone(), to)),
+        }
+        Ok(())
+    }
+
+    /// Publishes that everything before `end` is written, and durable if so.
+    fn advance(&self, end: Lsn, durable: bool) {
+        self.written.store(end.get(), Ordering::SeqCst);
+        self.sequencer.release(end.get());
+        if durable {
+            self.set_durable(end);
+        } else {
+            self.waiters.wake(Lsn::ZERO);
+        }
+        self.notify_progress();
+    }
+
+    fn set_durable(&self, end: Lsn) {
+        let before = self.durable.swap(end.get(), Ordering::SeqCst);
+        assert!(before <= end.get(), "durable_lsn moved back");
+        self.waiters.wake(end);
+    }
+
+    fn enter_next_segment(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        if flusher.unsynced.len() >= UNSYNCED_FILES_MAX {
+            let (file, end) = flusher.unsynced.remove(0);
+            LogStats::add(&self.stats.syncs, 1);
+            file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
+            self.set_durable(end);
+        }
+        let next = self.segments.lock().ready.pop_front().expect("segments are prepared up to prepared_end");
+        assert_eq!(next.start, flusher.active.end, "segments follow each other");
+        flusher.active = next;
+        Ok(())
+    }
+
+    /// Makes durable all that was written lazily.
+    fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        for (file, end) in std::mem::take(&mut flusher.unsynced) {
+            LogStats::add(&self.stats.syncs, 1);
+            file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
+            self.set_durable(end);
+        }
+        flusher.last_sync_us = self.clock.monotonic_us();
+        Ok(())
+    }
+
+    fn sync_if_due(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
+        let due = self.clock.monotonic_us() >= flusher.last_sync_us + SYNC_INTERVAL_US;
+        if durability == Durability::None || (durability == Durability::Interval && !due) {
+            return Ok(());
+        }
+        self.sync(flusher)
+    }
+
+    /// Nothing is appended: sync or seal if that is due, else say when it will be.
+    fn idle(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
+        self.sync_if_due(flusher)?;
+        let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
+        if !flusher.unsynced.is_empty() {
+            let due_us = (durability == Durability::Interval).then(|| flusher.last_sync_us + SYNC_INTERVAL_US);
+            return Ok(Flush::Idle { due_us });
+        }
+        if !flusher.unsealed {
+            return Ok(Flush::Idle { due_us: None });
+        }
+        let seal_us = flusher.last_write_us + SEAL_AFTER_US;
+        if self.clock.monotonic_us() < seal_us {
+            return Ok(Flush::Idle { due_us: Some(seal_us) });
+        }
+        flusher.closed = Some(self.close_batch(flusher));
+        self.write_closed(flusher)
+    }
+
+    /// Makes everything written durable and ends the log with a batch that vouches for all before it.
+    /// Returns the end.
+    pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
+        let seal = |flusher: &mut Flusher| {
+            self.sync(flusher)?;
+            flusher.closed = Some(self.close_batch(flusher));
+            self.durability.store(Durability::Strict as u8, Ordering::Relaxed);
+            self.write_closed(flusher)
+        };
+        match seal(flusher) {
+            Ok(Flush::NeedSegment) => {
+                self.prepare_segment()?;
+                self.write_closed(flusher).inspect_err(|error| self.poison(error))?;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.poison(&error);
+                return Err(error);
+            }
+        }
+        Ok(Lsn::new(self.durable.load(Ordering::SeqCst)))
+    }
+}

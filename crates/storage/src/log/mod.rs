@@ -1,0 +1,456 @@
+//! The log: one ring in memory, one stream of segments on disk, merged batches in between.
+//!
+//! ```text
+//! appenders (workers)          flusher (log thread, or the only writer itself)         disk
+//! reserve -> fill -> publish   close batch -> ONE write -> durable -> wake waiters     log-*.seg
+//! ```
+//!
+//! What it is: group commit without a timer. Whatever is published while one batch is being written forms the next
+//! batch; with nothing in flight a record is written at once. The flush in flight is the only batching window.
+//! What it is not: it owns no thread. The server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//!
+//! Positions, always in this order: `durable <= written <= published <= appended <= prepared end`.
+//!
+//! Sources: LevelDB's writer queue, RavenDB's transaction merger (a commit in flight lets the next one grow),
+//! Aether (VLDB 2010: flush pipelining, replies held back instead of locks).
+
+pub(crate) mod appender;
+pub(crate) mod check;
+pub(crate) mod flusher;
+pub(crate) mod reader;
+pub(crate) mod record;
+pub(crate) mod recovery;
+pub(crate) mod segment;
+pub(crate) mod sequencer;
+pub(crate) mod waiters;
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicUsize},
+    },
+};
+
+use env::{Clock, Disk, RingMemory};
+use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
+
+pub use appender::{Appender, Pending};
+pub use flusher::Flush;
+
+use self::{flusher::Flusher, segment::Segment, sequencer::Sequencer, waiters::Waiters};
+use crate::{
+    Control, Error, LogStats,
+    sync::{AtomicBool, AtomicU64, Ordering},
+};
+
+/// A flush that takes longer than this stops new writes until it ends.
+const FLUSH_SLOW_US: u64 = 1_000_000;
+/// A flush that takes longer than this makes new writes fail.
+const FLUSH_STALLED_US: u64 = 5_000_000;
+
+/// When the log is synced, and so what an OK promises. See DESIGN.md, the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Durability {
+    /// The operating system decides when to write; a power cut loses what it had not.
+    None = 0,
+    /// Synced once a second; a power cut loses at most about a second.
+    Interval = 1,
+    /// Every write is durable before its OK; reads may show what is not yet.
+    Commit = 2,
+    /// Every write is durable before its OK or before anyone can read it.
+    Strict = 3,
+}
+
+impl Durability {
+    /// Whether every batch is durable before anything waiting for it is released.
+    pub fn syncs_every_batch(self) -> bool {
+        self >= Durability::Commit
+    }
+
+    /// The names used by configuration and replies, weakest first.
+    pub const NAMES: [(&'static str, Durability); 4] = [
+        ("none", Durability::None),
+        ("interval", Durability::Interval),
+        ("commit", Durability::Commit),
+        ("strict", Durability::Strict),
+    ];
+
+    /// The name of this setting.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+
+    /// The setting of this name, whatever its case.
+    pub fn parse(name: &str) -> Option<Durability> {
+        Self::NAMES.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, it)| it)
+    }
+
+    fn from_byte(byte: u8) -> Durability {
+        Self::NAMES[byte as usize].1
+    }
+}
+
+/// How a log is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct LogOptions {
+    /// When the log is synced. Can be changed while running.
+    pub durability: Durability,
+    /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
+    pub segment_bytes: u64,
+    /// Bytes of the ring, a power of two of at least 64 KiB and at most a quarter of a segment: space for what is not
+    /// yet written.
+    pub ring_bytes: u64,
+    /// How many threads may append.
+    pub appenders_max: usize,
+    /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the time one
+    /// flush takes.
+    pub unwritten_bytes_max: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        LogOptions {
+            durability: Durability::Strict,
+            segment_bytes: 64 << 20,
+            ring_bytes: 16 << 20,
+            appenders_max: 130,
+            unwritten_bytes_max: 2 << 20,
+        }
+    }
+}
+
+impl LogOptions {
+    fn assert_valid(&self) {
+        assert!(self.segment_bytes.is_power_of_two() && self.segment_bytes >= segment::SEGMENT_BYTES_MIN * 4);
+        assert!(self.ring_bytes.is_power_of_two() && self.ring_bytes >= segment::SEGMENT_BYTES_MIN);
+        assert!(self.ring_bytes <= self.segment_bytes / 4);
+        assert!(self.unwritten_bytes_max <= self.ring_bytes / 2);
+    }
+}
+
+/// Whether a write may be executed now. Asked before execution, so that a refusal changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Execute.
+    Go,
+    /// Too much is unwritten or the next segment is still being made: ask again after the next wake-up.
+    Wait,
+    /// The disk has no room for the next segment: the server is read-only until it has.
+    NoRoom,
+    /// The disk has not answered for seconds.
+    Stalled,
+    /// The log is poisoned; the server is about to stop.
+    Poisoned,
+}
+
+/// A handle on the log; clones share it.
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+/// Segments that are ready to be written, oldest first, and old ones waiting to be recycled.
+#[derive(Default)]
+struct SegmentQueue {
+    ready: VecDeque<Segment>,
+    recyclable: Vec<PathBuf>,
+}
+
+/// Everything appenders, flusher and segment maker share.
+struct Shared {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    options: LogOptions,
+    epoch: u32,
+    ring: RingMemory,
+    sequencer: Sequencer,
+    /// Everything before is written: handed to the OS, or durable. A batch boundary.
+    written: AtomicU64,
+    /// Everything before survives a power cut. A batch boundary.
+    durable: AtomicU64,
+    /// Segments exist up to here.
+    prepared_end: AtomicU64,
+    durability: AtomicU8,
+    poisoned: AtomicBool,
+    poison_reason: Mutex<Option<String>>,
+    no_room: AtomicBool,
+    no_room_reason: Mutex<String>,
+    /// Monotonic microseconds at which the write in flight began; 0 when none is.
+    flush_started_us: AtomicU64,
+    appenders: AtomicUsize,
+    waiters: Waiters,
+    segments: Mutex<SegmentQueue>,
+    control: Mutex<Control>,
+    flusher: Mutex<Flusher>,
+    /// Notified after every flush, for the rare appender that waits for ring space with its locks held.
+    progress: (Mutex<()>, Condvar),
+    stats: LogStats,
+}
+
+impl Log {
+    /// A handle for one more appending thread.
+    ///
+    /// # Panics
+    /// If all `appenders_max` handles are taken.
+    pub fn appender(&self) -> Appender {
+        let index = self.shared.appenders.fetch_add(1, Ordering::Relaxed);
+        assert!(index < self.shared.options.appenders_max, "more appenders than the log was opened for");
+        Appender::new(self.shared.clone(), index)
+    }
+
+    /// The position up to which a power cut loses nothing.
+    #[inline]
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.durable.load(Ordering::SeqCst))
+    }
+
+    /// The position up to which everything is handed to the OS; a batch boundary.
+    pub fn written_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.written.load(Ordering::SeqCst))
+    }
+
+    /// The position after the last record.
+    pub fn appended_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.sequencer.tail())
+    }
+
+    /// The epoch this run writes with.
+    pub fn epoch(&self) -> u32 {
+        self.shared.epoch
+    }
+
+    /// The oldest position that is kept.
+    pub fn start_lsn(&self) -> Lsn {
+        self.shared.control.lock().log_start
+    }
+
+    /// When the log is synced now.
+    #[inline]
+    pub fn durability(&self) -> Durability {
+        Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
+    }
+
+    /// Changes when the log is synced, from the next batch on.
+    pub fn set_durability(&self, durability: Durability) {
+        self.shared.durability.store(durability as u8, Ordering::Relaxed);
+    }
+
+    /// Whether a write whose record has about `bytes` may be executed now.
+    #[inline]
+    pub fn admit(&self, bytes: u64) -> Admission {
+        self.shared.admit(bytes)
+    }
+
+    /// Why the server is read-only, in words for the operator.
+    pub fn no_room_reason(&self) -> String {
+        self.shared.no_room_reason.lock().clone()
+    }
+
+    /// The first failure, if the log is poisoned.
+    pub fn poison_reason(&self) -> Option<String> {
+        self.shared.poisoned.load(Ordering::SeqCst).then(|| self.shared.poison_reason.lock().clone()).flatten()
+    }
+
+    /// Writes one batch, or does what else is due. Blocks while another thread flushes.
+    ///
+    /// # Errors
+    /// The failed write or sync; the log is poisoned from then on.
+    pub fn flush(&self) -> Result<Flush, Error> {
+        let mut flusher = self.shared.flusher.lock();
+        self.shared.flush(&mut flusher)
+    }
+
+    /// Like [`Log::flush`], but `None` if another thread is flushing.
+    ///
+    /// # Errors
+    /// As [`Log::flush`].
+    pub fn try_flush(&self) -> Option<Result<Flush, Error>> {
+        let mut flusher = self.shared.flusher.try_lock()?;
+        Some(self.shared.flush(&mut flusher))
+    }
+
+    /// Flushes until everything appended is durable (or, with a durability that does not sync, written).
+    ///
+    /// # Errors
+    /// As [`Log::flush`]; also if a segment that is needed cannot be made.
+    pub fn flush_all(&self) -> Result<(), Error> {
+        loop {
+            match self.flush()? {
+                Flush::Idle { .. } => return Ok(()),
+                Flush::Wrote => {}
+                Flush::NeedSegment => _ = self.prepare_segment()?,
+            }
+        }
+    }
+
+    /// Whether somebody must call [`Log::flush`]: true after an append while nobody is flushing.
+    #[inline]
+    pub fn needs_flusher(&self) -> bool {
+        self.shared.sequencer.used() > 0 && self.shared.sequencer.needs_wake()
+    }
+
+    /// Makes the next segment if fewer than one whole segment lies ahead. Slow; call it on a thread of its own.
+    ///
+    /// # Errors
+    /// None for a full disk (see [`Prepare::NoRoom`]): the log becomes read-only until a later call succeeds.
+    pub fn prepare_segment(&self) -> Result<Prepare, Error> {
+        self.shared.prepare_segment()
+    }
+
+    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. The caller no longer
+    /// needs them for recovery.
+    ///
+    /// # Panics
+    /// If `boundary` is not durable or no batch boundary.
+    ///
+    /// # Errors
+    /// I/O errors; nothing is lost then.
+    pub fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
+        self.shared.truncate_before(boundary)
+    }
+
+    /// Makes everything durable and records that the log ended here in order. Nothing may append afterwards.
+    ///
+    /// # Errors
+    /// As [`Log::flush`]; the next start then recovers as after a crash.
+    pub fn close(&self) -> Result<(), Error> {
+        self.flush_all()?;
+        let end = self.shared.seal(&mut self.shared.flusher.lock())?;
+        let mut control = self.shared.control.lock();
+        control.clean_end = Some(end);
+        control.store(&*self.shared.disk, &self.shared.dir)
+    }
+
+    /// What the log has counted since it was opened.
+    pub fn stats(&self) -> &LogStats {
+        &self.shared.stats
+    }
+
+    /// Bytes appended and not yet written.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.shared.sequencer.used()
+    }
+}
+
+/// What [`Log::prepare_segment`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prepare {
+    /// Enough lies ahead.
+    Enough,
+    /// A segment was made.
+    Made,
+    /// The next segment could not be made. Call again after a pause.
+    NoRoom,
+}
+
+impl Shared {
+    fn admit(&self, bytes: u64) -> Admission {
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Admission::Poisoned;
+        }
+        if self.no_room.load(Ordering::Relaxed) {
+            return Admission::NoRoom;
+        }
+        // What may be executed meanwhile by other appenders fits the ring, so a ring of room ahead is enough.
+        let tail = self.sequencer.tail();
+        if tail + self.options.ring_bytes + bytes > self.prepared_end.load(Ordering::Acquire) {
+            return Admission::Wait;
+        }
+        if self.sequencer.used() > self.options.unwritten_bytes_max {
+            return if self.flight_us() > FLUSH_STALLED_US { Admission::Stalled } else { Admission::Wait };
+        }
+        Admission::Go
+    }
+
+    /// How long the write in flight has taken, in microseconds; 0 when none is.
+    fn flight_us(&self) -> u64 {
+        match self.flush_started_us.load(Ordering::Relaxed) {
+            0 => 0,
+            started => self.clock.monotonic_us().saturating_sub(started),
+        }
+    }
+
+    fn prepare_segment(&self) -> Result<Prepare, Error> {
+        if self.poisoned.load(Ordering::SeqCst) {
+            return Ok(Prepare::Enough);
+        }
+        let start = Lsn::new(self.prepared_end.load(Ordering::SeqCst));
+        if start.get() - self.written.load(Ordering::SeqCst) > self.options.segment_bytes {
+            return Ok(Prepare::Enough);
+        }
+        let recycled = self.segments.lock().recyclable.pop();
+        let control = *self.control.lock();
+        match Segment::create(&*self.disk, &self.dir, &control, start, recycled.as_deref()) {
+            Ok(segment) => {
+                let counter = if recycled.is_some() { &self.stats.segments_recycled } else { &self.stats.segments_created };
+                LogStats::add(counter, 1);
+                self.prepared_end.store(segment.end.get(), Ordering::SeqCst);
+                self.segments.lock().ready.push_back(segment);
+                if self.no_room.swap(false, Ordering::SeqCst) {
+                    tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
+                }
+                self.waiters.wake_all();
+                Ok(Prepare::Made)
+            }
+            Err(error) => {
+                *self.no_room_reason.lock() = error.to_string();
+                if !self.no_room.swap(true, Ordering::SeqCst) {
+                    tracing::warn!(target: "storage", %error, "no room for the log, the server is read-only until there is");
+                }
+                self.waiters.wake_all();
+                Ok(Prepare::NoRoom)
+            }
+        }
+    }
+
+    fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
+        assert!(boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst));
+        let (segment_bytes, old_start) = {
+            let mut control = self.control.lock();
+            if boundary <= control.log_start {
+                return Ok(());
+            }
+            let old_start = control.log_start;
+            let forgotten = Control { log_start: boundary, ..*control };
+            forgotten.store(&*self.disk, &self.dir)?;
+            *control = forgotten;
+            (forgotten.segment_bytes, old_start)
+        };
+        // Only now, with the new start durable, may the bytes before it go away.
+        let mut start = old_start.align_down(segment_bytes);
+        while start.advance(segment_bytes) <= boundary {
+            let path = self.dir.join(segment::file_name(start));
+            let mut segments = self.segments.lock();
+            if segments.recyclable.is_empty() {
+                segments.recyclable.push(path);
+            } else {
+                drop(segments);
+                self.disk.remove(&path).map_err(Error::io("remove", &path))?;
+            }
+            start = start.advance(segment_bytes);
+        }
+        Ok(())
+    }
+
+    fn poison(&self, error: &Error) {
+        let mut reason = self.poison_reason.lock();
+        if reason.is_none() {
+            tracing::error!(target: "storage", %error, "the log failed, nothing more is written or acknowledged");
+            *reason = Some(error.to_string());
+        }
+        drop(reason);
+        self.poisoned.store(true, Ordering::SeqCst);
+        self.waiters.wake_all();
+        self.notify_progress();
+    }
+
+    fn notify_progress(&self) {
+        drop(self.progress.0.lock());
+        self.progress.1.notify_all();
+    }
+}

@@ -1,0 +1,301 @@
+//! Reading the log back: batch by batch, trusting nothing, telling an interrupted write from damage.
+//!
+//! Used by recovery, `sheaf check` and `sheaf log` alike. Yields only complete batches whose every record is valid.
+//!
+//! Where the batches end, one of two things is true, and the reader finds out which:
+//! - **torn tail** (or a clean end): no intact batch behind the place says that it had been durable. The last write was
+//!   interrupted; nothing in it was ever acknowledged as durable.
+//! - **damage**: a footer further on vouches for a position past the place. Acknowledged bytes are unreadable: an error.
+//!
+//! This rule holds for every durability: with `none` or `interval`, whole batches that were never synced may be missing
+//! with later ones present; no footer vouches for them, so they are a torn tail.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::{Access, Disk};
+use lsn::Lsn;
+
+use super::{
+    record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Invalid, Record, RecordKind},
+    segment::{self, Segment},
+};
+use crate::{Control, Damage, Error};
+
+/// How much is read at a time.
+const READ_BYTES: usize = 4 << 20;
+/// The largest batch that is believed: far above what a log of any ring size writes.
+const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// How the log ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tail {
+    /// The end of the last complete batch.
+    pub end: Lsn,
+    /// Bytes behind it, up to this position, hold pieces of a batch that was never finished.
+    pub torn_end: Option<Lsn>,
+    /// What stands at `end`.
+    pub reason: String,
+}
+
+/// A complete, verified batch, borrowed from the reader.
+pub struct Batch<'r> {
+    /// Where it starts.
+    pub start: Lsn,
+    /// Where it ends.
+    pub end: Lsn,
+    /// Its number over the life of the log.
+    pub number: u64,
+    /// The epoch it was written in.
+    pub epoch: u32,
+    /// Up to where the log was known to be durable when it was written.
+    pub durable: Lsn,
+    bytes: &'r [u8],
+}
+
+impl<'r> Batch<'r> {
+    /// Its records in order, the batch end left out.
+    pub fn records(&self) -> impl Iterator<Item = Record<'r>> + use<'r> {
+        let (mut bytes, mut position) = (self.bytes, self.start);
+        std::iter::from_fn(move || {
+            // Verified when the batch was read.
+            let record = record::decode_verified(bytes, position);
+            bytes = &bytes[record.occupied_bytes() as usize..];
+            position = record.lsn;
+            (record.kind != RecordKind::BatchEnd).then_some(record)
+        })
+    }
+}
+
+/// See the module documentation.
+pub struct LogReader {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    control: Control,
+    segments: Vec<Segment>,
+    /// The start of the next batch.
+    position: Lsn,
+    epoch: u32,
+    next_batch_number: Option<u64>,
+    /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
+    window: Vec<u8>,
+    consumed: usize,
+}
+
+/// Where a batch was found to be invalid.
+struct Stop {
+    position: Lsn,
+    reason: String,
+}
+
+impl LogReader {
+    /// Opens the log in `dir` for reading from its start. Changes no byte on disk. With [`Access::ReadWrite`], what
+    /// is read is what the disk holds: pages that a failed sync left in the cache are dropped first.
+    ///
+    /// # Errors
+    /// If there is no log, a segment is missing or foreign, or a file cannot be read.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, access: Access) -> Result<LogReader, Error> {
+        let Some(control) = Control::load(&*disk, dir)? else {
+            let reason = "no log here: the control file is missing".into();
+            return Err(Error::Inconsistent { path: dir.to_path_buf(), reason });
+        };
+        let starts = segment::list(&*disk, dir)?;
+        let first = control.log_start.align_down(control.segment_bytes);
+        let mut segments = Vec::new();
+        for start in starts.into_iter().filter(|&start| start >= first) {
+            let expected = segments.last().map_or(first, |segment: &Segment| segment.end);
+            if start != expected {
+                let reason = "a segment of the log is missing; restore it from a backup or a replica";
+                let path = dir.join(segment::file_name(expected));
+                return Err(Error::Inconsistent { path, reason: reason.into() });
+            }
+            let segment = Segment::open(&*disk, dir, access, &control, start)?;
+            if access == Access::ReadWrite {
+                segment.file.drop_cache().map_err(Error::io("sync", &segment.path))?;
+            }
+            segments.push(segment);
+        }
+        let (position, window) = (control.log_start, Vec::new());
+        let dir = dir.to_path_buf();
+        Ok(LogReader { disk, dir, control, segments, position, epoch: 0, next_batch_number: None, window, consumed: 0 })
+    }
+
+    /// The control file as it was read.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// The start of the next batch.
+    pub fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// The epoch of the last batch, 0 before the first.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The number the next batch must have.
+    pub(crate) fn next_batch_number(&self) -> u64 {
+        self.next_batch_number.unwrap_or(0)
+    }
+
+    /// Gives the open segments to who goes on writing.
+    pub(crate) fn into_segments(self) -> Vec<Segment> {
+        self.segments
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Where the existing segments end: an upper bound of the log's end.
+    pub fn segments_end(&self) -> Lsn {
+        self.segments.last().map_or(self.control.log_start, |segment| segment.end)
+    }
+
+    /// The next batch, or how the log ends.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for damage, [`Error::Io`] if a segment cannot be read.
+    pub fn next_batch(&mut self) -> Result<Result<Batch<'_>, Tail>, Error> {
+        match self.measure_batch()? {
+            Ok((batch_bytes, footer)) => {
+                let start = self.position;
+                self.position = footer.end;
+                self.epoch = footer.epoch;
+                self.next_batch_number = Some(footer.batch_number + 1);
+                let bytes = &self.window[self.consumed..self.consumed + batch_bytes];
+                self.consumed += batch_bytes;
+                let (number, epoch, durable) = (footer.batch_number, footer.epoch, footer.durable);
+                Ok(Ok(Batch { start, end: footer.end, number, epoch, durable, bytes }))
+            }
+            Err(stop) => self.classify(stop).map(Err),
+        }
+    }
+
+    /// Verifies the batch that starts at `position`: its length and footer, or where and why it is none.
+    fn measure_batch(&mut self) -> Result<Result<(usize, Footer), Stop>, Error> {
+        let mut offset = 0;
+        let mut wanted = record::RECORD_HEADER_BYTES;
+        loop {
+            let position = self.position.advance(offset as u64);
+            let stop = |reason: String| Ok(Err(Stop { position, reason }));
+            if !self.fill(offset + wanted)? {
+                return stop("the log's files end here".into());
+            }
+            let batch = &self.window[self.consumed..];
+            let record = match record::decode(&batch[offset..], position) {
+                Ok(record) => record,
+                Err(Invalid::Short(bytes)) => {
+                    wanted = bytes;
+                    continue;
+                }
+                Err(invalid) => return stop(invalid.to_string()),
+            };
+            if record.epoch < self.epoch {
+                return stop(format!("a record of epoch {} in epoch {}", record.epoch, self.epoch));
+            }
+            if offset + record.occupied_bytes() as usize > BATCH_BYTES_MAX {
+                return stop("a batch without end".into());
+            }
+            offset += record.occupied_bytes() as usize;
+            wanted = record::RECORD_HEADER_BYTES;
+            if record.kind == RecordKind::BatchEnd {
+                return match Footer::decode(record.payload, record.lsn) {
+                    Some(footer) if self.continues(&footer) => Ok(Ok((offset, footer))),
+                    _ => stop("a batch end that does not match its batch".into()),
+                };
+            }
+        }
+    }
+
+    fn continues(&self, footer: &Footer) -> bool {
+        footer.start == self.position
+            && footer.epoch >= self.epoch
+            && footer.end.is_aligned(BLOCK_BYTES)
+            && self.next_batch_number.is_none_or(|number| number == footer.batch_number)
+    }
+
+    /// Makes `bytes` bytes from the batch start on available; `false` if the files end before.
+    fn fill(&mut self, bytes: usize) -> Result<bool, Error> {
+        while self.window.len() - self.consumed < bytes {
+            self.window.drain(..self.consumed);
+            self.consumed = 0;
+            let read_from = self.position.advance(self.window.len() as u64);
+            let Some(segment) = self.segments.iter().find(|it| it.start <= read_from && read_from < it.end) else {
+                return Ok(false);
+            };
+            let length = READ_BYTES.min(segment.end.bytes_since(read_from) as usize);
+            let old = self.window.len();
+            self.window.resize(old + length, 0);
+            let read = segment.file.read_at(&mut self.window[old..], segment.offset(read_from));
+            let read = read.map_err(Error::io("read", &segment.path))?;
+            self.window.truncate(old + read);
+            if read == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decides what the end of the readable batches is: see the module documentation.
+    fn classify(&mut self, stop: Stop) -> Result<Tail, Error> {
+        let end = self.position;
+        let mut vouched = self.control.clean_end.unwrap_or(Lsn::ZERO);
+        let (mut torn_end, mut batches_after) = (None, 0);
+        self.scan_footers(end, |footer| {
+            torn_end = Some(footer.end);
+            vouched = vouched.max(footer.durable);
+            batches_after += u64::from(footer.start > end);
+        })?;
+        if vouched > end {
+            let segment = self.segments.iter().find(|it| it.start <= stop.position && stop.position < it.end);
+            let (path, offset) = match segment {
+                Some(segment) => (segment.path.clone(), segment.offset(stop.position)),
+                None => (self.dir.join(segment::file_name(stop.position)), segment::SEGMENT_HEADER_BYTES),
+            };
+            let (lsn, reason) = (stop.position, stop.reason);
+            let damage = Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
+            return Err(damage.into());
+        }
+        // Without a footer the torn batch still shows itself by the records at its front.
+        let front_end = (stop.position > end).then(|| stop.position.align_up(BLOCK_BYTES));
+        Ok(Tail { end, torn_end: torn_end.max(front_end), reason: stop.reason })
+    }
+
+    /// Calls `found` for every footer at or behind `from` that this or a later epoch wrote at its own position.
+    fn scan_footers(&self, from: Lsn, mut found: impl FnMut(Footer)) -> Result<(), Error> {
+        let mut buffer = vec![0; READ_BYTES];
+        for segment in self.segments.iter().filter(|segment| segment.end > from) {
+            let mut position = segment.start.max(from.align_down(BLOCK_BYTES));
+            while position < segment.end {
+                let length = buffer.len().min(segment.end.bytes_since(position) as usize);
+                let chunk = &mut buffer[..length];
+                let read = segment.file.read_at(chunk, segment.offset(position));
+                let read = read.map_err(Error::io("read", &segment.path))?;
+                for block in chunk[..read].chunks_exact(BLOCK_BYTES as usize) {
+                    position = position.advance(BLOCK_BYTES);
+                    let footer = Footer::decode(&block[block.len() - FOOTER_BYTES..], position);
+                    if let Some(footer) = footer.filter(|footer| footer.epoch >= self.epoch) {
+                        found(footer);
+                    }
+                }
+                if read < length {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

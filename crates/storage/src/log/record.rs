@@ -1,0 +1,332 @@
+//! The bytes of the log. This is the only description; everything else refers to it.
+//!
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what one disk write
+//! carries: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian throughout.
+//!
+//! ```text
+//! record                                     batch end: a record whose payload ends with this footer
+//!  0  u32  crc32c of bytes 4..len             0  u64  position where the batch starts
+//!  4  u32  len: header + payload              8  u64  batch number, counted from 0 over the log's life
+//!  8  u64  lsn: position after the record    16  u64  durable_lsn when the batch was closed
+//! 16  u32  epoch of the writer               24  u32  zero
+//! 20  u8   kind                              28  u32  epoch
+//! 21  u8   zero                              32  u64  lsn: where the batch ends, a multiple of 4096
+//! 22  u16  zero                              40  u32  magic "SEND"
+//! 24  ..   payload, then zeros up to 8       44  u32  crc32c of footer bytes 0..44
+//! ```
+//!
+//! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
+//! - `lsn` binds a record to its position: bytes left over in a recycled segment are never taken for new ones.
+//! - The footer occupies the last 48 bytes of a 4096-byte block, so that a batch can be found from behind a
+//!   damaged place. Its `durable_lsn` *vouches*: damage before it is corruption, damage after the last vouched
+//!   position is an interrupted write.
+//! - Epochs never decrease along the log: each start of the server writes with a higher one, so leftovers of a
+//!   batch that an earlier run never finished cannot continue a newer run's log.
+//! - A payload larger than [`PAYLOAD_BYTES_MAX`] is cut: `Part` records, each starting with the u64 chain id,
+//!   and one `Last` record (chain id, rest) whose position is the position of the whole. The chain id is the
+//!   position of the first part. Other records may stand in between. A chain without its `Last` never happened.
+
+use lsn::Lsn;
+
+/// Bytes before the payload of a record.
+pub const RECORD_HEADER_BYTES: usize = 24;
+/// Records start at multiples of this.
+pub(crate) const RECORD_ALIGNMENT: u64 = 8;
+/// Batches end at multiples of this: the unit that direct disk writes need, so that a torn write cannot touch
+/// a block that holds acknowledged records.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// Bytes of the footer in a batch-end record.
+pub(crate) const FOOTER_BYTES: usize = 48;
+/// The smallest batch-end record.
+pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES) as u64;
+/// The largest payload of one record; larger ones are cut into a chain of parts. 1 MiB: one part of a huge
+/// value never delays the batch it travels in by more than about a millisecond of disk time.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the chain id that starts the payload of `Part` and `Last`.
+pub(crate) const CHAIN_ID_BYTES: usize = 8;
+/// The largest payload that is accepted at all: a command's arguments are bounded by 1 GiB (query buffer
+/// limit), one value by 512 MiB, and a rename carries two keys and one value.
+pub(crate) const CHAIN_BYTES_MAX: usize = 1 << 31;
+
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"SEND");
+
+const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));
+const _: () = assert!(BATCH_END_BYTES_MIN < BLOCK_BYTES);
+const _: () = assert!((RECORD_HEADER_BYTES as u64).is_multiple_of(RECORD_ALIGNMENT));
+const _: () = assert!((FOOTER_BYTES as u64).is_multiple_of(RECORD_ALIGNMENT));
+
+/// What a record is to the log. Not what its payload means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A whole payload.
+    Whole = 1,
+    /// The end of a batch; its payload is padding and a footer.
+    BatchEnd = 2,
+    /// A piece of a payload, not the last.
+    Part = 3,
+    /// The last piece of a payload.
+    Last = 4,
+}
+
+impl RecordKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Whole),
+            2 => Some(Self::BatchEnd),
+            3 => Some(Self::Part),
+            4 => Some(Self::Last),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes a record with this payload takes in the log, header and alignment included.
+#[inline]
+pub(crate) const fn occupied_bytes(payload_bytes: usize) -> u64 {
+    (RECORD_HEADER_BYTES as u64 + payload_bytes as u64).next_multiple_of(RECORD_ALIGNMENT)
+}
+
+/// Writes a record into `space`, which is exactly the record's occupied bytes. `payload` is the concatenation
+/// of the given pieces.
+///
+/// # Panics
+/// If `space` does not have the record's size.
+#[inline]
+pub(crate) fn encode(space: &mut [u8], kind: RecordKind, lsn: Lsn, epoch: u32, prefix: &[u8], payload: &[u8]) {
+    let len = RECORD_HEADER_BYTES + prefix.len() + payload.len();
+    assert_eq!(space.len() as u64, occupied_bytes(len - RECORD_HEADER_BYTES));
+    let (header, rest) = space.split_at_mut(RECORD_HEADER_BYTES);
+    header[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&lsn.get().to_le_bytes());
+    header[16..20].copy_from_slice(&epoch.to_le_bytes());
+    header[20..24].copy_from_slice(&[kind as u8, 0, 0, 0]);
+    rest[..prefix.len()].copy_from_slice(prefix);
+    rest[prefix.len()..prefix.len() + payload.len()].copy_from_slice(payload);
+    rest[prefix.len() + payload.len()..].fill(0);
+    let crc = crc32c::crc32c(&space[4..len]);
+    space[0..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Writes a batch-end record into `space`: everything from the last record to the end of the batch.
+pub(crate) fn encode_batch_end(space: &mut [u8], footer: &Footer) {
+    assert!(space.len() as u64 >= BATCH_END_BYTES_MIN);
+    let payload_bytes = space.len() - RECORD_HEADER_BYTES;
+    let body = &mut space[RECORD_HEADER_BYTES..];
+    body[..payload_bytes - FOOTER_BYTES].fill(0);
+    footer.encode(&mut body[payload_bytes - FOOTER_BYTES..]);
+    let len = space.len();
+    space[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+    space[8..16].copy_from_slice(&footer.end.get().to_le_bytes());
+    space[16..20].copy_from_slice(&footer.epoch.to_le_bytes());
+    space[20..24].copy_from_slice(&[RecordKind::BatchEnd as u8, 0, 0, 0]);
+    let crc = crc32c::crc32c(&space[4..len]);
+    space[0..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A record that passed every check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it is to the log.
+    pub kind: RecordKind,
+    /// The position after its last byte.
+    pub lsn: Lsn,
+    /// The epoch of the writer.
+    pub epoch: u32,
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Bytes it takes in the log.
+    pub fn occupied_bytes(&self) -> u64 {
+        occupied_bytes(self.payload.len())
+    }
+}
+
+/// Why bytes are not the record that should stand there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// More bytes are needed to tell; so many in all.
+    Short(usize),
+    /// Nothing was ever written here.
+    Blank,
+    /// The length field is impossible.
+    Length(u32),
+    /// A record of another position: left over from a recycled segment or misplaced by the disk.
+    Position(Lsn),
+    /// An unknown kind, or reserved or padding bytes that are not zero.
+    Form,
+    /// The checksum does not match.
+    Checksum,
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Invalid::Short(bytes) => write!(f, "the log ends within a record of {bytes} bytes"),
+            Invalid::Blank => f.write_str("zeros where a record should be"),
+            Invalid::Length(len) => write!(f, "impossible record length {len}"),
+            Invalid::Position(lsn) => write!(f, "a record of another position (lsn {lsn})"),
+            Invalid::Form => f.write_str("unknown record kind or reserved bytes in use"),
+            Invalid::Checksum => f.write_str("record checksum mismatch"),
+        }
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// Reads the record that starts at `position` from the front of `bytes`, trusting nothing.
+pub(crate) fn decode(bytes: &[u8], position: Lsn) -> Result<Record<'_>, Invalid> {
+    let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
+        return Err(Invalid::Short(RECORD_HEADER_BYTES));
+    };
+    if header.iter().all(|&byte| byte == 0) {
+        return Err(Invalid::Blank);
+    }
+    let len = u32_at(header, 4);
+    let payload_max = PAYLOAD_BYTES_MAX.max(2 * BLOCK_BYTES as usize);
+    if (len as usize) < RECORD_HEADER_BYTES || len as usize > RECORD_HEADER_BYTES + payload_max {
+        return Err(Invalid::Length(len));
+    }
+    let len = len as usize;
+    let occupied = occupied_bytes(len - RECORD_HEADER_BYTES);
+    let lsn = Lsn::new(u64_at(header, 8));
+    if lsn != position.advance(occupied) {
+        return Err(Invalid::Position(lsn));
+    }
+    let Some(space) = bytes.get(..occupied as usize) else {
+        return Err(Invalid::Short(occupied as usize));
+    };
+    if u32_at(header, 0) != crc32c::crc32c(&space[4..len]) {
+        return Err(Invalid::Checksum);
+    }
+    let kind = RecordKind::from_byte(header[20]).ok_or(Invalid::Form)?;
+    if header[21..24] != [0; 3] || space[len..].iter().any(|&byte| byte != 0) {
+        return Err(Invalid::Form);
+    }
+    Ok(Record { kind, lsn, epoch: u32_at(header, 16), payload: &space[RECORD_HEADER_BYTES..len] })
+}
+
+/// Reads a record that [`decode`] has accepted before, without its checksum.
+///
+/// # Panics
+/// If it was not.
+pub(crate) fn decode_verified(bytes: &[u8], position: Lsn) -> Record<'_> {
+    let len = u32_at(bytes, 4) as usize;
+    let kind = RecordKind::from_byte(bytes[20]).expect("the record was verified");
+    let lsn = position.advance(occupied_bytes(len - RECORD_HEADER_BYTES));
+    Record { kind, lsn, epoch: u32_at(bytes, 16), payload: &bytes[RECORD_HEADER_BYTES..len] }
+}
+
+/// The fixed end of a batch. See the module documentation for its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) start: Lsn,
+    pub(crate) batch_number: u64,
+    pub(crate) durable: Lsn,
+    pub(crate) epoch: u32,
+    pub(crate) end: Lsn,
+}
+
+impl Footer {
+    fn encode(&self, out: &mut [u8]) {
+        out[0..8].copy_from_slice(&self.start.get().to_le_bytes());
+        out[8..16].copy_from_slice(&self.batch_number.to_le_bytes());
+        out[16..24].copy_from_slice(&self.durable.get().to_le_bytes());
+        out[24..28].fill(0);
+        out[28..32].copy_from_slice(&self.epoch.to_le_bytes());
+        out[32..40].copy_from_slice(&self.end.get().to_le_bytes());
+        out[40..44].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..44]);
+        out[44..48].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// The footer in the last bytes of `bytes`, if they are one and belong at a batch that ends at `end`.
+    pub(crate) fn decode(bytes: &[u8], end: Lsn) -> Option<Footer> {
+        let footer = bytes.get(bytes.len().checked_sub(FOOTER_BYTES)?..)?;
+        if u32_at(footer, 40) != FOOTER_MAGIC || u32_at(footer, 44) != crc32c::crc32c(&footer[..44]) {
+            return None;
+        }
+        let decoded = Footer {
+            start: Lsn::new(u64_at(footer, 0)),
+            batch_number: u64_at(footer, 8),
+            durable: Lsn::new(u64_at(footer, 16)),
+            epoch: u32_at(footer, 28),
+            end: Lsn::new(u64_at(footer, 32)),
+        };
+        let in_order = decoded.durable <= decoded.start && decoded.start < decoded.end;
+        (decoded.end == end && in_order).then_some(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(position: Lsn, payload: &[u8]) -> Vec<u8> {
+        let mut space = vec![0xAA; occupied_bytes(payload.len()) as usize];
+        let lsn = position.advance(space.len() as u64);
+        encode(&mut space, RecordKind::Whole, lsn, 7, b"", payload);
+        space
+    }
+
+    #[test]
+    fn a_record_reads_back_at_its_position_only() {
+        let bytes = record(Lsn::new(4096), b"hello");
+        let read = decode(&bytes, Lsn::new(4096)).unwrap();
+        assert_eq!((read.payload, read.epoch, read.kind), (b"hello".as_slice(), 7, RecordKind::Whole));
+        assert_eq!(read.lsn, Lsn::new(4096 + 32));
+        assert!(matches!(decode(&bytes, Lsn::new(8192)), Err(Invalid::Position(_))));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_detected() {
+        let good = record(Lsn::new(64), b"some payload of odd size");
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bad, Lsn::new(64)).is_err(), "bit {bit} flipped unnoticed");
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_detected() {
+        let good = record(Lsn::new(64), b"some payload");
+        for len in 0..good.len() {
+            assert!(matches!(decode(&good[..len], Lsn::new(64)), Err(Invalid::Short(_))), "length {len}");
+        }
+    }
+
+    #[test]
+    fn zeros_are_not_a_record() {
+        assert_eq!(decode(&[0; 64], Lsn::ZERO), Err(Invalid::Blank));
+    }
+
+    #[test]
+    fn a_footer_is_found_from_behind_and_only_where_it_belongs() {
+        let footer = Footer {
+            start: Lsn::new(4096),
+            batch_number: 3,
+            durable: Lsn::new(4096),
+            epoch: 2,
+            end: Lsn::new(8192),
+        };
+        let mut space = vec![0; 96];
+        encode_batch_end(&mut space, &footer);
+        assert_eq!(Footer::decode(&space, Lsn::new(8192)), Some(footer));
+        assert_eq!(Footer::decode(&space, Lsn::new(12288)), None);
+        assert_eq!(decode(&space, Lsn::new(8192 - 96)).unwrap().kind, RecordKind::BatchEnd);
+        for bit in 0..FOOTER_BYTES * 8 {
+            let mut bad = space.clone();
+            bad[96 - FOOTER_BYTES + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Footer::decode(&bad, Lsn::new(8192)), None, "bit {bit} flipped unnoticed");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Opening a directory: find the log, give its records back, then go on writing where it ended.
+//!
+//! ```text
+//! Recovery::open -> next_batch* (the caller applies) -> finish -> Log
+//! ```
+//!
+//! Nothing on disk changes before [`Recovery::finish`], so a server that fails to start has done no harm. `finish`,
+//! in this order, each step durable before the next, so that a crash anywhere leaves a directory that recovers the same:
+//! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
+//! 2. the control file is replaced: a higher epoch, no clean end;
+//! 3. segments are made until one is ready to be written.
+
+use std::{path::Path, sync::Arc};
+
+use env::{Access, Clock, Disk, Entropy, RingMemory};
+use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    Log, LogOptions, SegmentQueue, Shared,
+    flusher::Flusher,
+    reader::{Batch, LogReader, Tail},
+    record::{self, BLOCK_BYTES, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, RecordKind},
+    segment::{self, Segment},
+    sequencer::Sequencer,
+    waiters::Waiters,
+};
+use crate::{
+    Control, Damage, Error, LogStats,
+    sync::{AtomicBool, AtomicU64},
+};
+
+/// At most so many bytes of a torn tail are kept aside: more than any batch of an ordinary ring.
+const TORN_BYTES_MAX: u64 = 64 << 20;
+
+/// See the module documentation.
+pub struct Recovery {
+    reader: LogReader,
+    options: LogOptions,
+    tail: Option<Tail>,
+    chains: Chains,
+    end_estimate: Lsn,
+}
+
+impl Recovery {
+    /// Opens the log in `dir`, or makes a new one.
+    ///
+    /// # Errors
+    /// I/O errors; [`Error::Inconsistent`] if files are missing, foreign, or of another version.
+    ///
+    /// # Panics
+    /// If the options are out of range.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+        entropy: &dyn Entropy,
+    ) -> Result<Recovery, Error> {
+        options.assert_valid();
+        disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        env::crashsafe::remove_leftovers(&*disk, dir).map_err(Error::io("clean", dir))?;
+        if Control::load(&*disk, dir)?.is_none() {
+            create(&*disk, dir, &options, entropy)?;
+        }
+        let reader = LogReader::open(disk, dir, Access::ReadWrite)?;
+        if reader.segments().is_empty() {
+            let path = dir.join(segment::file_name(reader.position().align_down(reader.control().segment_bytes)));
+            let reason = "the log's segment files are missing; restore them from a backup or a replica".into();
+            return Err(Error::Inconsistent { path, reason });
+        }
+        let end_estimate = estimate_end(&reader)?;
+        Ok(Recovery { reader, options, tail: None, chains: Chains::default(), end_estimate })
+    }
+
+    /// The next batch; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors.
+    pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        match self.reader.next_batch()? {
+            Ok(batch) => Ok(Some(batch)),
+            Err(tail) => {
+                self.tail = Some(tail);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Calls `apply(lsn, payload)` for every payload of the log, in order, with chains put together.
+    /// `progress` is called after every batch with the position reached.
+    ///
+    /// # Errors
+    /// As [`Recovery::next_batch`], and whatever `apply` returns.
+    pub fn replay<E: From<Error>>(
+        &mut self,
+        mut apply: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+        mut progress: impl FnMut(Lsn),
+    ) -> Result<(), E> {
+        let mut chains = std::mem::take(&mut self.chains);
+        while let Some(batch) = self.next_batch()? {
+            for record in batch.records() {
+                match record.kind {
+                    RecordKind::Whole => apply(record.lsn, record.payload)?,
+                    RecordKind::Part => chains.add(record.payload),
+                    RecordKind::Last => {
+                        if let Some(whole) = chains.finish(record.payload) {
+                            apply(record.lsn, &whole)?;
+                        }
+                    }
+                    RecordKind::BatchEnd => {}
+                }
+            }
+            progress(batch.end);
+        }
+        Ok(())
+    }
+
+    /// Where the log starts.
+    pub fn start(&self) -> Lsn {
+        self.reader.control().log_start
+    }
+
+    /// About where the log ends, for progress reports: exact unless segments were recycled.
+    pub fn end_estimate(&self) -> Lsn {
+        self.end_estimate
+    }
+
+    /// How the log ended, once [`Recovery::next_batch`] has returned `None`.
+    pub fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
+    }
+
+    /// Cuts the torn tail and opens the log for writing behind its last complete batch.
+    ///
+    /// # Errors
+    /// I/O errors, a full disk among them. The directory then recovers as if this had not been called.
+    ///
+    /// # Panics
+    /// If the log was not read to its end.
+    pub fn finish(self, clock: Arc<dyn Clock>) -> Result<Log, Error> {
+        let tail = self.tail.as_ref().expect("the log was read to its end");
+        let end = tail.end;
+        if let Some(torn_end) = tail.torn_end {
+            self.cut_torn_tail(tail, torn_end)?;
+        }
+        let disk = self.reader.disk().clone();
+        let dir = self.reader.dir().to_path_buf();
+        let old = self.reader.control();
+        let control = Control { epoch: old.epoch.max(self.reader.epoch()) + 1, clean_end: None, ..*old };
+        control.store(&*disk, &dir)?;
+
+        let next_batch_number = self.reader.next_batch_number();
+        let options = self.options.fitted(control.segment_bytes);
+        let mut segments: std::collections::VecDeque<Segment> =
+            self.reader.into_segments().into_iter().filter(|segment| segment.end > end).collect();
+        if segments.is_empty() {
+            let start = end.align_down(control.segment_bytes);
+            segments.push_back(Segment::create(&*disk, &dir, &control, start, None)?);
+        }
+        let prepared_end = segments.back().expect("at least one segment").end;
+        let active = segments.pop_front().expect("at least one segment");
+        let flusher = Flusher::new(active, next_batch_number, clock.monotonic_us());
+        let ring = RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
+        Ok(Log {
+            shared: Arc::new(Shared {
+                sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
+                written: AtomicU64::new(end.get()),
+                durable: AtomicU64::new(end.get()),
+                prepared_end: AtomicU64::new(prepared_end.get()),
+                durability: (options.durability as u8).into(),
+                poisoned: AtomicBool::new(false),
+                poison_reason: Mutex::new(None),
+                no_room: AtomicBool::new(false),
+                no_room_reason: Mutex::new(String::new()),
+                flush_started_us: AtomicU64::new(0),
+                appenders: 0.into(),
+                waiters: Waiters::new(options.appenders_max),
+                segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
+                epoch: control.epoch,
+                control: Mutex::new(control),
+                flusher: Mutex::new(flusher),
+                progress: (Mutex::new(()), Condvar::new()),
+                stats: LogStats::default(),
+                disk,
+                clock,
+                dir,
+                options,
+                ring,
+            }),
+        })
+    }
+
+    /// Keeps the pieces of the unfinished batch aside for whoever wants to look, and overwrites them.
+    fn cut_torn_tail(&self, tail: &Tail, torn_end: Lsn) -> Result<(), Error> {
+        let torn_end = torn_end.min(tail.end.advance(TORN_BYTES_MAX)).min(self.reader.segments_end());
+        let mut torn = Vec::new();
+        for segment in self.reader.segments().iter().filter(|it| it.end > tail.end && it.start < torn_end) {
+            let (from, to) = (segment.start.max(tail.end), segment.end.min(torn_end));
+            let old = torn.len();
+            torn.resize(old + to.bytes_since(from) as usize, 0);
+            let read = segment.file.read_exact_at(&mut torn[old..], segment.offset(from));
+            read.map_err(Error::io("read", &segment.path))?;
+        }
+        let path = self.reader.dir().join(format!("torn-{:016x}.bin", tail.end.get()));
+        env::crashsafe::write_atomically(&**self.reader.disk(), &path, &torn).map_err(Error::io("write", &path))?;
+        tracing::warn!(
+            target: "storage", lsn = %tail.end, bytes = torn.len(), reason = %tail.reason, kept = %path.display(),
+            "the last write was interrupted and had not been acknowledged; it was cut off"
+        );
+        for segment in self.reader.segments().iter().filter(|it| it.end > tail.end && it.start < torn_end) {
+            let (from, to) = (segment.start.max(tail.end), segment.end.min(torn_end));
+            let zeros = vec![0; to.bytes_since(from) as usize];
+            let zeroed = segment.file.write_all_at(&zeros, segment.offset(from)).and_then(|()| segment.file.sync_data());
+            zeroed.map_err(Error::io("write", &segment.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl LogOptions {
+    /// The options with the segment size that the directory was created with, and a ring that fits it.
+    fn fitted(self, segment_bytes: u64) -> LogOptions {
+        let ring_bytes = self.ring_bytes.min(segment_bytes / 4);
+        let unwritten_bytes_max = self.unwritten_bytes_max.min(ring_bytes / 2);
+        LogOptions { segment_bytes, ring_bytes, unwritten_bytes_max, ..self }
+    }
+}
+
+/// Makes a new log in an empty directory: the first segment, then the control file that names it.
+fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entropy) -> Result<(), Error> {
+    let existing = segment::list(disk, dir)?;
+    let mut log_id = [0; 16];
+    log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
+    log_id[8..].copy_from_slice(&entropy.random_u64().to_le_bytes());
+    let control =
+        Control { epoch: 0, log_id, segment_bytes: options.segment_bytes, log_start: Lsn::ZERO, clean_end: None };
+    match existing.as_slice() {
+        [] => {}
+        // A first start that was interrupted before its control file: nothing was ever acknowledged.
+        [Lsn::ZERO] if !has_records(disk, dir)? => {
+            let path = dir.join(segment::file_name(Lsn::ZERO));
+            disk.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        _ => {
+            let path = Control::path(dir);
+            let reason = "missing although the directory holds a log; restore it from a backup".into();
+            return Err(Error::Inconsistent { path, reason });
+        }
+    }
+    Segment::create(disk, dir, &control, Lsn::ZERO, None)?;
+    control.store(disk, dir)
+}
+
+/// Whether the first segment of a log without control file starts with anything but zeros.
+fn has_records(disk: &dyn Disk, dir: &Path) -> Result<bool, Error> {
+    let path = dir.join(segment::file_name(Lsn::ZERO));
+    let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    let read = file.read_at(&mut block, segment::SEGMENT_HEADER_BYTES).map_err(Error::io("read", &path))?;
+    Ok(block[..read].iter().any(|&byte| byte != 0))
+}
+
+/// Finds about where the log ends by bisecting for the first blank block: the log fills its segments from the front.
+fn estimate_end(reader: &LogReader) -> Result<Lsn, Error> {
+    let blocks = |lsn: Lsn| lsn.get() / BLOCK_BYTES;
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    let (mut used, mut blank) = (blocks(reader.position()), blocks(reader.segments_end()));
+    while used < blank {
+        let middle = used + (blank - used) / 2;
+        let position = Lsn::new(middle * BLOCK_BYTES);
+        let segment = reader.segments().iter().find(|it| it.start <= position && position < it.end);
+        let segment = segment.expect("segments are contiguous");
+        let read = segment.file.read_at(&mut block, segment.offset(position));
+        let read = read.map_err(Error::io("read", &segment.path))?;
+        if block[..read].iter().any(|&byte| byte != 0) { used = middle + 1 } else { blank = middle }
+    }
+    Ok(Lsn::new(used * BLOCK_BYTES))
+}
+
+/// Payloads that came in parts and are not complete yet.
+#[derive(Default)]
+struct Chains {
+    open: std::collections::HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
+}
+
+impl Chains {
+    fn add(&mut self, payload: &[u8]) {
+        if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>() {
+            let chain = self.open.entry(*id).or_default();
+            if chain.len() + piece.len() <= CHAIN_BYTES_MAX {
+                chain.extend_from_slice(piece);
+            }
+        }
+    }
+
+    /// The whole payload, if its parts were all seen (a log that was truncated may start in a chain's middle).
+    fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+        let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
+        let mut whole = self.open.remove(id)?;
+        whole.extend_from_slice(piece);
+        Some(whole)
+    }
+}
+
+const _: () = assert!(record::PAYLOAD_BYTES_MAX < CHAIN_BYTES_MAX);
+
+/// Re-exported for the message about a damaged log.
+impl Damage {
+    /// The file name without its directory.
+    pub fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,177 @@
+//! Segment files: the log cut into pieces of equal size, each written in full before it is needed.
+//!
+//! ```text
+//! log-<start, 16 hex digits>.seg
+//!    0  8 bytes  magic "SHEAFSEG"
+//!    8  u32      format version, 1
+//!   12  u32      crc32c of bytes 16..48
+//!   16  16 bytes log id
+//!   32  u64      start: position of the first byte it holds, a multiple of segment_bytes
+//!   40  u64      segment_bytes
+//!   48  zeros up to 4096
+//! 4096  segment_bytes of log: position p is at offset 4096 + p - start
+//! ```
+//!
+//! - A segment is zero-filled (or recycled: full of older bytes) and durable, directory included, before the log
+//!   may enter it. Overwriting it later changes no metadata, so one synchronous write makes a batch durable and a
+//!   full disk can never be met in the middle of a flush.
+//! - Records and batches may span two segments: segments cut the log like pages cut a text.
+//! - Names ending in `.tmp` are segments in the making; they are removed at the next start.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::{Access, Disk, File};
+use lsn::Lsn;
+
+use super::record::BLOCK_BYTES;
+use crate::{Control, Error};
+
+const MAGIC: &[u8; 8] = b"SHEAFSEG";
+const VERSION: u32 = 1;
+const HEADER_USED_BYTES: usize = 48;
+/// Offset of the first log byte in a segment file.
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
+/// The smallest segment: a few batches, for tests.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// Zeros are written in pieces of this size, and made durable every [`FILL_SYNC_BYTES`], so that a flush of the
+/// log never queues behind tens of megabytes.
+const FILL_BYTES: usize = 1 << 20;
+const FILL_SYNC_BYTES: u64 = 4 << 20;
+
+/// The file name of the segment that starts at `start`.
+pub(crate) fn file_name(start: Lsn) -> String {
+    format!("log-{:016x}.seg", start.get())
+}
+
+/// The start that a segment's file name says, if it is one.
+fn parse_file_name(name: &str) -> Option<Lsn> {
+    let digits = name.strip_prefix("log-")?.strip_suffix(".seg")?;
+    let start = u64::from_str_radix(digits, 16).ok()?;
+    (digits.len() == 16 && file_name(Lsn::new(start)) == name).then_some(Lsn::new(start))
+}
+
+/// The starts of all segments in `dir`, ascending.
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Lsn>, Error> {
+    let names = disk.list(dir).map_err(Error::io("list", dir))?;
+    let mut starts: Vec<Lsn> = names.iter().filter_map(|name| parse_file_name(name)).collect();
+    starts.sort_unstable();
+    Ok(starts)
+}
+
+/// An open segment.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub(crate) start: Lsn,
+    pub(crate) end: Lsn,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+}
+
+impl Segment {
+    /// The offset in the file of a position inside the segment.
+    pub(crate) fn offset(&self, position: Lsn) -> u64 {
+        SEGMENT_HEADER_BYTES + position.bytes_since(self.start)
+    }
+
+    /// Opens the segment that starts at `start` and checks that it belongs to this log.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        access: Access,
+        control: &Control,
+        start: Lsn,
+    ) -> Result<Segment, Error> {
+        let path = dir.join(file_name(start));
+        let file = disk.open(&path, access).map_err(Error::io("open", &path))?;
+        let mut header = [0; HEADER_USED_BYTES];
+        let wanted = header_bytes(control, start);
+        let length = file.len().map_err(Error::io("measure", &path))?;
+        if length >= SEGMENT_HEADER_BYTES {
+            file.read_exact_at(&mut header, 0).map_err(Error::io("read", &path))?;
+        }
+        if header != wanted[..HEADER_USED_BYTES] {
+            let reason = "the segment header is damaged or belongs to another log; restore the file from a backup";
+            return Err(Error::Inconsistent { path, reason: reason.into() });
+        }
+        Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
+    }
+
+    /// Creates the segment that starts at `start`, from `recycled` (an old segment's path) if there is one.
+    /// When it returns, the file is durable under its name and nothing of it will ever need new disk space.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        control: &Control,
+        start: Lsn,
+        recycled: Option<&Path>,
+    ) -> Result<Segment, Error> {
+        let path = dir.join(file_name(start));
+        let temporary = path.with_extension("tmp");
+        let file = match recycled {
+            Some(old) => {
+                disk.rename(old, &temporary).map_err(Error::io("recycle", old))?;
+                disk.open(&temporary, Access::ReadWrite).map_err(Error::io("open", &temporary))?
+            }
+            None => zero_filled(disk, &temporary, SEGMENT_HEADER_BYTES + control.segment_bytes)?,
+        };
+        file.write_all_at(&header_bytes(control, start), 0).map_err(Error::io("write", &temporary))?;
+        file.sync_all().map_err(Error::io("sync", &temporary))?;
+        env::crashsafe::rename_durably(disk, &temporary, &path).map_err(Error::io("rename", &temporary))?;
+        Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
+    }
+}
+
+/// Creates `path` with `bytes` zeros, all of them written (not a hole, not an unwritten extent: the first write to
+/// one of those costs a journal commit).
+fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>, Error> {
+    let fill = || -> std::io::Result<Arc<dyn File>> {
+        let file = disk.create_new(path)?;
+        let zeros = vec![0; FILL_BYTES.min(bytes as usize)];
+        let mut offset = 0;
+        while offset < bytes {
+            let length = zeros.len().min((bytes - offset) as usize);
+            file.write_all_at(&zeros[..length], offset)?;
+            offset += length as u64;
+            if offset.is_multiple_of(FILL_SYNC_BYTES) {
+                file.sync_data()?;
+            }
+        }
+        Ok(file)
+    };
+    fill().map_err(|error| {
+        // The space of a half-made segment must not stay taken on a disk that has just run full. That removing
+        // it fails too changes nothing: the first error is the one to report, the next start removes the file.
+        let _ = disk.remove(path);
+        Error::io("create", path)(error)
+    })
+}
+
+fn header_bytes(control: &Control, start: Lsn) -> Vec<u8> {
+    let mut out = vec![0; SEGMENT_HEADER_BYTES as usize];
+    out[0..8].copy_from_slice(MAGIC);
+    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    out[16..32].copy_from_slice(&control.log_id);
+    out[32..40].copy_from_slice(&start.get().to_le_bytes());
+    out[40..48].copy_from_slice(&control.segment_bytes.to_le_bytes());
+    let crc = crc32c::crc32c(&out[16..HEADER_USED_BYTES]);
+    out[12..16].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_carry_the_start_and_nothing_else_is_a_segment() {
+        let start = Lsn::new(0x4000000);
+        assert_eq!(file_name(start), "log-0000000004000000.seg");
+        assert_eq!(parse_file_name(&file_name(start)), Some(start));
+        for name in ["log-4000000.seg", "log-0000000004000000.tmp", "log-000000000400000G.seg", "control"] {
+            assert_eq!(parse_file_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Who owns which bytes of the ring: reservation, publication and the hand-over to the flusher.
+//!
+//! What it is: the lock-free part of the log, positions only, so that a model checker can try every interleaving.
+//! What it is not: it holds no bytes and does no I/O.
+//!
+//! ```text
+//!   released        closed             published            tail
+//!      |  being written |  open batch, filled |  being filled  |
+//! -----+----------------+---------------------+----------------+-----> lsn
+//!      '----------------------- at most `capacity` ------------'
+//! ```
+//!
+//! An appender (one thread, one index) reserves in three steps, and the order is what makes it safe:
+//! 1. its *word* := the current tail, so that nothing from there on counts as published;
+//! 2. compare-and-swap the tail forward: the bytes are its own;
+//! 3. fill them, then its word := IDLE (release).
+//!
+//! The flusher loads the tail FIRST and the words afterwards. A reservation counted in the tail has stored its word
+//! before, so the flusher sees either that word (and waits) or a later one (and, through acquire, the bytes).
+//!
+//! Invariants
+//! - Reservations are disjoint, in tail order, and gap-free.
+//! - Bytes below `published()` are filled and visible to the caller.
+//! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring, so the flusher can always close
+//!   the open batch.
+//! - Nobody sleeps while bytes are unflushed: whoever appends either sees an active flusher, who looks at the tail
+//!   again after it has said that it is not, or is told to wake one.
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, fence, spin_loop, yield_now};
+
+use super::record::{BATCH_END_BYTES_MIN, BLOCK_BYTES};
+
+/// Kept free for the batch-end record: its minimum and the padding to the next block.
+pub(crate) const FLUSHER_RESERVE_BYTES: u64 = 2 * BLOCK_BYTES;
+
+const IDLE: u64 = u64::MAX;
+
+/// Spins before the processor is offered to another thread: an appender fills at most a few microseconds unless it
+/// was descheduled.
+const SPINS_BEFORE_YIELD: u32 = 200;
+
+/// What one appender shows the flusher. Written by that appender only.
+#[derive(Debug)]
+struct Word {
+    /// Everything before is filled, as far as this appender is concerned; IDLE: nothing is being filled.
+    filling_from: AtomicU64,
+    /// Records published so far, for statistics.
+    records: AtomicU64,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    tail: Padded<AtomicU64>,
+    released: Padded<AtomicU64>,
+    flusher_active: Padded<AtomicBool>,
+    words: Box<[Padded<Word>]>,
+    capacity: u64,
+}
+
+impl Sequencer {
+    pub(crate) fn new(start: u64, capacity: u64, appenders: usize) -> Self {
+        assert!(capacity > FLUSHER_RESERVE_BYTES);
+        Sequencer {
+            tail: Padded(AtomicU64::new(start)),
+            released: Padded(AtomicU64::new(start)),
+            flusher_active: Padded(AtomicBool::new(false)),
+            words: (0..appenders)
+                .map(|_| Padded(Word { filling_from: AtomicU64::new(IDLE), records: AtomicU64::new(0) }))
+                .collect(),
+            capacity,
+        }
+    }
+
+    /// Takes the next `bytes` for `appender`, or `None` when the ring is full. Fill them, then [`publish`].
+    ///
+    /// [`publish`]: Sequencer::publish
+    #[inline]
+    pub(crate) fn reserve(&self, appender: usize, bytes: u64) -> Option<u64> {
+        let word = &self.words[appender].0.filling_from;
+        let mut tail = self.tail.0.load(Ordering::SeqCst);
+        word.store(tail, Ordering::SeqCst);
+        loop {
+            let used = tail + bytes - self.released.0.load(Ordering::Acquire);
+            if used > self.capacity - FLUSHER_RESERVE_BYTES {
+                word.store(IDLE, Ordering::Release);
+                return None;
+            }
+            match self.tail.0.compare_exchange_weak(tail, tail + bytes, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(start) => return Some(start),
+                Err(current) => tail = current,
+            }
+        }
+    }
+
+    /// The bytes that `appender` reserved last are filled.
+    #[inline]
+    pub(crate) fn publish(&self, appender: usize) {
+        let word = &self.words[appender].0;
+        word.records.store(word.records.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        word.filling_from.store(IDLE, Ordering::Release);
+    }
+
+    /// Records published by all appenders so far.
+    pub(crate) fn published_records(&self) -> u64 {
+        self.words.iter().map(|word| word.0.records.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The position up to which everything is filled.
+    pub(crate) fn published(&self) -> u64 {
+        let tail = self.tail.0.load(Ordering::SeqCst);
+        self.words.iter().map(|word| word.0.filling_from.load(Ordering::SeqCst)).fold(tail, u64::min)
+    }
+
+    /// The position after the last reservation.
+    #[inline]
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail.0.load(Ordering::SeqCst)
+    }
+
+    /// Ends the open batch: reserves its end record and waits until everything before is filled. Flusher only.
+    /// Returns (start of the end record, end of the batch).
+    pub(crate) fn close_batch(&self) -> (u64, u64) {
+        let mut tail = self.tail.0.load(Ordering::SeqCst);
+        let (start, end) = loop {
+            let end = (tail + BATCH_END_BYTES_MIN).next_multiple_of(BLOCK_BYTES);
+            assert!(end - self.released.0.load(Ordering::Relaxed) <= self.capacity, "no room to close a batch");
+            match self.tail.0.compare_exchange_weak(tail, end, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(start) => break (start, end),
+                Err(current) => tail = current,
+            }
+        };
+        let mut spins = 0;
+        while self.words.iter().any(|word| word.0.filling_from.load(Ordering::SeqCst) < start) {
+            spins += 1;
+            if spins % SPINS_BEFORE_YIELD == 0 { yield_now() } else { spin_loop() }
+        }
+        (start, end)
+    }
+
+    /// The bytes before `position` are written: the ring may overwrite them. Flusher only.
+    pub(crate) fn release(&self, position: u64) {
+        self.released.0.store(position, Ordering::Release);
+    }
+
+    /// Bytes reserved and not yet released.
+    #[inline]
+    pub(crate) fn used(&self) -> u64 {
+        self.tail().saturating_sub(self.released.0.load(Ordering::Acquire))
+    }
+
+    /// Whether an appender that has just published must wake the flusher. See the last invariant.
+    #[inline]
+    pub(crate) fn needs_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        !self.flusher_active.0.load(Ordering::SeqCst)
+    }
+
+    /// The flusher starts: from now on appenders rely on it.
+    pub(crate) fn begin_flushing(&self) {
+        self.flusher_active.0.store(true, Ordering::SeqCst);
+    }
+
+    /// The flusher stops. `false`: bytes beyond `flushed` were appended meanwhile by somebody who may have relied
+    /// on it, so it must flush again or wake another flusher.
+    #[must_use]
+    pub(crate) fn end_flushing(&self, flushed: u64) -> bool {
+        self.flusher_active.0.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.tail() == flushed
+    }
+}
+
+#[cfg(all(test, loom))]
+#[allow(unsafe_code)]
+mod loom_tests {
+    use super::*;
+    use loom::{cell::UnsafeCell, sync::Arc, thread};
+
+    /// The ring's bytes as cells, one per appender record: loom reports a data race if the flusher reads a
+    /// cell that is not yet filled.
+    struct Model {
+        sequencer: Sequencer,
+        cells: [UnsafeCell<u64>; 4],
+        woken: AtomicBool,
+    }
+
+    fn append(model: &Model, appender: usize) {
+        let start = model.sequencer.reserve(appender, 64).expect("the ring is large enough");
+        model.cells[(start % 4096 / 64) as usize % 4].with_mut(|cell| unsafe { *cell = start + 1 });
+        model.sequencer.publish(appender);
+        if model.sequencer.needs_wake() {
+            model.woken.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn loom_published_bytes_are_filled() {
+        loom::model(|| {
+            let model = Arc::new(Model {
+                sequencer: Sequencer::new(0, 1 << 16, 2),
+                cells: [const { () }; 4].map(|()| UnsafeCell::new(0)),
+                woken: AtomicBool::new(false),
+            });
+            let appenders = [0, 1].map(|appender| {
+                let model = model.clone();
+                thread::spawn(move || append(&model, appender))
+            });
+            let published = model.sequencer.published();
+            for index in 0..published / 64 {
+                model.cells[index as usize].with(|cell| assert_eq!(unsafe { *cell }, index * 64 + 1));
+            }
+            for appender in appenders {
+                appender.join().unwrap();
+            }
+            assert_eq!(model.sequencer.published(), 128);
+        });
+    }
+
+    /// Flushes as the log thread does; returns how far it got before it would have slept.
+    fn flush_until_idle(model: &Model) -> u64 {
+        let mut flushed = 0;
+        loop {
+            model.sequencer.begin_flushing();
+            flushed = model.sequencer.published().max(flushed);
+            model.sequencer.release(flushed);
+            if model.sequencer.end_flushing(flushed) {
+                return flushed;
+            }
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn loom_nothing_is_left_behind_by_a_sleeping_flusher() {
+        loom::model(|| {
+            let model = Arc::new(Model {
+                sequencer: Sequencer::new(0, 1 << 16, 1),
+                cells: [const { () }; 4].map(|()| UnsafeCell::new(0)),
+                woken: AtomicBool::new(false),
+            });
+            let appender = {
+                let model = model.clone();
+                thread::spawn(move || append(&model, 0))
+            };
+            let flushed = flush_until_idle(&model);
+            appender.join().unwrap();
+            let woken = model.woken.load(Ordering::SeqCst);
+            assert!(flushed == 64 || woken, "an append was neither flushed nor did it wake the flusher");
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ring_refuses_and_still_lets_the_flusher_close() {
+        let sequencer = Sequencer::new(0, 16 * 1024, 1);
+        assert_eq!(sequencer.reserve(0, 8192), Some(0));
+        sequencer.publish(0);
+        assert_eq!(sequencer.reserve(0, 8), None);
+        assert_eq!(sequencer.close_batch(), (8192, 12288));
+        assert_eq!(sequencer.published(), 12288);
+        sequencer.release(12288);
+        assert_eq!(sequencer.reserve(0, 8), Some(12288));
+    }
+
+    #[test]
+    fn an_unfilled_reservation_holds_back_what_follows() {
+        let sequencer = Sequencer::new(0, 1 << 20, 2);
+        sequencer.reserve(0, 64).unwrap();
+        sequencer.reserve(1, 64).unwrap();
+        sequencer.publish(1);
+        assert_eq!(sequencer.published(), 0);
+        sequencer.publish(0);
+        assert_eq!(sequencer.published(), 128);
+    }
+}

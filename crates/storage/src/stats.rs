@@ -1,0 +1,94 @@
+//! What the log counts about itself. Written with relaxed atomics by the flusher, read by INFO and metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets of a [`Histogram`]: upper bounds 1, 2, 4, ... 2^(N-2), then infinity.
+const BUCKET_COUNT: usize = 28;
+
+/// A histogram with power-of-two buckets: cheap enough to be always on, exact enough to see a disk change.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKET_COUNT],
+    sum: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKET_COUNT], sum: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts one observation of `value`.
+    pub fn observe(&self, value: u64) {
+        let index = (64 - value.saturating_sub(1).leading_zeros() as usize).min(BUCKET_COUNT - 1);
+        self.buckets[index].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// (upper bound, observations not above it) for every bucket; the last bound is `None`, infinity.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+        let mut total = 0;
+        self.buckets.iter().enumerate().map(move |(index, bucket)| {
+            total += bucket.load(Ordering::Relaxed);
+            ((index < BUCKET_COUNT - 1).then(|| 1 << index), total)
+        })
+    }
+
+    /// Sum of all observed values.
+    pub fn sum(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// Number of observations.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Counters of one log since it was opened.
+#[derive(Debug, Default)]
+pub struct LogStats {
+    /// Batches written.
+    pub batches: AtomicU64,
+    /// Records written, batch ends not counted.
+    pub records: AtomicU64,
+    /// Bytes written, padding included.
+    pub bytes: AtomicU64,
+    /// Times the log was made durable (synchronous writes and syncs).
+    pub syncs: AtomicU64,
+    /// Segments taken into use by recycling an old one.
+    pub segments_recycled: AtomicU64,
+    /// Segments created.
+    pub segments_created: AtomicU64,
+    /// Microseconds from the start of a batch's write to its durability (or to its hand-over to the OS).
+    pub flush_us: Histogram,
+    /// Records per batch.
+    pub batch_records: Histogram,
+}
+
+impl LogStats {
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_fall_into_the_bucket_that_bounds_them() {
+        let histogram = Histogram::default();
+        for value in [0, 1, 2, 3, 4, 5, u64::MAX >> 1] {
+            histogram.observe(value);
+        }
+        let buckets: Vec<_> = histogram.cumulative().collect();
+        assert_eq!(buckets[0], (Some(1), 2));
+        assert_eq!(buckets[1], (Some(2), 3));
+        assert_eq!(buckets[2], (Some(4), 5));
+        assert_eq!(buckets[3], (Some(8), 6));
+        assert_eq!(buckets.last(), Some(&(None, 7)));
+        assert_eq!(histogram.count(), 7);
+    }
+}

@@ -1,0 +1,21 @@
+//! The atomics the log is built on: the standard library's, or loom's when its concurrency is model-checked
+//! (`RUSTFLAGS="--cfg loom" cargo test -p storage --release loom`).
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    thread::yield_now,
+};
+
+/// Keeps a value on cache lines of its own, so that threads writing neighbours do not slow each other down.
+/// 128 bytes: x86 prefetches lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
