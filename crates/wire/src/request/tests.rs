@@ -201,7 +201,7 @@ fn announced_sizes_reserve_nothing() {
     assert!(parser.kept_args() + batch.args.capacity() < 1000);
 }
 
-/// A byte that is there for the first read of it only: cutting a long command into many reads must not read bytes again.
+/// Each byte is overwritten once it has been given to the parser, which must not notice.
 #[test]
 fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let args: Vec<Vec<u8>> = (0..200).map(|index| vec![b'v'; index]).collect();
@@ -209,7 +209,7 @@ fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let mut received = Vec::new();
     for chunk in bytes.chunks(7) {
-        // Only an unfinished line may be needed once more, for its text; it is at most a header long.
+        // An unfinished header line is needed once more, for its number; it has at most 8 bytes.
         let readable = received.len().saturating_sub(8);
         received[..readable].fill(b'?');
         received.extend_from_slice(chunk);
