@@ -122,11 +122,10 @@ mod tests {
 
     #[test]
     fn cpu_time_grows_with_work() {
-        let before = cpu_time();
-        let mut sum = 0u64;
-        while cpu_time().user_us == before.user_us {
-            sum = std::hint::black_box(sum + 1);
-        }
+        let total_us = || cpu_time().user_us + cpu_time().system_us;
+        let before_us = total_us();
+        // The loop itself is the work; the kernel accounts at least once per timer tick.
+        assert!((0..10_000_000).any(|_| total_us() > before_us));
         assert!(cores_available() >= 1);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::RealDisk;
-use crate::sim::{CrashMode, FaultKind, FaultPlan, SimDisk, SimDiskOptions};
+use crate::sim::{CrashMode, FaultKind, FaultPlan, IoKind, SimDisk, SimDiskOptions};
 use crate::testing::TempDir;
 
 const DIR: &str = "/d";
@@ -84,6 +84,24 @@ fn a_durable_rename_across_directories_keeps_one_name() {
             assert!(here != there && (there || !finished));
         },
     );
+}
+
+#[test]
+fn a_durable_rename_syncs_the_destination_first_and_each_directory_once() {
+    let disk = disk_with(&[("f", b"x"), ("e/placeholder", b"")]);
+    disk.enable_trace();
+    rename_durably(&*disk, &path("f"), &path("e/g")).unwrap();
+    rename_durably(&*disk, &path("e/g"), &path("e/h")).unwrap();
+    let steps: Vec<_> = disk.trace().into_iter().map(|event| (event.kind, event.path)).collect();
+    let (here, there) = (PathBuf::from(DIR), path("e"));
+    let expected = [
+        (IoKind::Rename, path("f")),
+        (IoKind::SyncDir, there.clone()),
+        (IoKind::SyncDir, here),
+        (IoKind::Rename, path("e/g")),
+        (IoKind::SyncDir, there),
+    ];
+    assert_eq!(steps, expected);
 }
 
 #[test]

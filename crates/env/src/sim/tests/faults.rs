@@ -96,6 +96,27 @@ fn a_sync_that_is_cut_by_the_stop_proves_nothing() {
     assert!(is_crash(&file.sync_data().unwrap_err()));
     assert_eq!(after(&disk, CrashMode::LoseAll, "/d/f").unwrap(), b"");
     assert_eq!(after(&disk, CrashMode::KeepAll, "/d/f").unwrap(), b"x");
+
+    let (disk, file) = disk_with_file("/d/f");
+    file.write_all_at(b"x", 0).unwrap();
+    stop(&disk, 0);
+    assert!(is_crash(&file.drop_cache().unwrap_err()));
+    assert_eq!(contents(&disk, "/d/f").unwrap(), b"x", "stopped before anything was dropped");
+    assert_eq!(after(&disk, CrashMode::LoseAll, "/d/f").unwrap(), b"");
+}
+
+#[test]
+fn a_name_change_that_is_cut_by_the_stop_may_have_happened() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let disk = disk();
+        disk.reseed(seed);
+        stop(&disk, 0);
+        assert!(is_crash(&disk.create_new(Path::new("/d/f")).err().unwrap()));
+        assert_eq!(after(&disk, CrashMode::LoseAll, "/d/f"), None);
+        seen.insert(after(&disk, CrashMode::KeepAll, "/d/f").is_some());
+    }
+    assert_eq!(seen, [false, true].into());
 }
 
 #[test]
@@ -116,6 +137,30 @@ fn a_failed_sync_reports_once_and_loses_data() {
         if found == blocks(2, 1)[..] { kept += 1 } else { lost += 1 }
     }
     assert!(lost > SEEDS / 4 && kept > SEEDS / 4, "{lost} lost, {kept} kept");
+}
+
+#[test]
+fn a_failed_sync_can_lose_a_size_and_a_cut() {
+    let (mut sizes, mut cuts) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..SEEDS {
+        let (disk, file) = disk_with_file("/d/f");
+        disk.reseed(seed);
+        file.write_all_at(&[1; 100], 0).unwrap();
+        fail(&disk, FaultKind::Eio, false);
+        file.sync_data().unwrap_err();
+        file.sync_data().unwrap();
+        sizes.insert(after(&disk, CrashMode::KeepAll, "/d/f").unwrap().len());
+
+        file.write_durable_at(&blocks(1, 1), 0).unwrap();
+        file.set_len(10).unwrap();
+        fail(&disk, FaultKind::Eio, false);
+        file.drop_cache().unwrap_err();
+        file.set_len(100).unwrap();
+        assert!(contents(&disk, "/d/f").unwrap()[10..].iter().all(|&byte| byte == 0), "growth shows zeros");
+        cuts.insert(after(&disk, CrashMode::LoseAll, "/d/f").unwrap().len());
+    }
+    assert_eq!(sizes, [0, 100].into());
+    assert_eq!(cuts, [10, BLOCK_BYTES].into());
 }
 
 #[test]
@@ -214,6 +259,25 @@ fn a_full_disk_refuses_growth_and_allows_overwrites() {
     assert_eq!(disk.free_bytes(dir).unwrap(), limit);
     disk.set_space_limit(None);
     assert!(disk.free_bytes(dir).unwrap() > limit);
+}
+
+#[test]
+fn a_crash_gives_back_the_space_of_what_it_loses() {
+    let (disk, file) = disk_with_file("/d/f");
+    let dir = Path::new("/d");
+    let limit = 4 * BLOCK_BYTES as u64;
+    disk.set_space_limit(Some(limit));
+    file.write_durable_at(&blocks(1, 1), 0).unwrap();
+    file.write_all_at(&blocks(1, 2), BLOCK_BYTES as u64).unwrap();
+    disk.crash(CrashMode::LoseAll);
+    assert_eq!(disk.free_bytes(dir).unwrap(), 3 * BLOCK_BYTES as u64, "the size was not synced");
+
+    let _never_dropped = disk.open(Path::new("/d/f"), Access::Read).unwrap();
+    disk.remove(Path::new("/d/f")).unwrap();
+    disk.sync_dir(dir).unwrap();
+    assert_eq!(disk.free_bytes(dir).unwrap(), 3 * BLOCK_BYTES as u64);
+    disk.crash(CrashMode::LoseAll);
+    assert_eq!(disk.free_bytes(dir).unwrap(), limit, "no handle outlives the machine");
 }
 
 #[test]
