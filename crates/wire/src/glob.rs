@@ -11,7 +11,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, |byte| byte)
 }
 
-/// As [`matches`], with ASCII letters equal to their other case.
+/// As [`matches()`], with ASCII letters equal to their other case.
 pub fn matches_ignore_case(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, |byte| byte.to_ascii_lowercase())
 }

@@ -8,7 +8,7 @@
 pub struct Limits {
     /// Longest bulk string (`proto-max-bulk-len`).
     pub bulk_bytes_max: usize,
-    /// Most arguments of one command, its name included.
+    /// Most arguments of one command, its name included. Redis had this bound until 7.0 and allows 2^31 - 1 since.
     pub args_max: usize,
     /// Longest line: an inline command or the header of an array or bulk string, without its line end.
     pub inline_bytes_max: usize,
