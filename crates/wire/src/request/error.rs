@@ -30,7 +30,7 @@ pub enum ProtocolError {
     /// A longer bulk string than a client may send before it has authenticated.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulkLength,
-    /// A request larger than [`Limits::request_bytes_max`](super::Limits::request_bytes_max). Redis closes without a word here.
+    /// A request larger than `request_bytes_max` of the [`Limits`](super::Limits). Redis closes without a word here.
     #[error("too big request")]
     TooBigRequest,
 }

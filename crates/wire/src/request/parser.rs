@@ -98,7 +98,7 @@ impl RequestParser {
     }
 
     /// Bytes still missing of the bulk string that is being received, its line end included; 0 if no bulk string is. Never
-    /// more than the limits allow for one.
+    /// more than the limits allow for one, and two.
     pub fn bytes_missing(&self) -> usize {
         self.progress.missing as usize
     }
