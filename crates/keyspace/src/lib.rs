@@ -1,1 +1,70 @@
-//! keyspace
+//! The keyspace: every key in memory, by slot.
+//!
+//! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries, effects,
+//! SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of it, and
+//! `SlotGuard::apply` of an `Effect` is the only way anything changes.
+//! What it is not: a server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: whoever
+//! applies an effect writes it to the log under the same guard and notes the LSN.
+//!
+//! Invariants
+//! - An entry is only reachable through the locked slot that its key hashes to.
+//! - Several slots are locked in ascending order only (see `slot`).
+//! - Applying the same effects in the same order gives the same data, whatever the hash seed.
+//! - Expired entries stay until a Delete is applied, and are absent for every read meanwhile.
+//! - The path of one key allocates nothing but the entry, and buckets when a table grows.
+//!
+//! # A SET
+//! ```
+//! use keyspace::{AccessClock, DbId, Effect, Freed, Keyspace, Options, Value};
+//!
+//! let keyspace = Keyspace::new(Options { hash_seed: 7 });
+//! let clock = AccessClock { now_ms: 1_700_000_000_000, ..AccessClock::default() };
+//! let hash = keyspace.hash(b"greeting");
+//! let mut freed = Freed::new();
+//! {
+//!     let mut slot = keyspace.lock(hash.slot());
+//!     let value = Value::String(b"hello");
+//!     let effect = Effect::Put { db: DbId::ZERO, key: b"greeting", value, expire_at_ms: None };
+//!     slot.apply_hashed(&effect, &hash, clock, &mut freed);
+//!     // Here the server reserves log space and calls `slot.set_last_lsn(lsn)`.
+//!     let entry = slot.get(DbId::ZERO, &hash, b"greeting", clock.now_ms).expect("just put");
+//!     assert_eq!(entry.string(), Some(&b"hello"[..]));
+//! }
+//! assert_eq!(keyspace.len(DbId::ZERO), 1);
+//! ```
+
+mod access;
+mod apply;
+mod check;
+mod effect;
+mod entry;
+mod eviction;
+mod expiry;
+mod freed;
+mod hash;
+mod id;
+mod keyspace;
+mod locked;
+mod random;
+mod scan;
+mod slot;
+mod slot_set;
+mod table;
+mod totals;
+mod value;
+
+pub use access::{AccessClock, AccessPolicy, AccessStamp};
+pub use effect::{Effect, EffectError, Scope};
+pub use entry::EntryRef;
+pub use eviction::{Candidate, EvictionPolicy};
+pub use freed::Freed;
+pub use hash::{KeyHash, slot_of};
+pub use id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
+pub use keyspace::{Keyspace, Options};
+pub use locked::LockedSlots;
+pub use scan::ScanCursor;
+pub use slot::SlotGuard;
+pub use value::{Value, ValueType};
+
+#[cfg(test)]
+mod tests;

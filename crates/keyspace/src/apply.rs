@@ -1,0 +1,267 @@
+//! Applying effects: the only path by which data changes.
+//!
+//! What it is: what each effect does to one slot, and the bookkeeping that follows (totals, expiry index, emptiness).
+//! What it is not: able to fail or to decide. Whatever could be refused was refused before there was an effect.
+//!
+//! Invariants
+//! - Applying depends on nothing but the effect and the slot. The access clock only determines access stamps.
+//! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is done.
+
+use crate::access::{AccessClock, AccessStamp};
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::expiry::{ExpiryHeap, Item};
+use crate::freed::Freed;
+use crate::hash::KeyHash;
+use crate::id::DbId;
+use crate::slot::{SlotGuard, SlotState};
+use crate::totals::Tally;
+use crate::value::Value;
+
+/// A key with everything that finds its entry.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    db: DbId,
+    hash: KeyHash,
+    key: &'a [u8],
+}
+
+/// The deadline of an entry before and after an effect.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Deadlines {
+    old: Option<u64>,
+    new: Option<u64>,
+}
+
+impl SlotGuard<'_> {
+    /// Applies an effect whose key belongs to this slot, or this slot's share of a global one. Memory that would take long
+    /// to free goes to `freed`.
+    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) {
+        match effect.key() {
+            Some(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
+            None => self.apply_global(effect, freed),
+        }
+    }
+
+    /// As `apply`, with the hash of the effect's key (ignored for a global effect) given.
+    ///
+    /// # Panics
+    /// If the hash is of another slot.
+    #[inline]
+    pub fn apply_hashed(
+        &mut self,
+        effect: &Effect<'_>,
+        hash: &KeyHash,
+        clock: AccessClock,
+        freed: &mut Freed,
+    ) {
+        assert_eq!(hash.slot(), self.slot(), "effect applied to a slot that is not its key's");
+        let target = |db, key| Target { db, hash: *hash, key };
+        match *effect {
+            Effect::Put { db, key, value, expire_at_ms } => {
+                let create = |stamp| Entry::new(key, value, expire_at_ms, stamp);
+                let update = |entry: &mut Entry, stamp| entry.put(key, value, expire_at_ms, stamp);
+                self.upsert(target(db, key), clock, freed, create, update);
+            }
+            Effect::Append { db, key, suffix } => {
+                let create = |stamp| Entry::new(key, Value::String(suffix), None, stamp);
+                let update = |entry: &mut Entry, stamp| entry.append(suffix, stamp);
+                self.upsert(target(db, key), clock, freed, create, update);
+            }
+            Effect::SetRange { db, key, offset, bytes } => {
+                let create = |stamp| {
+                    let mut entry = Entry::new(key, Value::String(b""), None, stamp);
+                    entry.set_range(offset, bytes, stamp);
+                    entry
+                };
+                let update = |entry: &mut Entry, stamp| entry.set_range(offset, bytes, stamp);
+                self.upsert(target(db, key), clock, freed, create, update);
+            }
+            Effect::SetExpiry { db, key, expire_at_ms } => {
+                self.change(target(db, key), |state, target| state.set_expiry(target, expire_at_ms, freed));
+            }
+            Effect::Delete { db, key } => {
+                self.change(target(db, key), |state, target| state.delete(target, freed));
+            }
+            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
+                self.apply_global(effect, freed);
+            }
+        }
+    }
+
+    fn apply_global(&mut self, effect: &Effect<'_>, freed: &mut Freed) {
+        match *effect {
+            Effect::FlushDb { db } => self.flush(db, freed),
+            Effect::FlushAll => DbId::all().for_each(|db| self.flush(db, freed)),
+            Effect::SwapDb { a, b } => self.swap(a, b),
+            Effect::Put { .. }
+            | Effect::Delete { .. }
+            | Effect::SetExpiry { .. }
+            | Effect::Append { .. }
+            | Effect::SetRange { .. } => unreachable!("effects with a key go through apply_hashed"),
+        }
+    }
+
+    #[inline]
+    fn upsert(
+        &mut self,
+        target: Target<'_>,
+        clock: AccessClock,
+        freed: &mut Freed,
+        create: impl FnOnce(AccessStamp) -> Entry,
+        update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
+    ) {
+        self.change(target, |state, target| state.upsert(target, clock, freed, create, update));
+    }
+
+    /// Runs a change of one entry and does the bookkeeping after it.
+    #[inline]
+    fn change(&mut self, target: Target<'_>, run: impl FnOnce(&mut SlotState, Target<'_>) -> Deadlines) {
+        let before = self.state.tally(target.db);
+        let deadlines = run(&mut self.state, target);
+        let after = self.state.tally(target.db);
+        self.keyspace.totals.change(target.db, before, after);
+        if deadlines.old != deadlines.new {
+            let item = deadlines.new.map(|ms| Item::new(ms, target.db, target.hash.position()));
+            self.tend_expiry(item);
+        }
+        if before.keys == 0 || after.keys == 0 {
+            self.settle_emptiness();
+        }
+    }
+
+    /// Adds an item to the expiry heap, and rebuilds the heap if too much of it is stale.
+    fn tend_expiry(&mut self, item: Option<Item>) {
+        let bytes_before = self.state.heap_bytes();
+        if let Some(item) = item {
+            self.state.extra.get_or_insert_default().heap.push(item);
+        }
+        if self.state.heap().is_some_and(|heap| heap.is_mostly_stale(self.state.expiring())) {
+            self.state.rebuild_heap();
+        }
+        self.heap_bytes_changed(bytes_before);
+        self.publish_next_expiry();
+    }
+
+    /// Gives back what an empty slot does not need, and tells the keyspace whether the slot is empty.
+    fn settle_emptiness(&mut self) {
+        let is_empty = self.state.is_empty();
+        self.keyspace.occupied.set(self.slot(), !is_empty);
+        if is_empty && self.state.extra.is_some() {
+            // Tables without entries may still have buckets that were reserved.
+            for db in DbId::all() {
+                let before = self.state.tally(db);
+                self.keyspace.totals.change(db, before, Tally::default());
+            }
+            let bytes_before = self.state.heap_bytes();
+            self.state.clear();
+            self.heap_bytes_changed(bytes_before);
+            self.publish_next_expiry();
+        }
+    }
+
+    fn heap_bytes_changed(&self, before: u64) {
+        let tally = |bytes| Tally { bytes, ..Tally::default() };
+        self.keyspace.totals.change(DbId::ZERO, tally(before), tally(self.state.heap_bytes()));
+    }
+
+    fn flush(&mut self, db: DbId, freed: &mut Freed) {
+        if self.state.table(db).is_none() {
+            return;
+        }
+        let before = self.state.tally(db);
+        freed.table(std::mem::take(self.state.table_mut(db)));
+        self.keyspace.totals.change(db, before, self.state.tally(db));
+        self.tend_expiry(None);
+        self.settle_emptiness();
+    }
+
+    fn swap(&mut self, a: DbId, b: DbId) {
+        if a == b || self.state.is_empty() {
+            return;
+        }
+        let (before_a, before_b) = (self.state.tally(a), self.state.tally(b));
+        let table_a = std::mem::take(self.state.table_mut(a));
+        let table_b = std::mem::replace(self.state.table_mut(b), table_a);
+        *self.state.table_mut(a) = table_b;
+        self.keyspace.totals.change(a, before_a, before_b);
+        self.keyspace.totals.change(b, before_b, before_a);
+        let bytes_before = self.state.heap_bytes();
+        self.state.rebuild_heap();
+        self.heap_bytes_changed(bytes_before);
+        self.publish_next_expiry();
+    }
+}
+
+impl SlotState {
+    #[inline]
+    fn upsert(
+        &mut self,
+        target: Target<'_>,
+        clock: AccessClock,
+        freed: &mut Freed,
+        create: impl FnOnce(AccessStamp) -> Entry,
+        update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
+    ) -> Deadlines {
+        let table = self.table_mut(target.db);
+        let Some(mut occupied) = table.get_mut(&target.hash, target.key) else {
+            let entry = create(clock.initial());
+            let new = entry.as_ref().expire_at_ms();
+            table.insert(&target.hash, entry);
+            return Deadlines { old: None, new };
+        };
+        let old = occupied.entry().expire_at_ms();
+        let stamp = clock.touched(occupied.entry().stamp());
+        let replaced = occupied.update(|entry| update(entry, stamp));
+        let new = occupied.entry().expire_at_ms();
+        if let Some(entry) = replaced {
+            freed.entry(entry);
+        }
+        Deadlines { old, new }
+    }
+
+    fn set_expiry(&mut self, target: Target<'_>, expire_at_ms: Option<u64>, freed: &mut Freed) -> Deadlines {
+        if self.table(target.db).is_none() {
+            return Deadlines::default();
+        }
+        let Some(mut occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
+            return Deadlines::default();
+        };
+        let old = occupied.entry().expire_at_ms();
+        if let Some(entry) = occupied.update(|entry| entry.set_expiry(expire_at_ms)) {
+            freed.entry(entry);
+        }
+        Deadlines { old, new: expire_at_ms }
+    }
+
+    fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> Deadlines {
+        if self.table(target.db).is_none() {
+            return Deadlines::default();
+        }
+        let Some(occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
+            return Deadlines::default();
+        };
+        let entry = occupied.remove();
+        let old = entry.as_ref().expire_at_ms();
+        freed.entry(entry);
+        Deadlines { old, new: None }
+    }
+
+    /// Makes the expiry heap anew from the entries.
+    fn rebuild_heap(&mut self) {
+        let tables = self.tables().filter(|(_, table)| table.expiring() > 0);
+        let entries = tables.flat_map(|(db, table)| {
+            table.expiring_entries().map(move |(position, entry)| (db, position, entry.expire_at_ms()))
+        });
+        let items = entries.filter_map(|(db, position, ms)| Some(Item::new(ms?, db, position))).collect();
+        if let Some(extra) = &mut self.extra {
+            extra.heap = ExpiryHeap::new(items);
+        }
+    }
+
+    /// Back to the state of a new slot, but for the LSN.
+    fn clear(&mut self) {
+        *self.table_mut(DbId::ZERO) = Default::default();
+        self.extra = None;
+    }
+}

@@ -1,0 +1,160 @@
+//! Golden bytes, round trips and hostile bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn db(number: u8) -> DbId {
+    DbId::new(number).expect("a test uses databases 0..16")
+}
+
+fn encoded(effect: &Effect<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    effect.encode_into(&mut out);
+    assert_eq!(out.len(), effect.encoded_len(), "{effect:?}");
+    out
+}
+
+#[test]
+fn the_bytes_of_every_opcode_are_pinned() {
+    let key = b"key";
+    let value = Value::String(b"v");
+    let deadline_ms = Some(1_700_000_000_000);
+    let golden: [(Effect<'_>, &[u8]); 10] = [
+        (Effect::Delete { db: db(1), key }, b"\x01\x01\x03key"),
+        (Effect::SetExpiry { db: db(2), key, expire_at_ms: None }, b"\x02\x02\x03key"),
+        (
+            Effect::SetExpiry { db: db(0), key, expire_at_ms: deadline_ms },
+            b"\x03\x00\x03key\x80\xd0\x95\xff\xbc\x31",
+        ),
+        (Effect::Put { db: db(0), key, value, expire_at_ms: None }, b"\x10\x00\x03key\x01v"),
+        (
+            Effect::Put { db: db(15), key, value, expire_at_ms: deadline_ms },
+            b"\x11\x0f\x03key\x01v\x80\xd0\x95\xff\xbc\x31",
+        ),
+        (Effect::Append { db: db(0), key, suffix: b"xy" }, b"\x12\x00\x03key\x02xy"),
+        (Effect::SetRange { db: db(0), key, offset: 300, bytes: b"" }, b"\x13\x00\x03key\xac\x02\x00"),
+        (Effect::FlushDb { db: db(3) }, b"\xf0\x03"),
+        (Effect::FlushAll, b"\xf1"),
+        (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
+    ];
+    for (effect, bytes) in golden {
+        assert_eq!(encoded(&effect), bytes, "{effect:?}");
+        let mut input = bytes;
+        assert_eq!(Effect::decode_next(&mut input), Ok(Some(effect)));
+        assert_eq!(Effect::decode_next(&mut input), Ok(None));
+    }
+}
+
+#[test]
+fn malformed_effects_are_named_and_leave_the_input_alone() {
+    let cases: [(&[u8], EffectError); 7] = [
+        (b"\x00", EffectError::UnknownOpcode(0)),
+        (b"\x20\x00", EffectError::UnknownOpcode(0x20)),
+        (b"\x01\x10\x00", EffectError::UnknownDb(16)),
+        (b"\x01\x00\x05key", EffectError::Truncated),
+        (b"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", EffectError::Truncated),
+        (b"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", EffectError::MalformedNumber),
+        (b"\x01\x00\x83\x00key", EffectError::MalformedNumber),
+    ];
+    for (bytes, error) in cases {
+        let mut input = bytes;
+        assert_eq!(Effect::decode_next(&mut input), Err(error), "{bytes:02x?}");
+        assert_eq!(input, bytes);
+    }
+}
+
+#[test]
+fn scopes_name_the_key() {
+    assert_eq!(Effect::Delete { db: db(0), key: b"k" }.scope(), Scope::Slot(b"k"));
+    assert_eq!(Effect::SwapDb { a: db(0), b: db(1) }.scope(), Scope::Global);
+    assert_eq!(Effect::FlushAll.key(), None);
+}
+
+/// An owned effect that proptest can make and shrink.
+#[derive(Clone, Debug)]
+struct Owned {
+    kind: u8,
+    db: DbId,
+    other: DbId,
+    key: Vec<u8>,
+    bytes: Vec<u8>,
+    number: u64,
+}
+
+impl Owned {
+    fn effect(&self) -> Effect<'_> {
+        let (db, key, bytes) = (self.db, &self.key[..], &self.bytes[..]);
+        let expire_at_ms = (!self.number.is_multiple_of(3)).then_some(self.number);
+        match self.kind {
+            0 => Effect::Put { db, key, value: Value::String(bytes), expire_at_ms },
+            1 => Effect::Delete { db, key },
+            2 => Effect::SetExpiry { db, key, expire_at_ms },
+            3 => Effect::Append { db, key, suffix: bytes },
+            4 => Effect::SetRange { db, key, offset: self.number, bytes },
+            5 => Effect::FlushDb { db },
+            6 => Effect::FlushAll,
+            _ => Effect::SwapDb { a: db, b: self.other },
+        }
+    }
+}
+
+fn owned() -> impl Strategy<Value = Owned> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..300);
+    let number = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift);
+    (0u8..8, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
+        kind,
+        db: db(a),
+        other: db(b),
+        key,
+        bytes,
+        number,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    #[test]
+    fn a_record_of_effects_round_trips_and_every_cut_is_noticed(
+        effects in prop::collection::vec(owned(), 0..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = Vec::new();
+        let mut ends = vec![0];
+        for effect in &effects {
+            effect.effect().encode_into(&mut bytes);
+            ends.push(bytes.len());
+        }
+        let mut input = &bytes[..];
+        for effect in &effects {
+            prop_assert_eq!(Effect::decode_next(&mut input), Ok(Some(effect.effect())));
+        }
+        prop_assert_eq!(Effect::decode_next(&mut input), Ok(None));
+
+        let cut = cut.index(bytes.len() + 1);
+        let mut input = &bytes[..cut];
+        let whole = ends.iter().filter(|&&end| end <= cut).count() - 1;
+        for _ in 0..whole {
+            prop_assert!(matches!(Effect::decode_next(&mut input), Ok(Some(_))));
+        }
+        let expected = if ends.contains(&cut) { Ok(None) } else { Err(EffectError::Truncated) };
+        prop_assert_eq!(Effect::decode_next(&mut input), expected);
+    }
+
+    #[test]
+    fn arbitrary_bytes_decode_to_what_encodes_to_them_or_not_at_all(
+        mut bytes in prop::collection::vec(any::<u8>(), 1..64),
+        opcode in prop::sample::select(&[1u8, 2, 3, 0x10, 0x11, 0x12, 0x13, 0xf0, 0xf1, 0xf2][..]),
+    ) {
+        for start in [bytes[0], opcode] {
+            bytes[0] = start;
+            let mut input = &bytes[..];
+            while let Ok(Some(effect)) = Effect::decode_next(&mut input) {
+                let again = encoded(&effect);
+                let before = bytes.len() - input.len() - again.len();
+                prop_assert_eq!(&bytes[before..][..again.len()], &again[..]);
+            }
+        }
+    }
+}

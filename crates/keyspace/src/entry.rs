@@ -1,0 +1,423 @@
+//! Entries: one key and its value in one allocation.
+//!
+//! What it is: the packed representation and the only code that reads or writes it.
+//! What it is not: a place for policy. Expired entries are entries like others here.
+//!
+//! # Layout
+//! | bytes | small form | wide form |
+//! |-------|------------|-----------|
+//! | 0 | flags: type (4 bits), `EXPIRING`, `WIDE` | the same |
+//! | 1..4 | access stamp, 24 bits | the same |
+//! | 4.. | key length u8, value length u16 | key length u32, value length u64, capacity u64 |
+//! | 7.. / 24.. | deadline u64 if `EXPIRING`, key, value | the same |
+//!
+//! Numbers are in native byte order and unaligned. With the 7-byte header a 9-byte key and a 32-byte value fill 48 bytes.
+//! Values of types other than string will hold the address of a boxed structure as their payload.
+//!
+//! Invariants
+//! - An `Entry` owns its allocation: its layout is `size_class` bytes (as `Shape` says) aligned to 8.
+//! - The header, the deadline, the key and `value_len` bytes of value are initialised; the rest is never read.
+//! - Addresses fit 48 bits and their low 3 bits are 0; `table` keeps other things there.
+
+#![allow(unsafe_code)]
+
+mod shape;
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop};
+use std::ptr::NonNull;
+
+use crate::access::AccessStamp;
+use crate::effect::Effect;
+use crate::id::DbId;
+use crate::value::{Value, ValueType};
+use shape::Shape;
+pub(crate) use shape::size_class;
+
+const TYPE_MASK: u8 = 0x0f;
+const EXPIRING: u8 = 0x10;
+const WIDE: u8 = 0x20;
+
+const ALIGNMENT: usize = 8;
+
+/// An owned entry.
+pub(crate) struct Entry {
+    base: NonNull<u8>,
+}
+
+// SAFETY: an entry owns its allocation and has no tie to the thread that made it.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    /// A new entry in the tightest form.
+    pub(crate) fn new(key: &[u8], value: Value<'_>, expire_at_ms: Option<u64>, stamp: AccessStamp) -> Self {
+        let Value::String(bytes) = value;
+        let shape = Shape::tight(key.len(), bytes.len(), expire_at_ms.is_some());
+        let mut entry = Entry { base: allocate(shape) };
+        entry.write(shape, key, bytes, expire_at_ms, stamp);
+        entry
+    }
+
+    /// A borrow of the entry for reading.
+    #[inline]
+    pub(crate) fn as_ref(&self) -> EntryRef<'_> {
+        EntryRef { base: self.base, entry: PhantomData }
+    }
+
+    /// Gives up ownership.
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).base
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    /// `base` came from `into_raw` and nothing else owns it.
+    #[inline]
+    pub(crate) unsafe fn from_raw(base: NonNull<u8>) -> Self {
+        Entry { base }
+    }
+
+    /// Replaces value, deadline and stamp. `key` is the key that the entry has. Returns the old allocation if the new
+    /// content did not fit its size class.
+    pub(crate) fn put(
+        &mut self,
+        key: &[u8],
+        value: Value<'_>,
+        expire_at_ms: Option<u64>,
+        stamp: AccessStamp,
+    ) -> Option<Entry> {
+        debug_assert_eq!(self.as_ref().key(), key);
+        let Value::String(bytes) = value;
+        let shape = Shape::tight(key.len(), bytes.len(), expire_at_ms.is_some());
+        if shape.allocated() == self.as_ref().shape().allocated() {
+            self.write(shape, key, bytes, expire_at_ms, stamp);
+            return None;
+        }
+        Some(mem::replace(self, Entry::new(key, value, expire_at_ms, stamp)))
+    }
+
+    /// Sets or removes the deadline. Returns the old allocation if there was no room.
+    pub(crate) fn set_expiry(&mut self, expire_at_ms: Option<u64>) -> Option<Entry> {
+        let old = self.as_ref();
+        let (value_len, stamp) = (old.shape().value_len, old.stamp());
+        self.reshape(value_len, expire_at_ms, stamp, |_| ())
+    }
+
+    /// Adds bytes to the end of the string. Returns the old allocation if there was no room.
+    pub(crate) fn append(&mut self, suffix: &[u8], stamp: AccessStamp) -> Option<Entry> {
+        let old = self.as_ref();
+        let (start, expire_at_ms) = (old.shape().value_len, old.expire_at_ms());
+        self.reshape(start + suffix.len(), expire_at_ms, stamp, |value| {
+            value[start..].copy_from_slice(suffix);
+        })
+    }
+
+    /// Overwrites the bytes from `offset` on, growing the string (with zero bytes up to `offset`) if it is shorter.
+    /// Returns the old allocation if there was no room.
+    ///
+    /// # Panics
+    /// If the string would be longer than the address space.
+    pub(crate) fn set_range(&mut self, offset: u64, bytes: &[u8], stamp: AccessStamp) -> Option<Entry> {
+        let old = self.as_ref();
+        let (old_len, expire_at_ms) = (old.shape().value_len, old.expire_at_ms());
+        let (start, end) = range_in_memory(offset, bytes.len());
+        self.reshape(old_len.max(end), expire_at_ms, stamp, |value| {
+            value[start..end].copy_from_slice(bytes);
+        })
+    }
+
+    /// Sets the access stamp.
+    #[inline]
+    pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {
+        let flags = self.as_ref().flags();
+        // SAFETY: every header has 4 bytes of flags and stamp.
+        unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
+    }
+
+    /// Makes the value `value_len` bytes long (not shorter) with new bytes zeroed, sets deadline and stamp, then lets
+    /// `fill` write into the value. Returns the old allocation if the entry had to move.
+    fn reshape(
+        &mut self,
+        value_len: usize,
+        expire_at_ms: Option<u64>,
+        stamp: AccessStamp,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Option<Entry> {
+        let old = self.as_ref().shape();
+        let new = old.grown(value_len, expire_at_ms.is_some());
+        let content_len = old.key_len + old.value_len;
+        let moved = new.allocated() != old.allocated();
+        let target = if moved { allocate(new) } else { self.base };
+        // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one because
+        // `value_len >= old.value_len`. `copy` allows the two to overlap, as they do when the entry stays in place.
+        unsafe {
+            let content = self.base.add(old.key_offset());
+            content.copy_to(target.add(new.key_offset()), content_len);
+        }
+        // The header is written after the copy: a deadline that appears lies where the key was.
+        let mut entry = ManuallyDrop::new(Entry { base: target });
+        entry.write_header(new, expire_at_ms, stamp);
+        // SAFETY: the value is in bounds; its first `old.value_len` bytes were just copied, the others are zeroed here,
+        // so the slice is initialised, and `target` is not reachable from anywhere else.
+        let value = unsafe {
+            let value = target.add(new.value_offset());
+            value.add(old.value_len).write_bytes(0, value_len - old.value_len);
+            NonNull::slice_from_raw_parts(value, value_len).as_mut()
+        };
+        fill(value);
+        moved.then(|| mem::replace(self, ManuallyDrop::into_inner(entry)))
+    }
+
+    /// Writes the whole content. The allocation has the size of `shape`.
+    fn write(
+        &mut self,
+        shape: Shape,
+        key: &[u8],
+        value: &[u8],
+        expire_at_ms: Option<u64>,
+        stamp: AccessStamp,
+    ) {
+        self.write_header(shape, expire_at_ms, stamp);
+        // SAFETY: `shape` was made from these lengths and the allocation has its size. The sources are borrowed while
+        // `self` is borrowed exclusively, so they do not overlap it.
+        unsafe {
+            self.base.add(shape.key_offset()).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+            self.base
+                .add(shape.value_offset())
+                .copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
+        }
+    }
+
+    fn write_header(&mut self, shape: Shape, expire_at_ms: Option<u64>, stamp: AccessStamp) {
+        let flags = ValueType::String as u8
+            | if shape.expiring { EXPIRING } else { 0 }
+            | if shape.wide { WIDE } else { 0 };
+        // SAFETY: the allocation has the size of `shape`, which includes the header of its form. Lengths fit their
+        // fields: `Shape::tight` takes the wide form otherwise, and no slice is longer than 2^63 bytes.
+        unsafe {
+            write_unaligned(self.base, 0, flags_and_stamp(flags, stamp));
+            if shape.wide {
+                write_unaligned(self.base, 4, wide_key_len(shape.key_len));
+                write_unaligned(self.base, 8, shape.value_len as u64);
+                write_unaligned(self.base, 16, shape.capacity as u64);
+            } else {
+                write_unaligned(self.base, 4, shape.key_len as u8);
+                write_unaligned(self.base, 5, shape.value_len as u16);
+            }
+            if let Some(deadline_ms) = expire_at_ms {
+                write_unaligned(self.base, shape.deadline_offset(), deadline_ms);
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // A boxed payload would be freed here, by the type in the header.
+        let layout = layout(self.as_ref().shape());
+        // SAFETY: the allocation was made with this layout: its size is a function of the header.
+        unsafe { dealloc(self.base.as_ptr(), layout) };
+    }
+}
+
+/// An entry borrowed from a locked slot. Says nothing about whether the entry has expired.
+#[derive(Clone, Copy)]
+pub struct EntryRef<'a> {
+    base: NonNull<u8>,
+    entry: PhantomData<&'a Entry>,
+}
+
+impl<'a> EntryRef<'a> {
+    /// Borrows the entry at `base`.
+    ///
+    /// # Safety
+    /// `base` came from `Entry::into_raw`, and for `'a` the entry is neither freed nor written.
+    #[inline]
+    pub(crate) unsafe fn from_raw(base: NonNull<u8>) -> Self {
+        EntryRef { base, entry: PhantomData }
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> &'a [u8] {
+        let shape = self.shape();
+        // SAFETY: the key is initialised and in bounds of the allocation, which lives unchanged for 'a.
+        unsafe { NonNull::slice_from_raw_parts(self.base.add(shape.key_offset()), shape.key_len).as_ref() }
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> Value<'a> {
+        match self.value_type() {
+            ValueType::String => Value::String(self.payload()),
+            // The seam for boxed types; none can be constructed yet.
+            other => unreachable!("no entry has the type {}", other.name()),
+        }
+    }
+
+    /// The bytes of a string; `None` for another type.
+    #[inline]
+    pub fn string(&self) -> Option<&'a [u8]> {
+        match self.value() {
+            Value::String(bytes) => Some(bytes),
+        }
+    }
+
+    /// The type of the value.
+    #[inline]
+    pub fn value_type(&self) -> ValueType {
+        match self.flags() & TYPE_MASK {
+            0 => ValueType::String,
+            1 => ValueType::List,
+            2 => ValueType::Set,
+            3 => ValueType::Zset,
+            4 => ValueType::Hash,
+            5 => ValueType::Stream,
+            other => unreachable!("entry header with type {other}"),
+        }
+    }
+
+    /// Unix time in milliseconds at which the entry expires.
+    #[inline]
+    pub fn expire_at_ms(&self) -> Option<u64> {
+        let flags = self.flags();
+        let offset = Shape { wide: flags & WIDE != 0, ..Shape::small(0, 0, false) }.deadline_offset();
+        // SAFETY: an entry that expires has its deadline there.
+        (flags & EXPIRING != 0).then(|| unsafe { read_unaligned(self.base, offset) })
+    }
+
+    /// Whether the entry counts as absent at `now_ms`.
+    #[inline]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expire_at_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
+    }
+
+    /// The access stamp.
+    #[inline]
+    pub fn stamp(&self) -> AccessStamp {
+        // SAFETY: every header has 4 bytes of flags and stamp.
+        AccessStamp::from_bits(unsafe { read_unaligned::<u32>(self.base, 0) } >> 8)
+    }
+
+    /// LRU: seconds since the last access.
+    #[inline]
+    pub fn idle_seconds(&self, now_ms: u64) -> u32 {
+        self.stamp().idle_seconds(now_ms)
+    }
+
+    /// LFU: the logarithmic access counter, decayed to `now_ms`.
+    #[inline]
+    pub fn frequency(&self, now_ms: u64) -> u8 {
+        self.stamp().frequency(now_ms)
+    }
+
+    /// Bytes of memory that the entry occupies.
+    #[inline]
+    pub fn allocated_bytes(&self) -> usize {
+        self.shape().allocated()
+    }
+
+    /// The effect that recreates the entry in `db`: what a snapshot stores.
+    pub fn to_effect(&self, db: DbId) -> Effect<'a> {
+        Effect::Put { db, key: self.key(), value: self.value(), expire_at_ms: self.expire_at_ms() }
+    }
+
+    #[inline]
+    fn payload(&self) -> &'a [u8] {
+        let shape = self.shape();
+        // SAFETY: `value_len` bytes are initialised and in bounds of the allocation, which lives unchanged for 'a.
+        unsafe {
+            NonNull::slice_from_raw_parts(self.base.add(shape.value_offset()), shape.value_len).as_ref()
+        }
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        // SAFETY: every header starts with a byte of flags.
+        unsafe { self.base.read() }
+    }
+
+    #[inline]
+    fn shape(&self) -> Shape {
+        let flags = self.flags();
+        let expiring = flags & EXPIRING != 0;
+        // SAFETY: the flags say which form the header has; its fields are initialised.
+        unsafe {
+            if flags & WIDE == 0 {
+                let key_len = read_unaligned::<u8>(self.base, 4);
+                let value_len = read_unaligned::<u16>(self.base, 5);
+                return Shape::small(key_len.into(), value_len.into(), expiring);
+            }
+            Shape {
+                key_len: read_unaligned::<u32>(self.base, 4) as usize,
+                value_len: read_unaligned::<u64>(self.base, 8) as usize,
+                capacity: read_unaligned::<u64>(self.base, 16) as usize,
+                expiring,
+                wide: true,
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for EntryRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key().escape_ascii().to_string())
+            .field("value_type", &self.value_type())
+            .field("value_len", &self.shape().value_len)
+            .field("expire_at_ms", &self.expire_at_ms())
+            .finish()
+    }
+}
+
+/// Where `len` bytes at `offset` start and end, if memory could hold them.
+fn range_in_memory(offset: u64, len: usize) -> (usize, usize) {
+    let start = usize::try_from(offset).expect("callers limit the length of values");
+    let end = start.checked_add(len).expect("callers limit the length of values");
+    (start, end)
+}
+
+fn wide_key_len(len: usize) -> u32 {
+    u32::try_from(len).expect("callers limit the length of keys")
+}
+
+#[inline]
+fn flags_and_stamp(flags: u8, stamp: AccessStamp) -> u32 {
+    // Little-endian machines only, like the rest of the layout: the flags are the first byte.
+    const { assert!(cfg!(target_endian = "little")) };
+    u32::from(flags) | stamp.bits() << 8
+}
+
+fn layout(shape: Shape) -> Layout {
+    Layout::from_size_align(shape.allocated(), ALIGNMENT).expect("callers limit the length of values")
+}
+
+fn allocate(shape: Shape) -> NonNull<u8> {
+    let layout = layout(shape);
+    // SAFETY: the size is not zero: every shape has a header.
+    let Some(base) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+    assert!(base.addr().get() >> 48 == 0, "allocator returned an address above 48 bits");
+    base
+}
+
+/// # Safety
+/// The bytes of a `T` at `base + offset` are in bounds and initialised.
+#[inline]
+unsafe fn read_unaligned<T: Copy>(base: NonNull<u8>, offset: usize) -> T {
+    // SAFETY: promised by the caller.
+    unsafe { base.add(offset).cast::<T>().read_unaligned() }
+}
+
+/// # Safety
+/// The bytes of a `T` at `base + offset` are in bounds and not borrowed.
+#[inline]
+unsafe fn write_unaligned<T: Copy>(base: NonNull<u8>, offset: usize, value: T) {
+    // SAFETY: promised by the caller.
+    unsafe { base.add(offset).cast::<T>().write_unaligned(value) };
+}
+
+#[cfg(test)]
+mod tests;

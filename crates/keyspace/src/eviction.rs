@@ -1,0 +1,188 @@
+//! Sampling: a random key, and the best of a few random keys for eviction.
+//!
+//! What it is: Redis' approximation of LRU, LFU and TTL order without any list through the entries.
+//! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, like any other effect.
+//!
+//! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an entry of a slot
+//! with many entries comes up less often. Without hash tags slots are about the same size.
+
+use crate::access::AccessPolicy;
+use crate::entry::EntryRef;
+use crate::hash::KeyHash;
+use crate::id::{DbId, SlotId};
+use crate::keyspace::Keyspace;
+use crate::random::{Sequence, scale};
+use crate::slot::SlotGuard;
+
+/// Random tries of `random_key` before it searches in order.
+const RANDOM_KEY_TRIES: usize = 64;
+
+/// How many tries a sample may cost when slots turn out to have nothing for it.
+const TRIES_PER_SAMPLE: usize = 4;
+
+/// Which key goes when memory is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EvictionPolicy {
+    /// None: writes are refused.
+    #[default]
+    NoEviction,
+    /// The one that was not used for longest.
+    AllKeysLru,
+    /// The one that is used least.
+    AllKeysLfu,
+    /// Any.
+    AllKeysRandom,
+    /// Of those with a deadline, the one that was not used for longest.
+    VolatileLru,
+    /// Of those with a deadline, the one that is used least.
+    VolatileLfu,
+    /// Any of those with a deadline.
+    VolatileRandom,
+    /// The one that expires next.
+    VolatileTtl,
+}
+
+impl EvictionPolicy {
+    /// What the access stamps have to mean under this policy.
+    pub const fn access_policy(self) -> AccessPolicy {
+        match self {
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => AccessPolicy::Lfu,
+            _ => AccessPolicy::Lru,
+        }
+    }
+
+    /// How good a victim the entry is: the higher the better. Expired entries are the best.
+    fn score(self, entry: EntryRef<'_>, now_ms: u64) -> u64 {
+        if entry.is_expired(now_ms) {
+            return u64::MAX;
+        }
+        match self {
+            EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => entry.idle_seconds(now_ms).into(),
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
+                u64::from(u8::MAX - entry.frequency(now_ms))
+            }
+            EvictionPolicy::VolatileTtl => !entry.expire_at_ms().unwrap_or(u64::MAX),
+            EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom | EvictionPolicy::NoEviction => 0,
+        }
+    }
+}
+
+/// A key to evict. It may have changed or gone when its slot is locked again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Database of the key.
+    pub db: DbId,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its hash.
+    pub hash: KeyHash,
+    /// How good a victim it is under the policy it was sampled for; the higher the better.
+    pub score: u64,
+}
+
+impl Keyspace {
+    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Picks evenly from the slots that
+    /// have keys, then evenly in the slot. When most keys are expired or in other databases it becomes a search from a
+    /// random slot on, locking one slot at a time.
+    pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
+        if self.len(db) == 0 {
+            return false;
+        }
+        let mut sequence = Sequence::new(seed);
+        for _ in 0..RANDOM_KEY_TRIES {
+            let Some(slot) = self.occupied.random(&mut sequence) else { return false };
+            let guard = self.lock(slot);
+            let Some(table) = guard.state.table(db) else { continue };
+            let entry = table.random_entry(&mut || sequence.next());
+            if let Some(entry) = entry.filter(|entry| !entry.is_expired(now_ms)) {
+                out.extend_from_slice(entry.key());
+                return true;
+            }
+        }
+        let start = SlotId::of_crc(sequence.next() as u16);
+        let before = self.occupied.members(SlotId::FIRST, start);
+        self.occupied.members(start, SlotId::LAST).chain(before).any(|slot| {
+            let guard = self.lock(slot);
+            let entry = guard.entries(db).find(|entry| !entry.is_expired(now_ms));
+            entry.inspect(|entry| out.extend_from_slice(entry.key())).is_some()
+        })
+    }
+
+    /// Looks at `samples` random entries of all databases and returns the best victim; `None` if the policy evicts nothing or
+    /// no entry was found that it may evict.
+    pub fn sample_for_eviction(
+        &self,
+        seed: u64,
+        samples: usize,
+        policy: EvictionPolicy,
+        now_ms: u64,
+    ) -> Option<Candidate> {
+        let mut sequence = Sequence::new(seed);
+        let mut best = None;
+        let mut samples_left = samples;
+        for _ in 0..samples * TRIES_PER_SAMPLE {
+            if samples_left == 0 {
+                break;
+            }
+            samples_left -= usize::from(self.sample(&mut sequence, policy, now_ms, &mut best));
+        }
+        best
+    }
+
+    /// Looks at one random entry and makes it the best if it is; `false` if none was found.
+    fn sample(
+        &self,
+        sequence: &mut Sequence,
+        policy: EvictionPolicy,
+        now_ms: u64,
+        best: &mut Option<Candidate>,
+    ) -> bool {
+        let slots = match policy {
+            EvictionPolicy::NoEviction => return false,
+            EvictionPolicy::AllKeysLru | EvictionPolicy::AllKeysLfu | EvictionPolicy::AllKeysRandom => {
+                &self.occupied
+            }
+            _ => &self.expiring,
+        };
+        let Some(slot) = slots.random(sequence) else { return false };
+        let mut guard = self.lock(slot);
+        let found = match policy {
+            EvictionPolicy::VolatileTtl => guard.next_due(),
+            EvictionPolicy::VolatileLru | EvictionPolicy::VolatileLfu | EvictionPolicy::VolatileRandom => {
+                guard.random_expiring(sequence)
+            }
+            _ => guard.random_entry(sequence),
+        };
+        let Some((db, entry)) = found else { return false };
+        let score = policy.score(entry, now_ms);
+        if best.as_ref().is_none_or(|best| score > best.score) {
+            let key = entry.key().to_vec();
+            *best = Some(Candidate { db, hash: self.hash(&key), key, score });
+        }
+        true
+    }
+}
+
+impl SlotGuard<'_> {
+    /// A random entry of all databases, all with the same probability.
+    fn random_entry(&self, sequence: &mut Sequence) -> Option<(DbId, EntryRef<'_>)> {
+        let len: usize = self.state.tables().map(|(_, table)| table.len() as usize).sum();
+        let mut rank = scale(sequence.next() as u32, len);
+        for (db, table) in self.state.tables() {
+            if rank < table.len() as usize {
+                return Some((db, table.random_entry(&mut || sequence.next())?));
+            }
+            rank -= table.len() as usize;
+        }
+        None
+    }
+
+    /// A random entry with a deadline, of all databases: that of a random item of the expiry heap.
+    fn random_expiring(&self, sequence: &mut Sequence) -> Option<(DbId, EntryRef<'_>)> {
+        let items = self.state.heap()?.items();
+        let item = items.get(scale(sequence.next() as u32, items.len()))?.0;
+        let mut found = None;
+        self.state.for_each_due(item, self.slot(), |entry| found = Some((item.db(), entry)));
+        found
+    }
+}

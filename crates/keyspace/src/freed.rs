@@ -1,0 +1,65 @@
+//! `Freed`: memory that an effect detached and that is not to be freed under a slot's lock.
+//!
+//! What it is: a bag that `apply` puts big values and whole tables into. Dropping it frees them; it may be sent to another
+//! thread first.
+//! What it is not: needed for correctness. An empty one allocates nothing.
+
+use crate::entry::Entry;
+use crate::table::Table;
+
+/// Entries from this size on are not freed under the lock.
+const LAZY_BYTES_MIN: usize = 64 << 10;
+
+/// Detached memory. See the module documentation.
+#[derive(Default)]
+pub struct Freed {
+    entries: Vec<Entry>,
+    tables: Vec<Table>,
+}
+
+impl Freed {
+    /// An empty bag.
+    pub const fn new() -> Self {
+        Freed { entries: Vec::new(), tables: Vec::new() }
+    }
+
+    /// Whether there is nothing to free.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.tables.is_empty()
+    }
+
+    /// Frees a small entry, keeps a big one.
+    #[inline]
+    pub(crate) fn entry(&mut self, entry: Entry) {
+        if entry.as_ref().allocated_bytes() >= LAZY_BYTES_MIN {
+            self.entries.push(entry);
+        }
+    }
+
+    pub(crate) fn table(&mut self, table: Table) {
+        if table.len() > 0 {
+            self.tables.push(table);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::AccessStamp;
+    use crate::value::Value;
+
+    #[test]
+    fn only_big_entries_wait() {
+        let entry = |len| Entry::new(b"k", Value::String(&vec![0; len]), None, AccessStamp::default());
+        let mut freed = Freed::new();
+        freed.entry(entry(40 << 10));
+        freed.table(Table::new());
+        assert!(freed.is_empty());
+        freed.entry(entry(64 << 10));
+        assert!(!freed.is_empty());
+        fn is_send<T: Send>(_: &T) {}
+        is_send(&freed);
+    }
+}

@@ -1,0 +1,133 @@
+//! `Keyspace`: all slots.
+//!
+//! What it is: the owner of the slots and of what is known about them without locks; hashing, locking, prefetching.
+//! What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows the time.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use crate::hash::{KeyHash, KeyHasher};
+use crate::id::{DbId, SLOT_COUNT, SlotId};
+use crate::locked::LockedSlots;
+use crate::slot::{Slot, SlotGuard};
+use crate::slot_set::SlotSet;
+use crate::table::prefetch_line;
+use crate::totals::Totals;
+
+/// How a keyspace is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Seeds the positions of keys in the tables. Random in a server, so that nobody can choose keys that collide.
+    pub hash_seed: u64,
+}
+
+/// All keys of all databases. Shared by all threads.
+pub struct Keyspace {
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) totals: Totals,
+    /// Slots with at least one entry.
+    pub(crate) occupied: SlotSet,
+    /// Slots whose `next_expiry_ms` is not `NEVER`.
+    pub(crate) expiring: SlotSet,
+}
+
+impl Keyspace {
+    /// An empty keyspace.
+    pub fn new(options: Options) -> Self {
+        Keyspace {
+            slots: (0..SLOT_COUNT).map(|_| Slot::new()).collect(),
+            hasher: KeyHasher::new(options.hash_seed),
+            totals: Totals::new(),
+            occupied: SlotSet::new(),
+            expiring: SlotSet::new(),
+        }
+    }
+
+    /// The hash of a key. Compute it once per key and command.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    /// First stage of prefetching a key: starts loading its slot.
+    #[inline]
+    pub fn prefetch_slot(&self, hash: &KeyHash) {
+        prefetch_line(self.slot(hash.slot()));
+    }
+
+    /// Second stage, when the slot is probably loaded: starts loading the bucket of the key. Does nothing if the slot is
+    /// locked.
+    #[inline]
+    pub fn prefetch_bucket(&self, db: DbId, hash: &KeyHash) {
+        if let Some(state) = self.slot(hash.slot()).state.try_lock()
+            && let Some(table) = state.table(db)
+        {
+            table.prefetch_bucket(hash);
+        }
+    }
+
+    /// Third stage, when the bucket is probably loaded: starts loading the first two lines of the entry. Does nothing if the
+    /// slot is locked or the key is absent.
+    #[inline]
+    pub fn prefetch_entry(&self, db: DbId, hash: &KeyHash) {
+        if let Some(state) = self.slot(hash.slot()).state.try_lock()
+            && let Some(table) = state.table(db)
+        {
+            table.prefetch_entry(hash);
+        }
+    }
+
+    /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can deadlock.
+    #[inline]
+    pub fn lock(&self, slot: SlotId) -> SlotGuard<'_> {
+        SlotGuard::new(self, slot, self.slot(slot).state.lock())
+    }
+
+    /// Locks these slots, each once, in ascending order.
+    pub fn lock_many(&self, slots: impl IntoIterator<Item = SlotId>) -> LockedSlots<'_> {
+        let mut slots: SmallVec<[SlotId; 16]> = slots.into_iter().collect();
+        slots.sort_unstable();
+        slots.dedup();
+        LockedSlots::new(slots.into_iter().map(|slot| self.lock(slot)).collect())
+    }
+
+    /// Locks every slot, in ascending order: for global effects.
+    pub fn lock_all(&self) -> LockedSlots<'_> {
+        LockedSlots::new(SlotId::all().map(|slot| self.lock(slot)).collect())
+    }
+
+    /// Number of keys of a database, expired ones included. Takes no lock; exact when nobody writes.
+    pub fn len(&self, db: DbId) -> u64 {
+        self.totals.keys(db)
+    }
+
+    /// Whether no database has a key. Takes no lock; exact when nobody writes.
+    pub fn is_empty(&self) -> bool {
+        self.occupied.first_from(SlotId::FIRST).is_none()
+    }
+
+    /// Number of keys of a database that have a deadline. Takes no lock; exact when nobody writes.
+    pub fn expiring_len(&self, db: DbId) -> u64 {
+        self.totals.expiring(db)
+    }
+
+    /// Bytes of memory of all keys: buckets, entries, expiry indexes; not the fixed size of the keyspace itself (about 1 MiB).
+    /// Takes no lock; exact when nobody writes.
+    pub fn bytes(&self) -> u64 {
+        self.totals.bytes()
+    }
+
+    /// The slots from `from` to `to`, both included, that have something in their expiry index that is due. Takes no lock.
+    pub fn due_slots(&self, now_ms: u64, from: SlotId, to: SlotId) -> impl Iterator<Item = SlotId> {
+        self.expiring
+            .members(from, to)
+            .filter(move |&slot| self.slot(slot).next_expiry_ms.load(Relaxed) <= now_ms)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: SlotId) -> &Slot {
+        &self.slots[slot.index()]
+    }
+}

@@ -1,0 +1,99 @@
+//! Several locked slots.
+//!
+//! What it is: the guards of a command that touches more than one slot, in ascending order.
+//! What it is not: a transaction. Nothing is undone; whoever holds it has validated before.
+
+use lsn::Lsn;
+use smallvec::SmallVec;
+
+use crate::access::AccessClock;
+use crate::effect::Effect;
+use crate::freed::Freed;
+use crate::hash::KeyHash;
+use crate::id::{SLOT_COUNT, SlotId};
+use crate::slot::SlotGuard;
+
+/// Slots locked together, ascending. Unlocks them when dropped.
+pub struct LockedSlots<'k> {
+    guards: SmallVec<[SlotGuard<'k>; 4]>,
+}
+
+impl<'k> LockedSlots<'k> {
+    pub(crate) fn new(guards: SmallVec<[SlotGuard<'k>; 4]>) -> Self {
+        debug_assert!(guards.is_sorted_by_key(SlotGuard::slot));
+        LockedSlots { guards }
+    }
+
+    /// The guard of a slot, if it is one of these.
+    #[inline]
+    pub fn get(&self, slot: SlotId) -> Option<&SlotGuard<'k>> {
+        self.position(slot).map(|index| &self.guards[index])
+    }
+
+    /// The guard of a slot, if it is one of these.
+    #[inline]
+    pub fn get_mut(&mut self, slot: SlotId) -> Option<&mut SlotGuard<'k>> {
+        self.position(slot).map(|index| &mut self.guards[index])
+    }
+
+    /// The guards, ascending.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &SlotGuard<'k>> {
+        self.guards.iter()
+    }
+
+    /// The guards, ascending.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut SlotGuard<'k>> {
+        self.guards.iter_mut()
+    }
+
+    /// Whether every slot is locked, as global effects need it.
+    #[inline]
+    pub fn is_all(&self) -> bool {
+        self.guards.len() == SLOT_COUNT
+    }
+
+    /// Applies an effect to the slot of its key, or a global effect to all slots.
+    ///
+    /// # Panics
+    /// If a slot of the effect is not locked.
+    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) {
+        match effect.key() {
+            Some(key) => {
+                let hash = self.guards.first().expect("no slot is locked").keyspace.hash(key);
+                self.apply_hashed(effect, &hash, clock, freed);
+            }
+            None => {
+                assert!(self.is_all(), "a global effect needs every slot locked");
+                self.guards.iter_mut().for_each(|guard| guard.apply(effect, clock, freed));
+            }
+        }
+    }
+
+    /// As `SlotGuard::apply_hashed`, on the slot of the hash.
+    ///
+    /// # Panics
+    /// If the slot of the hash is not locked.
+    pub fn apply_hashed(
+        &mut self,
+        effect: &Effect<'_>,
+        hash: &KeyHash,
+        clock: AccessClock,
+        freed: &mut Freed,
+    ) {
+        let guard = self.get_mut(hash.slot()).expect("the slot of the effect is not locked");
+        guard.apply_hashed(effect, hash, clock, freed);
+    }
+
+    /// The largest `last_lsn` of these slots: what a reply that read them waits for. `Lsn::ZERO` for no slots.
+    pub fn last_lsn(&self) -> Lsn {
+        self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
+    }
+
+    #[inline]
+    fn position(&self, slot: SlotId) -> Option<usize> {
+        if self.is_all() {
+            return Some(slot.index());
+        }
+        self.guards.binary_search_by_key(&slot, SlotGuard::slot).ok()
+    }
+}

@@ -1,0 +1,89 @@
+//! SCAN: walking a database bit by bit while it changes.
+//!
+//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time, whose only state is the cursor.
+//! What it is not: a snapshot. Keys that come or go during the scan may or may not be seen.
+//!
+//! # Why every key is seen exactly once
+//! A key's slot and `h16` never change. A call visits, under the lock of the slot, *all* entries whose `h16` is in
+//! [position, end), and returns a cursor to `end`; ranges of successive calls touch and do not overlap. Where an entry lives,
+//! how many buckets there are, and whether the table grew or shrank between calls only decides how large the next range is.
+//! So a key that is present during the whole scan falls into exactly one range and is visited exactly once, as long as
+//! databases are not swapped.
+
+use crate::id::{DbId, SlotId};
+use crate::keyspace::Keyspace;
+use crate::table::POSITION_END;
+use crate::value::ValueType;
+
+/// Bits of a cursor that hold the position inside a slot.
+const POSITION_BITS: u32 = 17;
+
+/// Where a scan goes on: slot << 17 | `h16`. Zero is both the start and the end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct ScanCursor(u64);
+
+impl ScanCursor {
+    /// The start of a scan, and what the last call returns.
+    pub const START: ScanCursor = ScanCursor(0);
+
+    /// The cursor that a client sent. Any number is accepted; one that no call returned scans from somewhere else.
+    pub const fn from_u64(cursor: u64) -> Self {
+        ScanCursor(cursor)
+    }
+
+    /// The cursor as clients see it.
+    pub const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    fn at(slot: SlotId, position: u32) -> Self {
+        ScanCursor(u64::from(slot.get()) << POSITION_BITS | u64::from(position))
+    }
+
+    /// Slot and position, or `None` if they are past the end.
+    fn parts(self) -> Option<(SlotId, u32)> {
+        let slot = SlotId::new(u16::try_from(self.0 >> POSITION_BITS).ok()?)?;
+        Some((slot, (self.0 & ((1 << POSITION_BITS) - 1)) as u32))
+    }
+}
+
+impl Keyspace {
+    /// Goes on with a scan of `db`: visits keys that are not expired until about `count` entries were looked at, and
+    /// returns where to go on, `ScanCursor::START` when done. `visit` runs under the lock of a slot: it must not lock another.
+    /// A call also ends after `max(8 * count, 1024)` slots, so that it stays short when the keys are in other databases.
+    pub fn scan(
+        &self,
+        db: DbId,
+        cursor: ScanCursor,
+        count: usize,
+        now_ms: u64,
+        visit: &mut dyn FnMut(&[u8], ValueType),
+    ) -> ScanCursor {
+        let Some((first, first_position)) = cursor.parts() else { return ScanCursor::START };
+        let mut position = first_position;
+        let (mut seen, mut slots_left) = (0, count.saturating_mul(8).max(1024));
+        for slot in self.occupied.members(first, SlotId::LAST) {
+            if slot != first {
+                position = 0;
+            }
+            if seen >= count.max(1) || slots_left == 0 {
+                return ScanCursor::at(slot, position);
+            }
+            slots_left -= 1;
+            let guard = self.lock(slot);
+            let Some(table) = guard.state.table(db) else { continue };
+            while position < POSITION_END {
+                position = table.visit_from(position, |entry| {
+                    seen += 1;
+                    if !entry.is_expired(now_ms) {
+                        visit(entry.key(), entry.value_type());
+                    }
+                });
+                if seen >= count.max(1) && position < POSITION_END {
+                    return ScanCursor::at(slot, position);
+                }
+            }
+        }
+        ScanCursor::START
+    }
+}

@@ -1,0 +1,286 @@
+//! Slots: the unit of locking, snapshot and loading.
+//!
+//! What it is: one cache line per slot with its lock, its last LSN and the table of database 0; and `SlotGuard`, the only
+//! access to entries.
+//! What it is not: where effects are applied (see `apply`), nor aware of other slots.
+//!
+//! Invariants
+//! - Whoever locks several slots locks them in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all` do. Two threads
+//!   can therefore never wait for each other, whatever sets of slots they lock.
+//! - `last_lsn` never goes back.
+//! - `next_expiry_ms` is the deadline of the first item of the expiry heap, `u64::MAX` if there is none. It is written
+//!   under the lock and read without it.
+//! - A slot without entries has no buckets and no `Extra`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lsn::Lsn;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::access::AccessClock;
+use crate::entry::EntryRef;
+use crate::expiry::{ExpiryHeap, Item};
+use crate::hash::KeyHash;
+use crate::id::{DB_COUNT, DbId, SlotId};
+use crate::keyspace::Keyspace;
+use crate::table::Table;
+use crate::totals::Tally;
+
+/// `next_expiry_ms` of a slot in which nothing expires.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// One slot: a cache line.
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub(crate) state: Mutex<SlotState>,
+    pub(crate) next_expiry_ms: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        let state = SlotState { last_lsn: Lsn::ZERO, table: Table::new(), extra: None };
+        Slot { state: Mutex::new(state), next_expiry_ms: AtomicU64::new(NEVER) }
+    }
+}
+
+/// What the lock of a slot protects.
+pub(crate) struct SlotState {
+    pub(crate) last_lsn: Lsn,
+    /// The table of database 0.
+    table: Table,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What most slots do not need.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// The tables of databases 1..=15.
+    tables: Option<Box<[Table; DB_COUNT - 1]>>,
+    pub(crate) heap: ExpiryHeap,
+}
+
+impl SlotState {
+    /// The table of a database, if it was ever used.
+    #[inline]
+    pub(crate) fn table(&self, db: DbId) -> Option<&Table> {
+        if db == DbId::ZERO {
+            return Some(&self.table);
+        }
+        Some(&self.extra.as_ref()?.tables.as_ref()?[db.index() - 1])
+    }
+
+    /// The table of a database, made if need be.
+    #[inline]
+    pub(crate) fn table_mut(&mut self, db: DbId) -> &mut Table {
+        if db == DbId::ZERO {
+            return &mut self.table;
+        }
+        let tables = &mut self.extra.get_or_insert_default().tables;
+        &mut tables.get_or_insert_default()[db.index() - 1]
+    }
+
+    /// All tables with their databases.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (DbId, &Table)> {
+        DbId::all().filter_map(|db| Some((db, self.table(db)?)))
+    }
+
+    /// What a database of this slot contributes to the totals; without the expiry heap.
+    #[inline]
+    pub(crate) fn tally(&self, db: DbId) -> Tally {
+        self.table(db).map_or_else(Tally::default, |table| Tally {
+            keys: table.len().into(),
+            expiring: table.expiring().into(),
+            bytes: table.bytes() as u64,
+        })
+    }
+
+    pub(crate) fn heap(&self) -> Option<&ExpiryHeap> {
+        self.extra.as_ref().map(|extra| &extra.heap)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.heap().map_or(0, |heap| heap.bytes() as u64)
+    }
+
+    /// Number of entries with a deadline, in all databases.
+    pub(crate) fn expiring(&self) -> usize {
+        let others = self.extra.as_ref().and_then(|extra| extra.tables.as_ref());
+        let others = others.map_or(0, |tables| tables.iter().map(|table| table.expiring() as usize).sum());
+        self.table.expiring() as usize + others
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables().all(|(_, table)| table.len() == 0)
+    }
+
+    /// The entries that an item of the heap stands for; none if it is stale.
+    pub(crate) fn for_each_due<'s>(&'s self, item: Item, slot: SlotId, mut visit: impl FnMut(EntryRef<'s>)) {
+        let Some(table) = self.table(item.db()) else { return };
+        table.for_each_at(&item.hash(slot), |entry| {
+            if entry.expire_at_ms() == Some(item.deadline_ms) {
+                visit(entry);
+            }
+        });
+    }
+}
+
+/// A locked slot. Unlocks when dropped; never hold it across anything that can wait.
+pub struct SlotGuard<'k> {
+    pub(crate) state: MutexGuard<'k, SlotState>,
+    pub(crate) keyspace: &'k Keyspace,
+    slot: SlotId,
+}
+
+impl<'k> SlotGuard<'k> {
+    pub(crate) fn new(keyspace: &'k Keyspace, slot: SlotId, state: MutexGuard<'k, SlotState>) -> Self {
+        SlotGuard { state, keyspace, slot }
+    }
+
+    /// Which slot this is.
+    #[inline]
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// The LSN of the last record that changed this slot; `Lsn::ZERO` if none did.
+    #[inline]
+    pub fn last_lsn(&self) -> Lsn {
+        self.state.last_lsn
+    }
+
+    /// Notes the LSN of the record that holds the effects just applied.
+    ///
+    /// # Panics
+    /// If the LSN is before that of an earlier record: memory and log would disagree on the order.
+    #[inline]
+    pub fn set_last_lsn(&mut self, lsn: Lsn) {
+        assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);
+        self.state.last_lsn = lsn;
+    }
+
+    /// The entry of the key, unless it has expired. `hash` is the key's, which belongs to this slot.
+    #[inline]
+    pub fn get(&self, db: DbId, hash: &KeyHash, key: &[u8], now_ms: u64) -> Option<EntryRef<'_>> {
+        self.get_raw(db, hash, key).filter(|entry| !entry.is_expired(now_ms))
+    }
+
+    /// The entry of the key, even if it has expired and waits for its Delete.
+    #[inline]
+    pub fn get_raw(&self, db: DbId, hash: &KeyHash, key: &[u8]) -> Option<EntryRef<'_>> {
+        debug_assert_eq!(hash.slot(), self.slot);
+        self.state.table(db)?.get(hash, key)
+    }
+
+    /// As `get` at the clock's time, and notes the access. One lookup: what a GET wants.
+    #[inline]
+    pub fn get_and_touch(
+        &mut self,
+        db: DbId,
+        hash: &KeyHash,
+        key: &[u8],
+        clock: AccessClock,
+    ) -> Option<EntryRef<'_>> {
+        debug_assert_eq!(hash.slot(), self.slot);
+        self.state.table(db)?;
+        let mut occupied = self.state.table_mut(db).get_mut(hash, key)?;
+        if occupied.entry().is_expired(clock.now_ms) {
+            return None;
+        }
+        occupied.touch(clock);
+        Some(occupied.into_entry_ref())
+    }
+
+    /// Notes an access to the key, if it exists.
+    #[inline]
+    pub fn touch(&mut self, db: DbId, hash: &KeyHash, key: &[u8], clock: AccessClock) {
+        self.get_and_touch(db, hash, key, clock);
+    }
+
+    /// All entries of a database in this slot, expired ones included, in no useful order.
+    pub fn entries(&self, db: DbId) -> impl Iterator<Item = EntryRef<'_>> {
+        self.state.table(db).into_iter().flat_map(Table::entries)
+    }
+
+    /// Number of entries of a database in this slot, expired ones included.
+    #[inline]
+    pub fn len(&self, db: DbId) -> usize {
+        self.state.table(db).map_or(0, |table| table.len() as usize)
+    }
+
+    /// Whether no database has an entry in this slot.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+    }
+
+    /// Bytes of memory of this slot: buckets, entries, expiry index.
+    pub fn bytes(&self) -> u64 {
+        let tables: usize = self.state.tables().map(|(_, table)| table.bytes()).sum();
+        tables as u64 + self.state.heap_bytes()
+    }
+
+    /// Makes room for this many more entries: before loading them.
+    pub fn reserve(&mut self, db: DbId, additional: usize) {
+        if additional == 0 {
+            return;
+        }
+        let before = self.state.tally(db);
+        self.state.table_mut(db).reserve(additional);
+        self.keyspace.totals.change(db, before, self.state.tally(db));
+    }
+
+    /// Takes due keys out of the expiry index, earliest first, until it has added about `max` of them to `out` or no
+    /// other is due. The caller logs and applies a Delete for each under this guard; a key that is not deleted stays
+    /// invisible to reads but does not come up here again.
+    pub fn expired_keys(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>)>) {
+        let end = out.len().saturating_add(max);
+        let mut last = None;
+        while out.len() < end
+            && let Some(item) = self.first_item()
+            && item.deadline_ms <= now_ms
+        {
+            self.pop_item();
+            // Equal items follow each other; the first of them found every entry that they stand for.
+            if last != Some(item) {
+                self.state.for_each_due(item, self.slot, |entry| out.push((item.db(), entry.key().to_vec())));
+            }
+            last = Some(item);
+        }
+        self.publish_next_expiry();
+    }
+
+    /// The entry that expires next, in any database.
+    pub(crate) fn next_due(&mut self) -> Option<(DbId, EntryRef<'_>)> {
+        let item = loop {
+            let item = self.first_item()?;
+            let mut is_stale = true;
+            self.state.for_each_due(item, self.slot, |_| is_stale = false);
+            if !is_stale {
+                break item;
+            }
+            self.pop_item();
+            self.publish_next_expiry();
+        };
+        let mut found = None;
+        self.state.for_each_due(item, self.slot, |entry| found = Some((item.db(), entry)));
+        found
+    }
+
+    fn first_item(&self) -> Option<Item> {
+        self.state.heap()?.first()
+    }
+
+    fn pop_item(&mut self) {
+        if let Some(extra) = &mut self.state.extra {
+            extra.heap.pop();
+        }
+    }
+
+    /// Makes what other threads see of the expiry heap agree with it.
+    pub(crate) fn publish_next_expiry(&self) {
+        let next_ms = self.first_item().map_or(NEVER, |item| item.deadline_ms);
+        self.keyspace.slots[self.slot.index()].next_expiry_ms.store(next_ms, Relaxed);
+        self.keyspace.expiring.set(self.slot, next_ms != NEVER);
+    }
+}

@@ -1,0 +1,55 @@
+//! Value types and borrowed values.
+//!
+//! What it is: the names that TYPE reports and the form in which a value enters and leaves an entry.
+//! What it is not: the representation in memory (see `entry`).
+//!
+//! Adding a type means: a variant of `Value`, the arms in `entry::payload`, opcodes in `effect`.
+
+/// The type of a value. The numbers are those of entry headers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum ValueType {
+    /// Bytes.
+    String = 0,
+    /// A list of strings.
+    List = 1,
+    /// A set of strings.
+    Set = 2,
+    /// A set of strings ordered by score.
+    Zset = 3,
+    /// A map from field to string.
+    Hash = 4,
+    /// A stream of entries.
+    Stream = 5,
+}
+
+impl ValueType {
+    /// The name that TYPE replies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ValueType::String => "string",
+            ValueType::List => "list",
+            ValueType::Set => "set",
+            ValueType::Zset => "zset",
+            ValueType::Hash => "hash",
+            ValueType::Stream => "stream",
+        }
+    }
+}
+
+/// A value, borrowed from an entry, a command or a log record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// Bytes.
+    String(&'a [u8]),
+}
+
+impl Value<'_> {
+    /// The type of the value.
+    #[inline]
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Value::String(_) => ValueType::String,
+        }
+    }
+}
