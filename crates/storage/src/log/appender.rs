@@ -79,7 +79,16 @@ impl Appender {
     ) -> Pending<'a> {
         let prefix_bytes = if kind == RecordKind::Whole { 0 } else { CHAIN_ID_BYTES };
         let lsn = Lsn::new(start + record::occupied_bytes(prefix_bytes + payload.len()));
-        Pending { shared: &self.shared, index: self.index, start, lsn, kind, chain_id, payload, published: false }
+        Pending {
+            shared: &self.shared,
+            index: self.index,
+            start,
+            lsn,
+            kind,
+            chain_id,
+            payload,
+            published: false,
+        }
     }
 
     #[cold]

@@ -29,7 +29,11 @@ pub struct CheckReport {
 ///
 /// # Errors
 /// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read.
-pub fn check(disk: Arc<dyn Disk>, dir: &Path, mut progress: impl FnMut(Lsn, Lsn)) -> Result<CheckReport, Error> {
+pub fn check(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    mut progress: impl FnMut(Lsn, Lsn),
+) -> Result<CheckReport, Error> {
     let mut reader = LogReader::open(disk, dir, Access::Read)?;
     let (start, segments_end) = (reader.position(), reader.segments_end());
     let (mut batches, mut records, mut epochs, mut last_epoch) = (0, 0, 0, 0);

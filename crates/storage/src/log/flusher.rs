@@ -239,7 +239,8 @@ impl Shared {
         self.sync_if_due(flusher)?;
         let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
         if !flusher.unsynced.is_empty() {
-            let due_us = (durability == Durability::Interval).then(|| flusher.last_sync_us + SYNC_INTERVAL_US);
+            let due_us =
+                (durability == Durability::Interval).then(|| flusher.last_sync_us + SYNC_INTERVAL_US);
             return Ok(Flush::Idle { due_us });
         }
         if !flusher.unsealed {

@@ -24,6 +24,9 @@ pub(crate) mod segment;
 pub(crate) mod sequencer;
 pub(crate) mod waiters;
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::{
     collections::VecDeque,
     path::PathBuf,
@@ -46,8 +49,6 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A flush that takes longer than this stops new writes until it ends.
-const FLUSH_SLOW_US: u64 = 1_000_000;
 /// A flush that takes longer than this makes new writes fail.
 const FLUSH_STALLED_US: u64 = 5_000_000;
 
@@ -253,7 +254,11 @@ impl Log {
 
     /// The first failure, if the log is poisoned.
     pub fn poison_reason(&self) -> Option<String> {
-        self.shared.poisoned.load(Ordering::SeqCst).then(|| self.shared.poison_reason.lock().clone()).flatten()
+        self.shared
+            .poisoned
+            .load(Ordering::SeqCst)
+            .then(|| self.shared.poison_reason.lock().clone())
+            .flatten()
     }
 
     /// Writes one batch, or does what else is due. Blocks while another thread flushes.
@@ -292,6 +297,11 @@ impl Log {
     #[inline]
     pub fn needs_flusher(&self) -> bool {
         self.shared.sequencer.used() > 0 && self.shared.sequencer.needs_wake()
+    }
+
+    /// Whether [`Log::prepare_segment`] has something to do.
+    pub fn needs_segment(&self) -> bool {
+        self.shared.needs_segment()
     }
 
     /// Makes the next segment if fewer than one whole segment lies ahead. Slow; call it on a thread of its own.
@@ -361,10 +371,13 @@ impl Shared {
         if tail + self.options.ring_bytes + bytes > self.prepared_end.load(Ordering::Acquire) {
             return Admission::Wait;
         }
-        if self.sequencer.used() > self.options.unwritten_bytes_max {
-            return if self.flight_us() > FLUSH_STALLED_US { Admission::Stalled } else { Admission::Wait };
+        match self.sequencer.used() {
+            0 => Admission::Go,
+            unwritten if unwritten > self.options.unwritten_bytes_max => {
+                if self.flight_us() > FLUSH_STALLED_US { Admission::Stalled } else { Admission::Wait }
+            }
+            _ => Admission::Go,
         }
-        Admission::Go
     }
 
     /// How long the write in flight has taken, in microseconds; 0 when none is.
@@ -375,19 +388,28 @@ impl Shared {
         }
     }
 
+    fn needs_segment(&self) -> bool {
+        let ahead = self.prepared_end.load(Ordering::SeqCst) - self.written.load(Ordering::SeqCst);
+        ahead <= self.options.segment_bytes
+    }
+
     fn prepare_segment(&self) -> Result<Prepare, Error> {
         if self.poisoned.load(Ordering::SeqCst) {
             return Ok(Prepare::Enough);
         }
-        let start = Lsn::new(self.prepared_end.load(Ordering::SeqCst));
-        if start.get() - self.written.load(Ordering::SeqCst) > self.options.segment_bytes {
+        if !self.needs_segment() {
             return Ok(Prepare::Enough);
         }
+        let start = Lsn::new(self.prepared_end.load(Ordering::SeqCst));
         let recycled = self.segments.lock().recyclable.pop();
         let control = *self.control.lock();
         match Segment::create(&*self.disk, &self.dir, &control, start, recycled.as_deref()) {
             Ok(segment) => {
-                let counter = if recycled.is_some() { &self.stats.segments_recycled } else { &self.stats.segments_created };
+                let counter = if recycled.is_some() {
+                    &self.stats.segments_recycled
+                } else {
+                    &self.stats.segments_created
+                };
                 LogStats::add(counter, 1);
                 self.prepared_end.store(segment.end.get(), Ordering::SeqCst);
                 self.segments.lock().ready.push_back(segment);
@@ -409,7 +431,9 @@ impl Shared {
     }
 
     fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
-        assert!(boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst));
+        assert!(
+            boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
+        );
         let (segment_bytes, old_start) = {
             let mut control = self.control.lock();
             if boundary <= control.log_start {

@@ -119,7 +119,17 @@ impl LogReader {
         }
         let (position, window) = (control.log_start, Vec::new());
         let dir = dir.to_path_buf();
-        Ok(LogReader { disk, dir, control, segments, position, epoch: 0, next_batch_number: None, window, consumed: 0 })
+        Ok(LogReader {
+            disk,
+            dir,
+            control,
+            segments,
+            position,
+            epoch: 0,
+            next_batch_number: None,
+            window,
+            consumed: 0,
+        })
     }
 
     /// The control file as it was read.
@@ -233,7 +243,8 @@ impl LogReader {
             self.window.drain(..self.consumed);
             self.consumed = 0;
             let read_from = self.position.advance(self.window.len() as u64);
-            let Some(segment) = self.segments.iter().find(|it| it.start <= read_from && read_from < it.end) else {
+            let Some(segment) = self.segments.iter().find(|it| it.start <= read_from && read_from < it.end)
+            else {
                 return Ok(false);
             };
             let length = READ_BYTES.min(segment.end.bytes_since(read_from) as usize);
@@ -266,7 +277,8 @@ impl LogReader {
                 None => (self.dir.join(segment::file_name(stop.position)), segment::SEGMENT_HEADER_BYTES),
             };
             let (lsn, reason) = (stop.position, stop.reason);
-            let damage = Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
+            let damage =
+                Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
             return Err(damage.into());
         }
         // Without a footer the torn batch still shows itself by the records at its front.

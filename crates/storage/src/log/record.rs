@@ -93,7 +93,14 @@ pub(crate) const fn occupied_bytes(payload_bytes: usize) -> u64 {
 /// # Panics
 /// If `space` does not have the record's size.
 #[inline]
-pub(crate) fn encode(space: &mut [u8], kind: RecordKind, lsn: Lsn, epoch: u32, prefix: &[u8], payload: &[u8]) {
+pub(crate) fn encode(
+    space: &mut [u8],
+    kind: RecordKind,
+    lsn: Lsn,
+    epoch: u32,
+    prefix: &[u8],
+    payload: &[u8],
+) {
     let len = RECORD_HEADER_BYTES + prefix.len() + payload.len();
     assert_eq!(space.len() as u64, occupied_bytes(len - RECORD_HEADER_BYTES));
     let (header, rest) = space.split_at_mut(RECORD_HEADER_BYTES);

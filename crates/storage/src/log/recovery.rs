@@ -64,8 +64,10 @@ impl Recovery {
         }
         let reader = LogReader::open(disk, dir, Access::ReadWrite)?;
         if reader.segments().is_empty() {
-            let path = dir.join(segment::file_name(reader.position().align_down(reader.control().segment_bytes)));
-            let reason = "the log's segment files are missing; restore them from a backup or a replica".into();
+            let path =
+                dir.join(segment::file_name(reader.position().align_down(reader.control().segment_bytes)));
+            let reason =
+                "the log's segment files are missing; restore them from a backup or a replica".into();
             return Err(Error::Inconsistent { path, reason });
         }
         let end_estimate = estimate_end(&reader)?;
@@ -146,6 +148,9 @@ impl Recovery {
         let disk = self.reader.disk().clone();
         let dir = self.reader.dir().to_path_buf();
         let old = self.reader.control();
+        for segment in self.reader.segments().iter().filter(|segment| segment.end > end) {
+            segment.restore_length()?;
+        }
         let control = Control { epoch: old.epoch.max(self.reader.epoch()) + 1, clean_end: None, ..*old };
         control.store(&*disk, &dir)?;
 
@@ -160,7 +165,8 @@ impl Recovery {
         let prepared_end = segments.back().expect("at least one segment").end;
         let active = segments.pop_front().expect("at least one segment");
         let flusher = Flusher::new(active, next_batch_number, clock.monotonic_us());
-        let ring = RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
+        let ring =
+            RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
         Ok(Log {
             shared: Arc::new(Shared {
                 sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
@@ -198,11 +204,12 @@ impl Recovery {
             let (from, to) = (segment.start.max(tail.end), segment.end.min(torn_end));
             let old = torn.len();
             torn.resize(old + to.bytes_since(from) as usize, 0);
-            let read = segment.file.read_exact_at(&mut torn[old..], segment.offset(from));
-            read.map_err(Error::io("read", &segment.path))?;
+            let read = segment.file.read_at(&mut torn[old..], segment.offset(from));
+            torn.truncate(old + read.map_err(Error::io("read", &segment.path))?);
         }
         let path = self.reader.dir().join(format!("torn-{:016x}.bin", tail.end.get()));
-        env::crashsafe::write_atomically(&**self.reader.disk(), &path, &torn).map_err(Error::io("write", &path))?;
+        env::crashsafe::write_atomically(&**self.reader.disk(), &path, &torn)
+            .map_err(Error::io("write", &path))?;
         tracing::warn!(
             target: "storage", lsn = %tail.end, bytes = torn.len(), reason = %tail.reason, kept = %path.display(),
             "the last write was interrupted and had not been acknowledged; it was cut off"
@@ -210,7 +217,10 @@ impl Recovery {
         for segment in self.reader.segments().iter().filter(|it| it.end > tail.end && it.start < torn_end) {
             let (from, to) = (segment.start.max(tail.end), segment.end.min(torn_end));
             let zeros = vec![0; to.bytes_since(from) as usize];
-            let zeroed = segment.file.write_all_at(&zeros, segment.offset(from)).and_then(|()| segment.file.sync_data());
+            let zeroed = segment
+                .file
+                .write_all_at(&zeros, segment.offset(from))
+                .and_then(|()| segment.file.sync_data());
             zeroed.map_err(Error::io("write", &segment.path))?;
         }
         Ok(())
@@ -232,8 +242,13 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
     let mut log_id = [0; 16];
     log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
     log_id[8..].copy_from_slice(&entropy.random_u64().to_le_bytes());
-    let control =
-        Control { epoch: 0, log_id, segment_bytes: options.segment_bytes, log_start: Lsn::ZERO, clean_end: None };
+    let control = Control {
+        epoch: 0,
+        log_id,
+        segment_bytes: options.segment_bytes,
+        log_start: Lsn::ZERO,
+        clean_end: None,
+    };
     match existing.as_slice() {
         [] => {}
         // A first start that was interrupted before its control file: nothing was ever acknowledged.

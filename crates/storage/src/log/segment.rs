@@ -93,10 +93,26 @@ impl Segment {
             file.read_exact_at(&mut header, 0).map_err(Error::io("read", &path))?;
         }
         if header != wanted[..HEADER_USED_BYTES] {
-            let reason = "the segment header is damaged or belongs to another log; restore the file from a backup";
+            let reason =
+                "the segment header is damaged or belongs to another log; restore the file from a backup";
             return Err(Error::Inconsistent { path, reason: reason.into() });
         }
         Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
+    }
+
+    /// Fills a file that a file system has cut short back to its length, so that the log may be written to its end
+    /// without new disk space.
+    pub(crate) fn restore_length(&self) -> Result<(), Error> {
+        let restore = || -> std::io::Result<()> {
+            let (length, wanted) =
+                (self.file.len()?, SEGMENT_HEADER_BYTES + self.end.bytes_since(self.start));
+            if length < wanted {
+                fill_zeros(&*self.file, length, wanted)?;
+                self.file.sync_all()?;
+            }
+            Ok(())
+        };
+        restore().map_err(Error::io("extend", &self.path))
     }
 
     /// Creates the segment that starts at `start`, from `recycled` (an old segment's path) if there is one.
@@ -129,16 +145,7 @@ impl Segment {
 fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>, Error> {
     let fill = || -> std::io::Result<Arc<dyn File>> {
         let file = disk.create_new(path)?;
-        let zeros = vec![0; FILL_BYTES.min(bytes as usize)];
-        let mut offset = 0;
-        while offset < bytes {
-            let length = zeros.len().min((bytes - offset) as usize);
-            file.write_all_at(&zeros[..length], offset)?;
-            offset += length as u64;
-            if offset.is_multiple_of(FILL_SYNC_BYTES) {
-                file.sync_data()?;
-            }
-        }
+        fill_zeros(&*file, 0, bytes)?;
         Ok(file)
     };
     fill().map_err(|error| {
@@ -147,6 +154,22 @@ fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>
         let _ = disk.remove(path);
         Error::io("create", path)(error)
     })
+}
+
+fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
+    let zeros = vec![0; FILL_BYTES.min((to - from) as usize)];
+    let (mut offset, mut unsynced) = (from, 0);
+    while offset < to {
+        let length = zeros.len().min((to - offset) as usize);
+        file.write_all_at(&zeros[..length], offset)?;
+        offset += length as u64;
+        unsynced += length as u64;
+        if unsynced >= FILL_SYNC_BYTES {
+            file.sync_data()?;
+            unsynced = 0;
+        }
+    }
+    Ok(())
 }
 
 fn header_bytes(control: &Control, start: Lsn) -> Vec<u8> {

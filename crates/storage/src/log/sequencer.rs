@@ -106,7 +106,8 @@ impl Sequencer {
         self.words.iter().map(|word| word.0.records.load(Ordering::Relaxed)).sum()
     }
 
-    /// The position up to which everything is filled.
+    /// The position up to which everything is filled. What `close_batch` waits for, as one look.
+    #[cfg(test)]
     pub(crate) fn published(&self) -> u64 {
         let tail = self.tail.0.load(Ordering::SeqCst);
         self.words.iter().map(|word| word.0.filling_from.load(Ordering::SeqCst)).fold(tail, u64::min)
@@ -124,7 +125,10 @@ impl Sequencer {
         let mut tail = self.tail.0.load(Ordering::SeqCst);
         let (start, end) = loop {
             let end = (tail + BATCH_END_BYTES_MIN).next_multiple_of(BLOCK_BYTES);
-            assert!(end - self.released.0.load(Ordering::Relaxed) <= self.capacity, "no room to close a batch");
+            assert!(
+                end - self.released.0.load(Ordering::Relaxed) <= self.capacity,
+                "no room to close a batch"
+            );
             match self.tail.0.compare_exchange_weak(tail, end, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(start) => break (start, end),
                 Err(current) => tail = current,
