@@ -26,6 +26,11 @@ pub struct Resolved {
     hash: Option<KeyHash>,
 }
 
+impl Resolved {
+    /// Nothing is known: everything is looked up when the command is executed.
+    pub const UNKNOWN: Resolved = Resolved { row: None, hash: None };
+}
+
 /// One command to execute.
 #[derive(Clone, Copy)]
 pub struct Call<'b> {
@@ -50,7 +55,8 @@ pub enum Outcome {
 /// Executes the commands of one worker.
 pub struct Executor {
     keyspace: Arc<Keyspace>,
-    appender: Appender,
+    /// Absent while the log is still being recovered.
+    appender: Option<Appender>,
     stats: Arc<WorkerStats>,
     effects: Vec<u8>,
     freed: Freed,
@@ -60,10 +66,11 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor for one worker. `seed` feeds its sampling.
-    pub fn new(keyspace: Arc<Keyspace>, appender: Appender, stats: Arc<WorkerStats>, seed: u32) -> Executor {
+    /// An executor for one worker, without a log: only commands that are allowed while loading can run. `seed` feeds its
+    /// sampling.
+    pub fn new(keyspace: Arc<Keyspace>, stats: Arc<WorkerStats>, seed: u32) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
-        let (effects, freed) = (Vec::new(), Freed::new());
+        let (effects, freed, appender) = (Vec::new(), Freed::new(), None);
         Executor { keyspace, appender, stats, effects, freed, clock, commands: 0, bulk_bytes_max: 512 << 20 }
     }
 
@@ -79,9 +86,26 @@ impl Executor {
         &self.keyspace
     }
 
-    /// Its access to the log.
-    pub fn appender(&self) -> &Appender {
-        &self.appender
+    /// Gives it the log: from now on all commands can run.
+    pub fn attach(&mut self, appender: Appender) {
+        self.appender = Some(appender);
+    }
+
+    /// Its access to the log; `None` while loading.
+    #[inline]
+    pub fn appender(&self) -> Option<&Appender> {
+        self.appender.as_ref()
+    }
+
+    /// The position up to which a power cut loses nothing.
+    #[inline]
+    pub fn durable_lsn(&self) -> Lsn {
+        self.appender.as_ref().map_or(Lsn::ZERO, Appender::durable_lsn)
+    }
+
+    /// Whether a record of about `bytes` may be appended now.
+    pub(crate) fn admit(&self, bytes: u64) -> Admission {
+        self.appender.as_ref().map_or(Admission::Wait, |appender| appender.admit(bytes))
     }
 
     /// Takes the memory that commands have detached; freeing it can take long.
@@ -192,10 +216,13 @@ impl Executor {
         if !row.flags.has(Flags::WRITE) {
             return Ok(Ready::Go);
         }
-        match self.appender.admit(args.size_bytes() as u64) {
+        match self.admit(args.size_bytes() as u64) {
             Admission::Go => {}
             Admission::Wait => return Ok(Ready::Wait),
-            Admission::NoRoom => return Err(CommandError::DiskFull(self.appender.log().no_room_reason())),
+            Admission::NoRoom => {
+                let reason = self.appender.as_ref().map_or_else(String::new, |it| it.log().no_room_reason());
+                return Err(CommandError::DiskFull(reason));
+            }
             Admission::Stalled => return Err(CommandError::LogStalled),
             Admission::Poisoned => return Err(CommandError::LogFailed),
         }
@@ -218,7 +245,7 @@ impl Executor {
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let mut unit = Unit::lock_slot(&self.keyspace, slot, Scratch { effects, freed, clock, touches: false });
         change(&mut unit);
-        commit(unit, &mut self.appender);
+        commit(unit, self.appender.as_mut());
         self.clear_effects();
     }
 
@@ -243,7 +270,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Outcome {
         let args = call.args;
-        let durability = self.appender.durability();
+        let durability = self.appender.as_ref().map_or(Durability::None, Appender::durability);
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let scratch = Scratch { effects, freed, clock, touches: !session.no_touch };
@@ -255,31 +282,38 @@ impl Executor {
                 Unit::lock(&self.keyspace, keys, call.resolved.hash, scratch)
             }
         };
-        let start = out.len();
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-        let mut cx = Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max };
-        let result = (row.handler)(&mut cx, args);
-        if let Err(error) = &result {
-            assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
-            cx.reply.truncate(start);
-            let mut text = Vec::new();
-            error.render(&mut text);
-            cx.reply.error(text);
-        }
-        let Context { unit, session, .. } = cx;
-        self.stats.called(row.index(), result.is_err());
-        let (seen, wrote) = commit(unit, &mut self.appender);
+        let cx = Context { unit, keyspace, session: &mut *session, host, reply, durability, bulk_bytes_max };
+        let (unit, succeeded) = handle(row, args, cx);
+        self.stats.called(row.index(), !succeeded);
+        let (seen, wrote) = commit(unit, self.appender.as_mut());
         self.clear_effects();
-        let seen = if row.flags.has(Flags::READS_ALL) { self.appender.appended_lsn() } else { seen };
+        let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
+        let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
         Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) }
     }
 }
 
+/// Runs the handler; an error takes its reply back and becomes the reply.
+#[inline]
+fn handle<'k>(row: &'static Row, args: Args<'_>, mut cx: Context<'_, 'k>) -> (Unit<'k>, bool) {
+    let start = cx.reply.position();
+    let result = (row.handler)(&mut cx, args);
+    if let Err(error) = &result {
+        assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
+        cx.reply.truncate(start);
+        let mut text = Vec::new();
+        error.render(&mut text);
+        cx.reply.error(text);
+    }
+    (cx.unit, result.is_ok())
+}
+
 /// Ends a unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
 /// newest position of anything the unit saw or wrote, and whether it wrote.
-fn commit(unit: Unit<'_>, appender: &mut Appender) -> (Lsn, bool) {
-    let (seen, pending) = unit.finish(|effects| match appender.reserve(effects) {
+fn commit(unit: Unit<'_>, appender: Option<&mut Appender>) -> (Lsn, bool) {
+    let (seen, pending) = unit.finish(|effects| match appender.expect("no write while loading").reserve(effects) {
         Ok(pending) => (pending.lsn(), Some(pending)),
         // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
         Err(_) => (Lsn::MAX, None),

@@ -17,7 +17,7 @@ impl Executor {
         let keyspace = self.keyspace().clone();
         let mut removed = 0;
         for slot in keyspace.due_slots(now_ms, from, to) {
-            if removed >= keys_max || self.appender().admit(0) != Admission::Go {
+            if removed >= keys_max || self.admit(0) != Admission::Go {
                 break;
             }
             self.run_on_slot(slot, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));

@@ -7,13 +7,9 @@
 //! - Touching a key whose slot is not locked is a bug and panics.
 
 use keyspace::{
-    AccessClock, AllSlots, ApplyContext, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, SlotGuard, SlotId,
+    AccessClock, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId, slot_of,
 };
 use lsn::Lsn;
-use smallvec::SmallVec;
-
-/// Slots that a command locks without allocating.
-const SLOTS_INLINE: usize = 8;
 
 /// The locked slots.
 pub(crate) enum Locked<'k> {
@@ -21,10 +17,8 @@ pub(crate) enum Locked<'k> {
     None,
     /// The slot of its only key.
     One(SlotGuard<'k>),
-    /// Several, ascending.
-    Many(SmallVec<[SlotGuard<'k>; SLOTS_INLINE]>),
-    /// All of them.
-    All(AllSlots<'k>),
+    /// Several, or all of them.
+    Many(LockedSlots<'k>),
 }
 
 /// See the module documentation.
@@ -55,16 +49,8 @@ impl<'k> Unit<'k> {
         let Some(second_key) = keys.next() else {
             return Unit::with(keyspace, Locked::One(keyspace.lock(first_hash.slot())), known, scratch);
         };
-        let mut slots: SmallVec<[SlotId; 32]> = SmallVec::new();
-        slots.push(first_hash.slot());
-        slots.push(keyspace::slot_of(second_key));
-        slots.extend(keys.map(keyspace::slot_of));
-        slots.sort_unstable();
-        slots.dedup();
-        let locked = match slots.as_slice() {
-            [slot] => Locked::One(keyspace.lock(*slot)),
-            slots => Locked::Many(slots.iter().map(|&slot| keyspace.lock(slot)).collect()),
-        };
+        let slots = [first_hash.slot(), slot_of(second_key)].into_iter().chain(keys.map(slot_of));
+        let locked = Locked::Many(keyspace.lock_many(slots));
         Unit::with(keyspace, locked, known, scratch)
     }
 
@@ -75,7 +61,7 @@ impl<'k> Unit<'k> {
 
     /// Locks every slot.
     pub(crate) fn lock_all(keyspace: &'k Keyspace, scratch: Scratch<'k>) -> Unit<'k> {
-        Unit::with(keyspace, Locked::All(keyspace.lock_all()), None, scratch)
+        Unit::with(keyspace, Locked::Many(keyspace.lock_all()), None, scratch)
     }
 
     fn with(
@@ -110,7 +96,7 @@ impl<'k> Unit<'k> {
         let hash = self.hash(key);
         let (clock, touches) = (self.clock, self.touches);
         let slot = self.locked.slot_mut(hash.slot());
-        if touches { slot.get_touched(db, &hash, key, clock) } else { slot.get(db, &hash, key, clock.now_ms) }
+        if touches { slot.get_and_touch(db, &hash, key, clock) } else { slot.get(db, &hash, key, clock.now_ms) }
     }
 
     /// The entry of a key, its access stamp left alone; `None` if absent or expired.
@@ -152,14 +138,14 @@ impl<'k> Unit<'k> {
     #[inline]
     fn apply_alone(&mut self, effect: &Effect<'_>) {
         effect.encode_into(self.effects);
-        let context = ApplyContext { stamp: self.clock.initial() };
+        let clock = self.clock;
         match effect.key() {
             Some(key) => {
                 let hash = self.hash(key);
-                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, context, self.freed);
+                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed);
             }
             None => match &mut self.locked {
-                Locked::All(slots) => slots.apply(effect, context, self.freed),
+                Locked::Many(slots) => slots.apply(effect, clock, self.freed),
                 _ => panic!("a global effect needs every slot locked"),
             },
         }
@@ -211,28 +197,22 @@ pub(crate) struct Scratch<'k> {
 impl<'k> Locked<'k> {
     #[inline]
     fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
-        match self {
-            Locked::One(slot) if slot.id() == wanted => slot,
-            Locked::Many(slots) => {
-                let index = slots.binary_search_by_key(&wanted, SlotGuard::id);
-                &slots[index.expect("the slots of all keys are locked")]
-            }
-            Locked::All(slots) => slots.slot(wanted),
-            _ => panic!("access to a key whose slot is not locked"),
-        }
+        let found = match self {
+            Locked::One(slot) if slot.slot() == wanted => Some(slot),
+            Locked::Many(slots) => slots.get(wanted),
+            _ => None,
+        };
+        found.expect("the slots of all keys of a command are locked")
     }
 
     #[inline]
     fn slot_mut(&mut self, wanted: SlotId) -> &mut SlotGuard<'k> {
-        match self {
-            Locked::One(slot) if slot.id() == wanted => slot,
-            Locked::Many(slots) => {
-                let index = slots.binary_search_by_key(&wanted, SlotGuard::id);
-                &mut slots[index.expect("the slots of all keys are locked")]
-            }
-            Locked::All(slots) => slots.slot_mut(wanted),
-            _ => panic!("access to a key whose slot is not locked"),
-        }
+        let found = match self {
+            Locked::One(slot) if slot.slot() == wanted => Some(slot),
+            Locked::Many(slots) => slots.get_mut(wanted),
+            _ => None,
+        };
+        found.expect("the slots of all keys of a command are locked")
     }
 
     #[inline]
@@ -240,8 +220,7 @@ impl<'k> Locked<'k> {
         match self {
             Locked::None => Lsn::ZERO,
             Locked::One(slot) => slot.last_lsn(),
-            Locked::Many(slots) => slots.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO),
-            Locked::All(slots) => slots.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO),
+            Locked::Many(slots) => slots.last_lsn(),
         }
     }
 
@@ -251,7 +230,6 @@ impl<'k> Locked<'k> {
             Locked::None => {}
             Locked::One(slot) => slot.set_last_lsn(lsn),
             Locked::Many(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
-            Locked::All(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
         }
     }
 }
