@@ -1,7 +1,7 @@
 //! How recently and how often an entry was used: 24 bits in every entry, as in Redis.
 //!
-//! What it is: the two meanings of the access stamp. LRU: seconds modulo 2^24 (194 days). LFU: 16 bits of minutes
-//! since the counter was last touched or decayed, and an 8-bit logarithmic counter.
+//! What it is: the two meanings of the access stamp. LRU: seconds modulo 2^24 (194 days). LFU: 16 bits of
+//! minutes since the counter was last touched or decayed, and an 8-bit logarithmic counter.
 //! What it is not: part of the data. Stamps are neither logged nor replicated, and differ between replicas.
 //!
 //! Invariants
@@ -60,7 +60,8 @@ impl AccessClock {
     }
 }
 
-/// The 24-bit access stamp of one entry. Only meaningful together with the `AccessPolicy` it was written under.
+/// The 24-bit access stamp of one entry. Only meaningful together with the `AccessPolicy` it was written
+/// under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AccessStamp(u32);
 

@@ -1,11 +1,14 @@
 //! Applying effects: the only path by which data changes.
 //!
-//! What it is: what each effect does to one slot, and the bookkeeping that follows (totals, expiry index, emptiness).
-//! What it is not: able to fail or to decide. Whatever could be refused was refused before there was an effect.
+//! What it is: what each effect does to one slot, and the bookkeeping that follows (totals, expiry index,
+//! emptiness).
+//! What it is not: able to fail or to decide. Whatever could be refused was refused before there was an
+//! effect.
 //!
 //! Invariants
 //! - Applying depends on nothing but the effect and the slot. The access clock only determines access stamps.
-//! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is done.
+//! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
+//!   done.
 
 use crate::access::{AccessClock, AccessStamp};
 use crate::effect::Effect;
@@ -34,8 +37,8 @@ struct Deadlines {
 }
 
 impl SlotGuard<'_> {
-    /// Applies an effect whose key belongs to this slot, or this slot's share of a global one. Memory that would take long
-    /// to free goes to `freed`.
+    /// Applies an effect whose key belongs to this slot, or this slot's share of a global one. Memory that
+    /// would take long to free goes to `freed`.
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) {
         match effect.key() {
             Some(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
@@ -55,8 +58,11 @@ impl SlotGuard<'_> {
         clock: AccessClock,
         freed: &mut Freed,
     ) {
-        assert_eq!(hash.slot(), self.slot(), "effect applied to a slot that is not its key's");
-        let target = |db, key| Target { db, hash: *hash, key };
+        let slot = self.slot();
+        let target = |db, key| {
+            assert_eq!(hash.slot(), slot, "effect applied to a slot that is not its key's");
+            Target { db, hash: *hash, key }
+        };
         match *effect {
             Effect::Put { db, key, value, expire_at_ms } => {
                 let create = |stamp| Entry::new(key, value, expire_at_ms, stamp);

@@ -1,6 +1,7 @@
 //! The invariants of slots and of the keyspace, checked by walking them.
 //!
-//! What it is: what every test calls after what it did, and a tool for a suspected bug. It panics at what is wrong.
+//! What it is: what every test calls after what it did, and a tool for a suspected bug. It panics at what is
+//! wrong.
 //! What it is not: cheap.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,9 +31,10 @@ impl SlotGuard<'_> {
         }
         let items = self.state.heap().map_or(0, |heap| heap.items().len());
         assert!(items <= 2 * self.state.expiring() + 16, "{items} items in the expiry heap");
-        let first_ms = self.state.heap().and_then(|heap| heap.first()).map_or(NEVER, |item| item.deadline_ms);
+        let first = self.state.heap().and_then(|heap| heap.first());
+        let first_ms = first.map_or(NEVER, |item| item.deadline_ms);
         assert_eq!(keyspace.slot(slot).next_expiry_ms.load(Relaxed), first_ms, "next expiry of slot {slot}");
-        assert_eq!(keyspace.expiring.contains(slot), first_ms != NEVER, "slot {slot} in the expiring set");
+        assert_eq!(keyspace.expiring.contains(slot), first.is_some(), "slot {slot} in the expiring set");
         assert_eq!(keyspace.occupied.contains(slot), !self.is_empty(), "slot {slot} in the occupied set");
     }
 

@@ -1,19 +1,21 @@
 //! Effects: the only way data changes, and what a log record carries.
 //!
 //! What it is: deterministic changes (after-images or operations on one key, absolute expiry times) and their
-//! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a replica.
+//! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
+//! replica.
 //! What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was made.
 //!
 //! Invariants
 //! - An effect touches one slot (`Scope::Slot`) or all of them (`Scope::Global`).
-//! - Applying never fails. `Delete` and `SetExpiry` on an absent key do nothing; `Append` and `SetRange` on an absent
-//!   key create it. An expired but not yet deleted key is present for all of them: whoever makes an effect that relies
-//!   on the key's absence deletes it first.
+//! - Applying never fails. `Delete` and `SetExpiry` on an absent key do nothing; `Append` and `SetRange` on
+//!   an absent key create it. An expired but not yet deleted key is present for all of them: whoever makes an
+//!   effect that relies on the key's absence deletes it first.
 //! - Decoding arbitrary bytes never panics and never reads past them; every value has exactly one encoding.
 //!
 //! # Encoding
-//! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128 (shortest form),
-//! `bytes` is a length (LEB128) and that many bytes. A SET of a small value costs 4 bytes over key and value.
+//! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128
+//! (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value costs 4 bytes
+//! over key and value.
 //!
 //! | opcode | effect | fields |
 //! |--------|--------|--------|

@@ -11,12 +11,14 @@
 //! | 4.. | key length u8, value length u16 | key length u32, value length u64, capacity u64 |
 //! | 7.. / 24.. | deadline u64 if `EXPIRING`, key, value | the same |
 //!
-//! Numbers are in native byte order and unaligned. With the 7-byte header a 9-byte key and a 32-byte value fill 48 bytes.
-//! Values of types other than string will hold the address of a boxed structure as their payload.
+//! Numbers are in native byte order and unaligned. With the 7-byte header a 9-byte key and a 32-byte value
+//! fill 48 bytes. Values of types other than string will hold the address of a boxed structure as their
+//! payload.
 //!
 //! Invariants
 //! - An `Entry` owns its allocation: its layout is `size_class` bytes (as `Shape` says) aligned to 8.
-//! - The header, the deadline, the key and `value_len` bytes of value are initialised; the rest is never read.
+//! - The header, the deadline, the key and `value_len` bytes of value are initialised; the rest is never
+//!   read.
 //! - Addresses fit 48 bits and their low 3 bits are 0; `table` keeps other things there.
 
 #![allow(unsafe_code)]
@@ -80,8 +82,8 @@ impl Entry {
         Entry { base }
     }
 
-    /// Replaces value, deadline and stamp. `key` is the key that the entry has. Returns the old allocation if the new
-    /// content did not fit its size class.
+    /// Replaces value, deadline and stamp. `key` is the key that the entry has. Returns the old allocation if
+    /// the new content did not fit its size class.
     pub(crate) fn put(
         &mut self,
         key: &[u8],
@@ -115,8 +117,8 @@ impl Entry {
         })
     }
 
-    /// Overwrites the bytes from `offset` on, growing the string (with zero bytes up to `offset`) if it is shorter.
-    /// Returns the old allocation if there was no room.
+    /// Overwrites the bytes from `offset` on, growing the string (with zero bytes up to `offset`) if it is
+    /// shorter. Returns the old allocation if there was no room.
     ///
     /// # Panics
     /// If the string would be longer than the address space.
@@ -137,8 +139,8 @@ impl Entry {
         unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
     }
 
-    /// Makes the value `value_len` bytes long (not shorter) with new bytes zeroed, sets deadline and stamp, then lets
-    /// `fill` write into the value. Returns the old allocation if the entry had to move.
+    /// Makes the value `value_len` bytes long (not shorter) with new bytes zeroed, sets deadline and stamp,
+    /// then lets `fill` write into the value. Returns the old allocation if the entry had to move.
     fn reshape(
         &mut self,
         value_len: usize,
@@ -151,8 +153,9 @@ impl Entry {
         let content_len = old.key_len + old.value_len;
         let moved = new.allocated() != old.allocated();
         let target = if moved { allocate(new) } else { self.base };
-        // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one because
-        // `value_len >= old.value_len`. `copy` allows the two to overlap, as they do when the entry stays in place.
+        // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one
+        // because `value_len >= old.value_len`. `copy` allows the two to overlap, as they do when the entry
+        // stays in place.
         unsafe {
             let content = self.base.add(old.key_offset());
             content.copy_to(target.add(new.key_offset()), content_len);
@@ -160,8 +163,8 @@ impl Entry {
         // The header is written after the copy: a deadline that appears lies where the key was.
         let mut entry = ManuallyDrop::new(Entry { base: target });
         entry.write_header(new, expire_at_ms, stamp);
-        // SAFETY: the value is in bounds; its first `old.value_len` bytes were just copied, the others are zeroed here,
-        // so the slice is initialised, and `target` is not reachable from anywhere else.
+        // SAFETY: the value is in bounds; its first `old.value_len` bytes were just copied, the others are
+        // zeroed here, so the slice is initialised, and `target` is not reachable from anywhere else.
         let value = unsafe {
             let value = target.add(new.value_offset());
             value.add(old.value_len).write_bytes(0, value_len - old.value_len);
@@ -181,8 +184,8 @@ impl Entry {
         stamp: AccessStamp,
     ) {
         self.write_header(shape, expire_at_ms, stamp);
-        // SAFETY: `shape` was made from these lengths and the allocation has its size. The sources are borrowed while
-        // `self` is borrowed exclusively, so they do not overlap it.
+        // SAFETY: `shape` was made from these lengths and the allocation has its size. The sources are
+        // borrowed while `self` is borrowed exclusively, so they do not overlap it.
         unsafe {
             self.base.add(shape.key_offset()).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
             self.base
@@ -195,8 +198,8 @@ impl Entry {
         let flags = ValueType::String as u8
             | if shape.expiring { EXPIRING } else { 0 }
             | if shape.wide { WIDE } else { 0 };
-        // SAFETY: the allocation has the size of `shape`, which includes the header of its form. Lengths fit their
-        // fields: `Shape::tight` takes the wide form otherwise, and no slice is longer than 2^63 bytes.
+        // SAFETY: the allocation has the size of `shape`, which includes the header of its form. Lengths fit
+        // their fields: `Shape::tight` takes the wide form otherwise, and no slice is longer than 2^63 bytes.
         unsafe {
             write_unaligned(self.base, 0, flags_and_stamp(flags, stamp));
             if shape.wide {
@@ -328,7 +331,8 @@ impl<'a> EntryRef<'a> {
     #[inline]
     fn payload(&self) -> &'a [u8] {
         let shape = self.shape();
-        // SAFETY: `value_len` bytes are initialised and in bounds of the allocation, which lives unchanged for 'a.
+        // SAFETY: `value_len` bytes are initialised and in bounds of the allocation, which lives unchanged
+        // for 'a.
         unsafe {
             NonNull::slice_from_raw_parts(self.base.add(shape.value_offset()), shape.value_len).as_ref()
         }

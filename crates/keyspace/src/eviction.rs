@@ -1,10 +1,11 @@
 //! Sampling: a random key, and the best of a few random keys for eviction.
 //!
 //! What it is: Redis' approximation of LRU, LFU and TTL order without any list through the entries.
-//! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, like any other effect.
+//! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, like any other
+//! effect.
 //!
-//! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an entry of a slot
-//! with many entries comes up less often. Without hash tags slots are about the same size.
+//! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an
+//! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.
 
 use crate::access::AccessPolicy;
 use crate::entry::EntryRef;
@@ -81,9 +82,9 @@ pub struct Candidate {
 }
 
 impl Keyspace {
-    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Picks evenly from the slots that
-    /// have keys, then evenly in the slot. When most keys are expired or in other databases it becomes a search from a
-    /// random slot on, locking one slot at a time.
+    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Picks evenly from
+    /// the slots that have keys, then evenly in the slot. When most keys are expired or in other databases it
+    /// becomes a search from a random slot on, locking one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
         if self.len(db) == 0 {
             return false;
@@ -108,8 +109,8 @@ impl Keyspace {
         })
     }
 
-    /// Looks at `samples` random entries of all databases and returns the best victim; `None` if the policy evicts nothing or
-    /// no entry was found that it may evict.
+    /// Looks at `samples` random entries of all databases and returns the best victim; `None` if the policy
+    /// evicts nothing or no entry was found that it may evict.
     pub fn sample_for_eviction(
         &self,
         seed: u64,

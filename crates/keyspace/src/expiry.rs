@@ -1,11 +1,12 @@
 //! The expiry index of one slot: which key is due next.
 //!
-//! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; one is stale when no entry at
-//! its place has its deadline.
+//! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; one is stale
+//! when no entry at its place has its deadline.
 //! What it is not: the truth about deadlines, which entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot`)
-//! - Every entry with a deadline has an item with that deadline, except between `expired_keys` and the Delete.
+//! - Every entry with a deadline has an item with that deadline, except between `expired_keys` and the
+//!   Delete.
 //! - There are at most `2 * live + SLACK` items.
 
 use std::cmp::Reverse;

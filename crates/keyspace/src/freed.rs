@@ -1,7 +1,7 @@
 //! `Freed`: memory that an effect detached and that is not to be freed under a slot's lock.
 //!
-//! What it is: a bag that `apply` puts big values and whole tables into. Dropping it frees them; it may be sent to another
-//! thread first.
+//! What it is: a bag that `apply` puts big values and whole tables into. Dropping it frees them; it may be
+//! sent to another thread first.
 //! What it is not: needed for correctness. An empty one allocates nothing.
 
 use crate::entry::Entry;

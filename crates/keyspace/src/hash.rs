@@ -1,7 +1,7 @@
 //! Hashing of keys: the slot (CRC16 with hash tags) and the position inside the slot's table.
 //!
-//! What it is: `slot_of`, which every Redis Cluster client computes too and which therefore never changes, and
-//! `KeyHash`, everything the keyspace ever needs to know about a key but its bytes.
+//! What it is: `slot_of`, which every Redis Cluster client computes too and which therefore never changes,
+//! and `KeyHash`, everything the keyspace ever needs to know about a key but its bytes.
 //! What it is not: stored anywhere on disk. The seeded half differs from process to process.
 //!
 //! Invariants
@@ -70,8 +70,8 @@ impl KeyHasher {
     }
 }
 
-/// The hash slot of a key, by the rule of Redis Cluster: if the key has a `{`, a later `}` and at least one byte
-/// between the first `{` and the first `}` after it, only those bytes are hashed; else the whole key.
+/// The hash slot of a key, by the rule of Redis Cluster: if the key has a `{`, a later `}` and at least one
+/// byte between the first `{` and the first `}` after it, only those bytes are hashed; else the whole key.
 #[inline]
 pub fn slot_of(key: &[u8]) -> SlotId {
     SlotId::of_crc(crc16(hash_tag(key).unwrap_or(key)))

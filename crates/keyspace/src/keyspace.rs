@@ -1,6 +1,7 @@
 //! `Keyspace`: all slots.
 //!
-//! What it is: the owner of the slots and of what is known about them without locks; hashing, locking, prefetching.
+//! What it is: the owner of the slots and of what is known about them without locks; hashing, locking,
+//! prefetching.
 //! What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows the time.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,8 @@ use crate::totals::Totals;
 /// How a keyspace is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Seeds the positions of keys in the tables. Random in a server, so that nobody can choose keys that collide.
+    /// Seeds the positions of keys in the tables. Random in a server, so that nobody can choose keys that
+    /// collide.
     pub hash_seed: u64,
 }
 
@@ -29,7 +31,7 @@ pub struct Keyspace {
     pub(crate) totals: Totals,
     /// Slots with at least one entry.
     pub(crate) occupied: SlotSet,
-    /// Slots whose `next_expiry_ms` is not `NEVER`.
+    /// Slots with at least one item in their expiry heap.
     pub(crate) expiring: SlotSet,
 }
 
@@ -57,8 +59,8 @@ impl Keyspace {
         prefetch_line(self.slot(hash.slot()));
     }
 
-    /// Second stage, when the slot is probably loaded: starts loading the bucket of the key. Does nothing if the slot is
-    /// locked.
+    /// Second stage, when the slot is probably loaded: starts loading the bucket of the key. Does nothing if
+    /// the slot is locked.
     #[inline]
     pub fn prefetch_bucket(&self, db: DbId, hash: &KeyHash) {
         if let Some(state) = self.slot(hash.slot()).state.try_lock()
@@ -68,8 +70,8 @@ impl Keyspace {
         }
     }
 
-    /// Third stage, when the bucket is probably loaded: starts loading the first two lines of the entry. Does nothing if the
-    /// slot is locked or the key is absent.
+    /// Third stage, when the bucket is probably loaded: starts loading the first two lines of the entry. Does
+    /// nothing if the slot is locked or the key is absent.
     #[inline]
     pub fn prefetch_entry(&self, db: DbId, hash: &KeyHash) {
         if let Some(state) = self.slot(hash.slot()).state.try_lock()
@@ -79,7 +81,8 @@ impl Keyspace {
         }
     }
 
-    /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can deadlock.
+    /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can
+    /// deadlock.
     #[inline]
     pub fn lock(&self, slot: SlotId) -> SlotGuard<'_> {
         SlotGuard::new(self, slot, self.slot(slot).state.lock())
@@ -113,13 +116,14 @@ impl Keyspace {
         self.totals.expiring(db)
     }
 
-    /// Bytes of memory of all keys: buckets, entries, expiry indexes; not the fixed size of the keyspace itself (about 1 MiB).
-    /// Takes no lock; exact when nobody writes.
+    /// Bytes of memory of all keys: buckets, entries, expiry indexes; not the fixed size of the keyspace
+    /// itself (about 1 MiB). Takes no lock; exact when nobody writes.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes()
     }
 
-    /// The slots from `from` to `to`, both included, that have something in their expiry index that is due. Takes no lock.
+    /// The slots from `from` to `to`, both included, that have something in their expiry index that is due.
+    /// Takes no lock.
     pub fn due_slots(&self, now_ms: u64, from: SlotId, to: SlotId) -> impl Iterator<Item = SlotId> {
         self.expiring
             .members(from, to)

@@ -1,10 +1,10 @@
 //! The keyspace: every key in memory, by slot.
 //!
-//! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries, effects,
-//! SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of it, and
-//! `SlotGuard::apply` of an `Effect` is the only way anything changes.
-//! What it is not: a server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: whoever
-//! applies an effect writes it to the log under the same guard and notes the LSN.
+//! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries,
+//! effects, SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of
+//! it, and `SlotGuard::apply` of an `Effect` is the only way anything changes.
+//! What it is not: a server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no
+//! commands, no log: whoever applies an effect writes it to the log under the same guard and notes the LSN.
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.

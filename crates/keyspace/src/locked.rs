@@ -84,7 +84,8 @@ impl<'k> LockedSlots<'k> {
         guard.apply_hashed(effect, hash, clock, freed);
     }
 
-    /// The largest `last_lsn` of these slots: what a reply that read them waits for. `Lsn::ZERO` for no slots.
+    /// The largest `last_lsn` of these slots: what a reply that read them waits for. `Lsn::ZERO` for no
+    /// slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
     }

@@ -1,14 +1,15 @@
 //! SCAN: walking a database bit by bit while it changes.
 //!
-//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time, whose only state is the cursor.
+//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time, whose only state is the
+//! cursor.
 //! What it is not: a snapshot. Keys that come or go during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once
-//! A key's slot and `h16` never change. A call visits, under the lock of the slot, *all* entries whose `h16` is in
-//! [position, end), and returns a cursor to `end`; ranges of successive calls touch and do not overlap. Where an entry lives,
-//! how many buckets there are, and whether the table grew or shrank between calls only decides how large the next range is.
-//! So a key that is present during the whole scan falls into exactly one range and is visited exactly once, as long as
-//! databases are not swapped.
+//! A key's slot and `h16` never change. A call visits, under the lock of the slot, *all* entries whose `h16`
+//! is in [position, end), and returns a cursor to `end`; ranges of successive calls touch and do not overlap.
+//! Where an entry lives, how many buckets there are, and whether the table grew or shrank between calls only
+//! decides how large the next range is. So a key that is present during the whole scan falls into exactly one
+//! range and is visited exactly once, as long as databases are not swapped.
 
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
@@ -26,7 +27,8 @@ impl ScanCursor {
     /// The start of a scan, and what the last call returns.
     pub const START: ScanCursor = ScanCursor(0);
 
-    /// The cursor that a client sent. Any number is accepted; one that no call returned scans from somewhere else.
+    /// The cursor that a client sent. Any number is accepted; one that no call returned scans from somewhere
+    /// else.
     pub const fn from_u64(cursor: u64) -> Self {
         ScanCursor(cursor)
     }
@@ -48,9 +50,10 @@ impl ScanCursor {
 }
 
 impl Keyspace {
-    /// Goes on with a scan of `db`: visits keys that are not expired until about `count` entries were looked at, and
-    /// returns where to go on, `ScanCursor::START` when done. `visit` runs under the lock of a slot: it must not lock another.
-    /// A call also ends after `max(8 * count, 1024)` slots, so that it stays short when the keys are in other databases.
+    /// Goes on with a scan of `db`: visits keys that are not expired until about `count` entries were looked
+    /// at, and returns where to go on, `ScanCursor::START` when done. `visit` runs under the lock of a slot:
+    /// it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that it stays short
+    /// when the keys are in other databases.
     pub fn scan(
         &self,
         db: DbId,

@@ -1,15 +1,15 @@
 //! Slots: the unit of locking, snapshot and loading.
 //!
-//! What it is: one cache line per slot with its lock, its last LSN and the table of database 0; and `SlotGuard`, the only
-//! access to entries.
+//! What it is: one cache line per slot with its lock, its last LSN and the table of database 0; and
+//! `SlotGuard`, the only access to entries.
 //! What it is not: where effects are applied (see `apply`), nor aware of other slots.
 //!
 //! Invariants
-//! - Whoever locks several slots locks them in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all` do. Two threads
-//!   can therefore never wait for each other, whatever sets of slots they lock.
+//! - Whoever locks several slots locks them in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all`
+//!   do. Two threads can therefore never wait for each other, whatever sets of slots they lock.
 //! - `last_lsn` never goes back.
-//! - `next_expiry_ms` is the deadline of the first item of the expiry heap, `u64::MAX` if there is none. It is written
-//!   under the lock and read without it.
+//! - `next_expiry_ms` is the deadline of the first item of the expiry heap, `u64::MAX` if there is none. It
+//!   is written under the lock and read without it.
 //! - A slot without entries has no buckets and no `Extra`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -230,9 +230,9 @@ impl<'k> SlotGuard<'k> {
         self.keyspace.totals.change(db, before, self.state.tally(db));
     }
 
-    /// Takes due keys out of the expiry index, earliest first, until it has added about `max` of them to `out` or no
-    /// other is due. The caller logs and applies a Delete for each under this guard; a key that is not deleted stays
-    /// invisible to reads but does not come up here again.
+    /// Takes due keys out of the expiry index, earliest first, until it has added about `max` of them to
+    /// `out` or no other is due. The caller logs and applies a Delete for each under this guard; a key that
+    /// is not deleted stays invisible to reads but does not come up here again.
     pub fn expired_keys(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>)>) {
         let end = out.len().saturating_add(max);
         let mut last = None;
@@ -279,8 +279,9 @@ impl<'k> SlotGuard<'k> {
 
     /// Makes what other threads see of the expiry heap agree with it.
     pub(crate) fn publish_next_expiry(&self) {
-        let next_ms = self.first_item().map_or(NEVER, |item| item.deadline_ms);
-        self.keyspace.slots[self.slot.index()].next_expiry_ms.store(next_ms, Relaxed);
-        self.keyspace.expiring.set(self.slot, next_ms != NEVER);
+        let first = self.first_item();
+        let next_ms = first.map_or(NEVER, |item| item.deadline_ms);
+        self.keyspace.slot(self.slot).next_expiry_ms.store(next_ms, Relaxed);
+        self.keyspace.expiring.set(self.slot, first.is_some());
     }
 }

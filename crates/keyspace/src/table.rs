@@ -1,15 +1,17 @@
 //! Tables: the hash table of one slot and database.
 //!
-//! What it is: buckets in the order of the 24-bit position (`h16`, tag) of their entries. The home of an entry is
-//! `position * bucket_count / 2^24`, so any bucket count will do, a rebuild reads no entry, and the order of positions is the
-//! same at every size, which SCAN relies on. An entry whose home is full lives in the next bucket with room (wrapping), and
-//! every bucket it passed counts it; a lookup goes on to the next bucket only while that count is not zero.
+//! What it is: buckets in the order of the 24-bit position (`h16`, tag) of their entries. The home of an
+//! entry is `position * bucket_count / 2^24`, so any bucket count will do, a rebuild reads no entry, and the
+//! order of positions is the same at every size, which SCAN relies on. An entry whose home is full lives in
+//! the next bucket with room (wrapping), and every bucket it passed counts it; a lookup goes on to the next
+//! bucket only while that count is not zero.
 //! What it is not: a map with a policy. Whether an entry has expired does not matter here.
 //!
 //! Invariants
 //! - The table owns the entries that its words point to; every key is there at most once.
 //! - The overflow counter of a bucket is the number of entries that passed it, or stuck at 255.
-//! - `len` counts entries, `expiring` those with a deadline, `entry_bytes` their memory; bit 0 of a word says the same as its entry.
+//! - `len` counts entries, `expiring` those with a deadline, `entry_bytes` their memory; bit 0 of a word says
+//!   the same as its entry.
 //! - Load stays between `LEN_MIN` and `LEN_MAX` of the bucket count; an empty table has no buckets.
 //! - Capacity is limited by memory only: above 2^24 buckets homes get further apart and chains longer.
 
@@ -213,8 +215,8 @@ impl Table {
 
     #[inline]
     fn entry(&self, place: Place) -> EntryRef<'_> {
-        // SAFETY: places are only made for occupied ones, whose words came from `Word::new`; the table owns the entries
-        // and changes or frees them only when borrowed exclusively.
+        // SAFETY: places are only made for occupied ones, whose words came from `Word::new`; the table owns
+        // the entries and changes or frees them only when borrowed exclusively.
         unsafe { self.word(place).entry() }
     }
 
@@ -267,7 +269,8 @@ impl<'t> Occupied<'t> {
         let old = self.entry().stamp();
         let new = clock.touched(old);
         if new != old {
-            // SAFETY: the word is that of a live entry, which is given back at once: setting its stamp does not move it.
+            // SAFETY: the word is that of a live entry, which is given back at once: setting its stamp does
+            // not move it.
             let entry = unsafe { self.table.word(self.place).into_entry() };
             ManuallyDrop::new(entry).set_stamp(new);
         }
@@ -278,7 +281,8 @@ impl<'t> Occupied<'t> {
     pub(crate) fn update<R>(&mut self, change: impl FnOnce(&mut Entry) -> R) -> R {
         let word = self.table.word(self.place);
         self.table.entry_bytes -= self.entry().allocated_bytes();
-        // SAFETY: the word is that of a live entry. It is not used until `WriteBack` has replaced it, also on unwinding.
+        // SAFETY: the word is that of a live entry. It is not used until `WriteBack` has replaced it, also on
+        // unwinding.
         let entry = ManuallyDrop::new(unsafe { word.into_entry() });
         let mut borrowed = WriteBack { occupied: self, old: word, entry };
         change(&mut borrowed.entry)

@@ -1,11 +1,12 @@
 //! Totals over all slots: keys and expiring keys per database, bytes.
 //!
 //! What it is: counters that threads add to without meeting each other, and that are summed when asked for.
-//! What it is not: exact while writers run. A sum may miss or include each change that happens meanwhile; it is exact when
-//! nobody writes.
+//! What it is not: exact while writers run. A sum may miss or include each change that happens meanwhile; it
+//! is exact when nobody writes.
 //!
 //! Invariants
-//! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means something.
+//! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means
+//!   something.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 

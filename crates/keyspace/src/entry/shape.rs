@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - `Shape::allocated` is a pure function of what an entry header stores, so an entry can always be freed.
-//! - Every allocation has exactly a size of `size_class`, so rounding by the allocator adds nothing unaccounted.
+//! - Every allocation has exactly a size of `size_class`, so rounding by the allocator adds nothing
+//!   unaccounted.
 
 /// Largest key and value of the small form, in bytes.
 const SMALL_KEY_MAX: usize = u8::MAX as usize;
@@ -46,9 +47,9 @@ impl Shape {
         shape.with_class_of(value_len)
     }
 
-    /// The shape in which a value of this shape becomes `value_len` bytes long (not shorter) or changes `expiring`.
-    /// Values of the wide form keep their room, and get a quarter more than they need when it is used up, so that
-    /// growing by small steps copies each byte a bounded number of times.
+    /// The shape in which a value of this shape becomes `value_len` bytes long (not shorter) or changes
+    /// `expiring`. Values of the wide form keep their room, and get a quarter more than they need when it is
+    /// used up, so that growing by small steps copies each byte a bounded number of times.
     pub(crate) fn grown(&self, value_len: usize, expiring: bool) -> Self {
         let tight = Shape::tight(self.key_len, value_len, expiring);
         let wide = Shape { wide: true, ..tight };
@@ -92,8 +93,8 @@ impl Shape {
     }
 }
 
-/// The size that an allocation of `bytes` is rounded up to: steps of 16 up to 128, then four steps per doubling up to
-/// 1 MiB, then steps of 256 KiB. These are the classes of mimalloc, where it has classes.
+/// The size that an allocation of `bytes` is rounded up to: steps of 16 up to 128, then four steps per
+/// doubling up to 1 MiB, then steps of 256 KiB. These are the classes of mimalloc, where it has classes.
 #[inline]
 pub(crate) fn size_class(bytes: usize) -> usize {
     const LARGEST_STEP: usize = 256 << 10;

@@ -1,4 +1,5 @@
-//! The prefetch instruction. A hint: it changes nothing, faults on no address, and does nothing where unsupported.
+//! The prefetch instruction. A hint: it changes nothing, faults on no address, and does nothing where
+//! unsupported.
 
 #![allow(unsafe_code)]
 

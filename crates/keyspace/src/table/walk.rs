@@ -34,9 +34,9 @@ impl Table {
         });
     }
 
-    /// Visits all entries with `h16` in a range that starts at `from` (below `POSITION_END`) and returns its end: the smallest
-    /// range that leaves no bucket half done. The range depends on the bucket count, its content does not: an entry is
-    /// visited exactly when its `h16` is in the range.
+    /// Visits all entries with `h16` in a range that starts at `from` (below `POSITION_END`) and returns its
+    /// end: the smallest range that leaves no bucket half done. The range depends on the bucket count, its
+    /// content does not: an entry is visited exactly when its `h16` is in the range.
     pub(crate) fn visit_from<'t>(&'t self, from: u32, mut visit: impl FnMut(EntryRef<'t>)) -> u32 {
         if self.buckets.is_empty() {
             return POSITION_END;

@@ -1,0 +1,90 @@
+//! Active expiry: what is due, and that stale items do no harm.
+
+use super::{apply, db, delete, get, keyspace, narrow, put};
+use crate::{DbId, Effect, Keyspace, SlotId};
+
+fn due(keyspace: &Keyspace, now_ms: u64) -> Vec<SlotId> {
+    keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect()
+}
+
+/// Takes and deletes what is due, as the server does; the keys in the order in which they came.
+fn expire(keyspace: &Keyspace, now_ms: u64, max: usize) -> Vec<(DbId, Vec<u8>)> {
+    let mut all = Vec::new();
+    for slot in due(keyspace, now_ms) {
+        let mut keys = Vec::new();
+        keyspace.lock(slot).expired_keys(now_ms, max, &mut keys);
+        keys.iter().for_each(|(db, key)| delete(keyspace, *db, key));
+        all.extend(keys);
+    }
+    keyspace.check();
+    all
+}
+
+#[test]
+fn an_expired_key_is_invisible_until_its_delete_is_applied() {
+    let keyspace = keyspace();
+    put(&keyspace, DbId::ZERO, b"k", b"v", Some(100));
+    assert_eq!(get(&keyspace, DbId::ZERO, b"k", 99), Some(b"v".to_vec()));
+    assert_eq!(get(&keyspace, DbId::ZERO, b"k", 100), None);
+    let hash = keyspace.hash(b"k");
+    assert!(keyspace.lock(hash.slot()).get_raw(DbId::ZERO, &hash, b"k").is_some());
+    assert_eq!((keyspace.len(DbId::ZERO), keyspace.expiring_len(DbId::ZERO)), (1, 1));
+    assert_eq!((due(&keyspace, 99).len(), due(&keyspace, 100)), (0, vec![hash.slot()]));
+    assert_eq!(expire(&keyspace, 100, 10), [(DbId::ZERO, b"k".to_vec())]);
+    assert_eq!((keyspace.len(DbId::ZERO), keyspace.bytes()), (0, 0));
+}
+
+#[test]
+fn keys_come_by_deadline_and_no_more_than_asked_for() {
+    let keyspace = keyspace();
+    for (key, deadline_ms) in [("{t}c", 30), ("{t}a", 10), ("{t}d", 40), ("{t}b", 20)] {
+        put(&keyspace, db(2), key.as_bytes(), b"", Some(deadline_ms));
+    }
+    let keys = |max| expire(&keyspace, 30, max).into_iter().map(|(_, key)| key).collect::<Vec<_>>();
+    assert_eq!(keys(2), [b"{t}a", b"{t}b"]);
+    assert_eq!(keys(2), [b"{t}c"]);
+    assert_eq!(keys(2), [b""; 0]);
+    assert_eq!(keyspace.len(db(2)), 1);
+}
+
+#[test]
+fn changed_and_removed_deadlines_leave_nothing_that_is_due() {
+    let keyspace = keyspace();
+    for deadline_ms in 1..100 {
+        put(&keyspace, DbId::ZERO, b"k", b"", Some(deadline_ms));
+    }
+    let set = |expire_at_ms| {
+        apply(&keyspace, &Effect::SetExpiry { db: DbId::ZERO, key: b"k", expire_at_ms }, 0);
+        keyspace.check();
+    };
+    set(Some(500));
+    set(None);
+    assert_eq!(expire(&keyspace, 1000, 10), []);
+    set(Some(50));
+    assert_eq!(expire(&keyspace, 1000, 10).len(), 1);
+}
+
+#[test]
+fn keys_at_one_position_with_one_deadline_all_come_once() {
+    let keyspace = narrow(1, 0);
+    for n in 0..40 {
+        put(&keyspace, DbId::ZERO, format!("{{t}}{n}").as_bytes(), b"", Some(7));
+        put(&keyspace, DbId::ZERO, format!("{{t}}later{n}").as_bytes(), b"", Some(8));
+    }
+    let mut keys = expire(&keyspace, 7, usize::MAX);
+    keys.dedup();
+    assert_eq!(keys.len(), 40);
+    assert!(keys.iter().all(|(_, key)| !key.starts_with(b"{t}later")));
+}
+
+#[test]
+fn swapping_databases_takes_deadlines_along() {
+    let keyspace = keyspace();
+    put(&keyspace, DbId::ZERO, b"k", b"zero", Some(10));
+    put(&keyspace, db(1), b"k", b"one", Some(20));
+    apply(&keyspace, &Effect::SwapDb { a: DbId::ZERO, b: db(1) }, 0);
+    keyspace.check();
+    assert_eq!(get(&keyspace, DbId::ZERO, b"k", 0), Some(b"one".to_vec()));
+    assert_eq!(expire(&keyspace, 10, 10), [(db(1), b"k".to_vec())]);
+    assert_eq!(expire(&keyspace, 20, 10), [(DbId::ZERO, b"k".to_vec())]);
+}

@@ -1,0 +1,96 @@
+//! Threads that meet: nothing is lost, nothing deadlocks, the totals add up.
+
+use super::{clock, get, keyspace};
+use crate::{DbId, Effect, Freed, Keyspace, ScanCursor, SlotId, Value};
+
+const THREADS: u32 = 4;
+const ROUNDS: u32 = if cfg!(miri) { 20 } else { 4_000 };
+
+/// What one thread does: its own keys come and mostly go, keys of all threads get one byte at a time.
+fn work(keyspace: &Keyspace, thread: u32) {
+    let mut freed = Freed::new();
+    for round in 0..ROUNDS {
+        let own = format!("own:{thread}:{}", round % 500).into_bytes();
+        let shared = format!("{{shared}}:{}", round % 7).into_bytes();
+        let hash = keyspace.hash(&own);
+        keyspace.prefetch_bucket(DbId::ZERO, &hash);
+        keyspace.prefetch_entry(DbId::ZERO, &hash);
+        let effect = if round % 3 == 2 {
+            Effect::Delete { db: DbId::ZERO, key: &own }
+        } else {
+            Effect::Put { db: DbId::ZERO, key: &own, value: Value::String(&own), expire_at_ms: None }
+        };
+        keyspace.lock(hash.slot()).apply_hashed(&effect, &hash, clock(0), &mut freed);
+        append_to_two(keyspace, &shared, round);
+        if round % 512 == 0 {
+            keyspace.scan(DbId::ZERO, ScanCursor::START, 100, 0, &mut |_, _| ());
+        }
+    }
+}
+
+/// Appends to a shared key and to a counter under both locks, named in an order that differs from call to call.
+fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
+    let counter = format!("counter:{}", round % 5).into_bytes();
+    let mut slots = [keyspace.hash(shared).slot(), keyspace.hash(&counter).slot()];
+    slots.rotate_left(round as usize % 2);
+    let mut locked = keyspace.lock_many(slots);
+    for key in [shared, &counter] {
+        locked.apply(&Effect::Append { db: DbId::ZERO, key, suffix: b"+" }, clock(0), &mut Freed::new());
+    }
+}
+
+#[test]
+fn what_threads_do_at_once_adds_up() {
+    let keyspace = keyspace();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let keyspace = &keyspace;
+            scope.spawn(move || work(keyspace, thread));
+        }
+    });
+    keyspace.check();
+    let total = |name: &str, count: u32| -> usize {
+        let keys = (0..count).map(|n| format!("{name}:{n}").into_bytes());
+        keys.map(|key| get(&keyspace, DbId::ZERO, &key, 0).map_or(0, |value| value.len())).sum()
+    };
+    let appended = (THREADS * ROUNDS) as usize;
+    assert_eq!((total("{shared}", 7), total("counter", 5)), (appended, appended));
+    let mut freed = Freed::new();
+    keyspace.lock_all().apply(&Effect::FlushAll, clock(0), &mut freed);
+    assert!(!freed.is_empty());
+    assert_eq!((keyspace.len(DbId::ZERO), keyspace.bytes()), (0, 0));
+    keyspace.check();
+}
+
+#[test]
+fn prefetching_a_locked_slot_does_not_wait() {
+    let keyspace = keyspace();
+    let hash = keyspace.hash(b"k");
+    let _guard = keyspace.lock(hash.slot());
+    keyspace.prefetch_slot(&hash);
+    keyspace.prefetch_bucket(DbId::ZERO, &hash);
+    keyspace.prefetch_entry(DbId::ZERO, &hash);
+}
+
+#[test]
+fn several_locked_slots_are_each_locked_once() {
+    let keyspace = keyspace();
+    let slot = |number| SlotId::new(number).expect("in range");
+    let mut locked = keyspace.lock_many([slot(9), slot(3), slot(9)]);
+    assert_eq!(locked.iter().map(|guard| guard.slot().get()).collect::<Vec<_>>(), [3, 9]);
+    assert!(locked.get(slot(4)).is_none() && !locked.is_all());
+    locked.get_mut(slot(3)).expect("locked").set_last_lsn(lsn::Lsn::new(70));
+    assert_eq!(locked.last_lsn(), lsn::Lsn::new(70));
+    drop(locked);
+    assert_eq!(keyspace.lock(slot(3)).last_lsn(), lsn::Lsn::new(70));
+    assert!(keyspace.lock_all().is_all());
+}
+
+#[test]
+#[should_panic(expected = "lsn 5 after 6")]
+fn an_lsn_that_goes_back_is_a_bug() {
+    let keyspace = keyspace();
+    let mut guard = keyspace.lock(SlotId::FIRST);
+    guard.set_last_lsn(lsn::Lsn::new(6));
+    guard.set_last_lsn(lsn::Lsn::new(5));
+}
