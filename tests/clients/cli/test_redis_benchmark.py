@@ -1,0 +1,53 @@
+"""redis-benchmark runs to its end and does what it says. Its figures are not looked at here: see bench/."""
+
+import csv
+import io
+import subprocess
+
+import pytest
+
+BENCHMARK_TIMEOUT_S = 150
+
+
+def run(server, *arguments: str) -> str:
+    """The output of one run that must succeed."""
+    done = subprocess.run(
+        ["redis-benchmark", "-p", str(server.port), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=BENCHMARK_TIMEOUT_S,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Error" not in output, output
+    return done.stdout
+
+
+def test_the_usual_suite(server):
+    tests = "get,set,incr,mset,ping"
+    output = run(server, "-t", tests, "-n", "100000", "-P", "16", "-r", "100000", "--csv")
+    rows = list(csv.DictReader(io.StringIO(output)))
+    assert [row["test"] for row in rows] == ["PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "MSET (10 keys)"]
+    assert all(float(row["rps"]) > 0 for row in rows)
+    with server.connect() as connection:
+        # 100 000 draws out of 100 000 for SET, INCR and ten for each MSET.
+        assert 100_000 < connection.call("DBSIZE") <= 200_000
+
+
+def test_quiet_mode(server):
+    output = run(server, "-t", "set,get", "-n", "100000", "-P", "16", "-q")
+    assert output.count("requests per second") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-c", "1", "-P", "1"), ("-c", "200", "-P", "1"), ("-c", "50", "-P", "1000"), ("-c", "50", "-P", "16", "-3"), ("-k", "0")],
+    ids=" ".join,
+)
+def test_other_shapes_of_load(server, arguments):
+    run(server, "-t", "set,get", "-n", "3000", "-d", "1024", "-r", "1000", "-q", *arguments)
+
+
+def test_two_threads(server):
+    run(server, "--threads", "2", "-t", "set", "-n", "100000", "-P", "16", "-q")

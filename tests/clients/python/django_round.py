@@ -1,0 +1,91 @@
+"""One round of Django's cache and session backends: `django_round.py URL PROTOCOL`. Run by test_django.py."""
+
+import sys
+
+from django.conf import settings
+
+
+def configure(url: str, protocol: int) -> None:
+    """Django, with nothing but a cache in Redis and sessions in the cache."""
+    cache = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": url,
+        "OPTIONS": {"protocol": protocol},
+        "KEY_PREFIX": "site",
+    }
+    settings.configure(
+        CACHES={"default": cache},
+        SESSION_ENGINE="django.contrib.sessions.backends.cache",
+        SECRET_KEY="for tests only",
+        USE_TZ=True,
+    )
+    import django
+
+    django.setup()
+
+
+def check_cache() -> None:
+    """Every method that sends single commands or plain pipelines."""
+    from django.core.cache import cache
+
+    cache.set("page", {"title": "T", "tags": ["a", "b"]}, timeout=300)
+    assert cache.get("page") == {"title": "T", "tags": ["a", "b"]}
+    assert cache.get("missing", "default") == "default"
+    assert cache.add("page", "other") is False
+    assert cache.add("fresh", "value", timeout=60) is True
+    assert cache.touch("fresh", 120) is True
+    assert cache.touch("missing", 120) is False
+    assert cache.has_key("fresh")
+    assert cache.get_or_set("computed", lambda: 42) == 42
+    assert cache.get_or_set("computed", lambda: 0) == 42
+    cache.set("visits", 1)
+    assert cache.incr("visits", 4) == 5
+    assert cache.decr("visits") == 4
+    try:
+        cache.incr("missing")
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("incr of a missing key must fail")
+    cache.set("forever", "v", timeout=None)
+    cache.set("never", "v", timeout=0)
+    assert cache.get("never") is None
+    assert cache.get_many(["page", "visits", "missing"]) == {"page": cache.get("page"), "visits": 4}
+    cache.delete_many(["page", "visits"])
+    assert cache.delete("forever") is True
+    assert cache.delete("forever") is False
+    cache.set("versioned", "one", version=1)
+    cache.set("versioned", "two", version=2)
+    assert (cache.get("versioned", version=1), cache.get("versioned", version=2)) == ("one", "two")
+    cache.clear()
+    assert cache.get("fresh") is None
+
+
+def check_sessions() -> None:
+    """A visitor who comes, logs in, gets a new session key, and logs out."""
+    from django.contrib.sessions.backends.cache import SessionStore
+
+    visitor = SessionStore()
+    visitor["cart"] = ["book"]
+    visitor.set_expiry(300)
+    visitor.save()
+    again = SessionStore(session_key=visitor.session_key)
+    assert again["cart"] == ["book"]
+    again["user"] = 7
+    again.cycle_key()
+    again.save()
+    assert not SessionStore().exists(visitor.session_key)
+    assert SessionStore(session_key=again.session_key)["user"] == 7
+    other = SessionStore()
+    other["user"] = 8
+    other.save()
+    again.flush()
+    assert SessionStore(session_key=other.session_key)["user"] == 8
+
+
+if __name__ == "__main__":
+    configure(sys.argv[1], int(sys.argv[2]))
+    check_cache()
+    print("cache ok")
+    check_sessions()
+    print("sessions ok")

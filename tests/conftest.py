@@ -1,0 +1,81 @@
+"""Fixtures of all suites: servers, and their logs in the report of a test that fails."""
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from harness.server import UNDER_TEST, Options, Server
+
+LOG_TAIL_CHARS = 8000
+
+
+def pytest_report_header() -> str:
+    return f"server under test: {UNDER_TEST}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if UNDER_TEST == "sheaf":
+        return
+    skip = pytest.mark.skip(reason="only Sheaf promises this")
+    for item in items:
+        if item.get_closest_marker("sheaf_only"):
+            item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if report.failed:
+        for number, server in enumerate(getattr(item, "servers", [])):
+            report.sections.append((f"log of server {number + 1}", server.log()[-LOG_TAIL_CHARS:]))
+    return report
+
+
+@pytest.fixture
+def new_server(request: pytest.FixtureRequest, tmp_path):
+    """Makes servers that are not started yet: `new_server(durability="commit", ...)`, each in its own directory."""
+    servers: list[Server] = []
+    request.node.servers = servers
+
+    def make(directory=None, **options) -> Server:
+        server = Server(directory or tmp_path / f"data-{len(servers) + 1}", Options(**options))
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def server(new_server) -> Server:
+    """A running server with the default settings."""
+    return new_server().start()
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def protocol(request: pytest.FixtureRequest) -> int:
+    """Both versions of the protocol, one after the other."""
+    return request.param
+
+
+@pytest.fixture
+def connect(server: Server, protocol: int):
+    """Makes redis-py clients of the test's server. A cut connection is an error: nothing is tried twice."""
+    clients: list[redis.Redis] = []
+
+    def make(**options) -> redis.Redis:
+        settings = {"port": server.port, "protocol": protocol, "socket_timeout": 60} | options
+        clients.append(redis.Redis(retry=Retry(NoBackoff(), 0), **settings))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(connect) -> redis.Redis:
+    """A redis-py client of a running server."""
+    return connect()

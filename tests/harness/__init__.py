@@ -1,0 +1,1 @@
+"""What every test here stands on: one server process per test, raw RESP connections, figures of a process."""

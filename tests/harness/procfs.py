@@ -1,0 +1,38 @@
+"""Figures of a running process, from /proc."""
+
+import os
+from pathlib import Path
+
+
+def _status_bytes(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024
+    raise AssertionError(f"/proc/{pid}/status has no {field}")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of the process that is in RAM now."""
+    return _status_bytes(pid, "VmRSS")
+
+
+def resident_bytes_peak(pid: int) -> int:
+    """The most it ever had, or had since `reset_peak`."""
+    return _status_bytes(pid, "VmHWM")
+
+
+def reset_peak(pid: int) -> None:
+    """Lets `resident_bytes_peak` start anew from what is resident now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def open_files(pid: int) -> int:
+    """How many descriptors the process has open, sockets included."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def cpu_ticks(pid: int) -> int:
+    """User and system time of all its threads, in clock ticks."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(after_name[11]) + int(after_name[12])

@@ -1,0 +1,225 @@
+"""Server processes under test.
+
+SHEAF_TEST_SERVER=redis runs Debian's redis-server in Sheaf's place, to prove that a test asks for what clients
+really get. SHEAF_BINARY names another binary than target/release/sheaf.
+
+Invariants: a port is free when it is chosen, and a server that answers on it is ours (its process id is asked
+for); every server ends with the test, and with the test run itself, however that ends.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import procfs, resp
+from harness.waiting import PATIENCE_S, POLL_S, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+UNDER_TEST = os.environ.get("SHEAF_TEST_SERVER", "sheaf")
+BIND_TRIES = 5
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def sheaf_binary() -> str:
+    """The binary under test."""
+    binary = os.environ.get("SHEAF_BINARY", str(ROOT / "target/release/sheaf"))
+    assert shutil.which(binary), f"{binary} not found: cargo build --release, or set SHEAF_BINARY"
+    return binary
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment() -> dict[str, str]:
+    """Ours, without the variables that are settings of the server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+
+
+def run_sheaf(*arguments: str, extra_environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs `sheaf` to its end: an offline command, or a start that is meant to fail."""
+    return subprocess.run(
+        [sheaf_binary(), *arguments],
+        env=environment() | (extra_environment or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@dataclass
+class Options:
+    """How a server is started, in Sheaf's words."""
+
+    durability: str = "strict"
+    bind: str = "127.0.0.1"
+    maxclients: int | None = None
+    requirepass: str | None = None
+    workers: int = 2
+    extra: tuple[str, ...] = ()
+    # Runs the server: what is put before its command line.
+    wrapper: tuple[str, ...] = ()
+    extra_environment: dict[str, str] = field(default_factory=dict)
+
+    def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
+        """The whole command line, for the server under test."""
+        limits = []
+        if self.maxclients is not None:
+            limits += ["--maxclients", str(self.maxclients)]
+        if self.requirepass is not None:
+            limits += ["--requirepass", self.requirepass]
+        place = ["--dir", str(directory), "--bind", self.bind, "--port", str(port)]
+        if UNDER_TEST == "redis":
+            fsync = {"strict": "always", "commit": "always", "interval": "everysec", "none": "no"}[self.durability]
+            log = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local"]
+            return [*self.wrapper, "redis-server", *place, *log, *limits]
+        log = ["--http-port", str(http_port), "--durability", self.durability, "--workers", str(self.workers)]
+        return [*self.wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
+
+
+class Server:
+    """One process on one directory; it may be started again on the same directory after it has ended."""
+
+    def __init__(self, directory: Path, options: Options | None = None):
+        self.directory = directory
+        self.options = options or Options()
+        self.port = 0
+        self.http_port = 0
+        self._log_path = directory.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    def start(self) -> "Server":
+        """Starts the process and waits until it answers."""
+        for _ in range(BIND_TRIES):
+            self.spawn()
+            if self._await_answer():
+                return self
+        raise AssertionError(f"no free port in {BIND_TRIES} tries")
+
+    def spawn(self) -> None:
+        """Starts the process without waiting for anything."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port, self.http_port = free_port(), free_port()
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.options.command_line(self.directory, self.port, self.http_port),
+                env=environment() | self.options.extra_environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _await_answer(self) -> bool:
+        """True when it is ready, False when somebody else took its port."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            status = self.process.poll()
+            if status is not None:
+                if "ddress already in use" in self.log()[-2000:]:
+                    return False
+                raise AssertionError(f"the server ended with status {status} instead of starting")
+            if self._answers():
+                return True
+            time.sleep(POLL_S)
+        raise AssertionError(f"the server did not answer within {PATIENCE_S:.0f} s")
+
+    def _answers(self) -> bool:
+        try:
+            with resp.Connection(self.port) as connection:
+                if self.options.requirepass is not None:
+                    connection.call("AUTH", self.options.requirepass)
+                if connection.call("PING") != b"PONG":
+                    return False
+                info = connection.call("INFO", "server")
+        except (OSError, resp.Closed):
+            return False
+        return isinstance(info, bytes) and f"process_id:{self.pid}\r\n".encode() in info
+
+    # -- while it runs -----------------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process, running or ended."""
+        assert self._process is not None, "the server was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def connect(self) -> resp.Connection:
+        """A new raw connection, authenticated if that is needed."""
+        connection = resp.Connection(self.port)
+        if self.options.requirepass is not None:
+            connection.call("AUTH", self.options.requirepass)
+        return connection
+
+    def log(self) -> str:
+        """What it has written to standard output and standard error, over all its starts."""
+        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
+
+    def wait_for_log(self, text: str) -> None:
+        """Waits until the log contains `text`."""
+        wait_until(f"{text!r} in the server's log", lambda: text in self.log())
+
+    def wait_until_idle(self) -> None:
+        """Waits until the server has nothing more to do: it uses no CPU for a while."""
+        seen: list[int] = []
+
+        def quiet() -> bool:
+            seen.append(procfs.cpu_ticks(self.pid))
+            return len(seen) > 20 and seen[-20] == seen[-1]
+
+        wait_until("the server to be idle", quiet)
+
+    # -- ending ------------------------------------------------------------------------------------------------
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        self.process.send_signal(number)
+
+    def wait_exit(self) -> int:
+        """Waits for the process to end; its status, negative for a signal."""
+        return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        """kill -9; returns when the process is gone."""
+        if self.is_running():
+            self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM and the exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait_exit()
+
+    def close(self) -> None:
+        """Ends the process if it still runs, by force."""
+        if self._process is not None:
+            self.kill()
+
+
+def _die_with_parent() -> None:
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
