@@ -29,6 +29,8 @@ mod host;
 mod row;
 mod session;
 mod stats;
+#[cfg(test)]
+mod testing;
 mod unit;
 
 pub use context::Context;

@@ -11,6 +11,8 @@ use keyspace::{
 };
 use lsn::Lsn;
 
+use crate::stats::WorkerStats;
+
 /// The locked slots.
 pub(crate) enum Locked<'k> {
     /// None: the command names no key.
@@ -31,6 +33,7 @@ pub struct Unit<'k> {
     freed: &'k mut Freed,
     clock: AccessClock,
     touches: bool,
+    stats: &'k WorkerStats,
 }
 
 impl<'k> Unit<'k> {
@@ -70,9 +73,9 @@ impl<'k> Unit<'k> {
         first: Option<(*const u8, usize, KeyHash)>,
         scratch: Scratch<'k>,
     ) -> Unit<'k> {
-        let Scratch { effects, freed, clock, touches } = scratch;
+        let Scratch { effects, freed, clock, touches, stats } = scratch;
         debug_assert!(effects.is_empty());
-        Unit { keyspace, locked, first, effects, freed, clock, touches }
+        Unit { keyspace, locked, first, effects, freed, clock, touches, stats }
     }
 
     /// The time of the command, unix milliseconds.
@@ -88,6 +91,37 @@ impl<'k> Unit<'k> {
             Some((start, len, hash)) if std::ptr::eq(start, key.as_ptr()) && len == key.len() => hash,
             _ => self.keyspace.hash(key),
         }
+    }
+
+    /// A number that differs from command to command, for random choices.
+    pub fn seed(&self) -> u64 {
+        self.clock.random.into()
+    }
+
+    /// As [`Unit::get`], for a command that reads the key: counts as a hit or a miss.
+    #[inline]
+    pub fn read(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let stats = self.stats;
+        let entry = self.get(db, key);
+        stats.looked_up(entry.is_some());
+        entry
+    }
+
+    /// As [`Unit::peek`], for a command that reads about the key but not its value: counts as a hit or a miss.
+    #[inline]
+    pub fn inspect(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.peek(db, key);
+        self.stats.looked_up(entry.is_some());
+        entry
+    }
+
+    /// Renews the access stamp of a key even for a client whose reads leave it alone; counts as a hit or a miss.
+    /// Returns whether the key exists.
+    pub fn touch(&mut self, db: DbId, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
+        self.stats.looked_up(found);
+        found
     }
 
     /// The entry of a key, with its access stamp renewed; `None` if absent or expired.
@@ -192,6 +226,8 @@ pub(crate) struct Scratch<'k> {
     pub(crate) clock: AccessClock,
     /// Whether reads renew access stamps.
     pub(crate) touches: bool,
+    /// Counts hits and misses.
+    pub(crate) stats: &'k WorkerStats,
 }
 
 impl<'k> Locked<'k> {

@@ -1,6 +1,7 @@
 //! The command families: each module holds the rows of its commands and their handlers.
 
 mod connection;
+mod deadline;
 mod generic;
 mod server;
 mod string;

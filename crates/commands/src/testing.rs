@@ -1,0 +1,374 @@
+//! A whole server for tests, without a process around it: executor, keyspace and log on a simulated disk with a clock
+//! that is moved by hand.
+//!
+//! What it is: `check` for tables of commands and replies, `TestServer` for everything else. A table ends with a replay of the log
+//! into another keyspace, which must come out the same: so every test of a command also proves that its effects say all it
+//! did.
+//! What it is not: a place for expectations about one command.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+use keyspace::{AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, SlotId};
+use lsn::Lsn;
+use parking_lot::Mutex;
+use storage::{Error, Log, LogOptions, Recovery};
+use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
+
+use crate::{
+    Call, CommandStats, Executor, Host, Loading, MemoryLimits, Outcome, Session, ShutdownMode,
+    clients::{Clients, Connected},
+};
+
+/// The time at which every test begins, unix milliseconds.
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+const DIR: &str = "/data";
+
+/// Runs a table of (command, reply) on an empty server with either protocol, then replays the log.
+///
+/// Commands are inline requests: quotes and `\x00` work. `after 1500` lets so many milliseconds pass and replies nothing. For the
+/// notation of replies see [`notation`].
+///
+/// # Panics
+/// At the first reply that is not the expected one.
+pub(crate) fn check(table: &[(&str, &str)]) {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let mut server = TestServer::new();
+        server.session.protocol = protocol;
+        server.check(table);
+        server.assert_replays();
+    }
+}
+
+/// A server with one client.
+pub(crate) struct TestServer {
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) host: TestHost,
+    pub(crate) executor: Executor,
+    pub(crate) session: Session,
+    pub(crate) bulk_bytes_max: usize,
+    disk: Arc<SimDisk>,
+    log: Log,
+}
+
+impl TestServer {
+    /// An empty server whose client may run commands.
+    pub(crate) fn new() -> TestServer {
+        let clock = Arc::new(SimClock::new(START_MS));
+        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
+        let mut recovery = open(&disk);
+        recovery.replay::<Error>(|_, _| panic!("a new log is empty"), |_| {}).expect("an empty log replays");
+        let log = recovery.finish(clock.clone()).expect("a simulated disk works");
+        let host = TestHost::new(clock.clone());
+        let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 1 }));
+        let mut executor = Executor::new(keyspace, host.stats.worker(0), 1);
+        executor.attach(log.appender());
+        let session = Session::new(host.clients.register(connected()), true);
+        TestServer { clock, host, executor, session, bulk_bytes_max: 512 << 20, disk, log }
+    }
+
+    /// Another client of the same server, to be swapped with `session`.
+    pub(crate) fn connect(&self) -> Session {
+        Session::new(self.host.clients.register(connected()), true)
+    }
+
+    /// Runs commands against the replies that are expected; see [`check()`].
+    pub(crate) fn check(&mut self, table: &[(&str, &str)]) {
+        for (index, (line, expected)) in table.iter().enumerate() {
+            if let Some(ms) = line.strip_prefix("after ") {
+                self.clock.advance_ms(ms.parse().expect("milliseconds"));
+                continue;
+            }
+            let reply = self.run(line);
+            assert_eq!(reply, *expected, "step {index}: {line} ({:?})", self.session.protocol);
+        }
+    }
+
+    /// The reply to an inline request, in the notation of [`notation`]; empty for no reply.
+    pub(crate) fn run(&mut self, line: &str) -> String {
+        self.execute(&parse(line)).0
+    }
+
+    /// As [`TestServer::run`], with the arguments given one by one.
+    pub(crate) fn run_args(&mut self, args: &[&[u8]]) -> String {
+        self.execute(&args.iter().collect()).0
+    }
+
+    /// The reply to an inline request as a value.
+    pub(crate) fn value(&mut self, line: &str) -> Value {
+        let (value, _) = decoded(&self.raw(line)).expect("there is a reply");
+        value
+    }
+
+    /// The bytes of the reply to an inline request.
+    pub(crate) fn raw(&mut self, line: &str) -> Vec<u8> {
+        self.execute_raw(&parse(line)).0
+    }
+
+    /// The position that the reply to an inline request waits for.
+    pub(crate) fn gate(&mut self, line: &str) -> Lsn {
+        self.execute_raw(&parse(line)).1
+    }
+
+    /// The position after everything that was appended.
+    pub(crate) fn appended_lsn(&self) -> Lsn {
+        self.log.appended_lsn()
+    }
+
+    fn execute(&mut self, args: &OwnedArgs) -> (String, Lsn) {
+        let (bytes, gate) = self.execute_raw(args);
+        let text = decoded(&bytes).map_or_else(String::new, |(value, len)| {
+            assert_eq!(len, bytes.len(), "more than one reply to {args:?}");
+            notation(&value)
+        });
+        (text, gate)
+    }
+
+    fn execute_raw(&mut self, args: &OwnedArgs) -> (Vec<u8>, Lsn) {
+        let policy = self.host.memory_limits().policy;
+        self.executor.begin_round(self.clock.unix_ms(), policy, self.bulk_bytes_max);
+        let resolved = self.executor.resolve(args.as_args());
+        self.executor.prefetch_bucket(&self.session, &resolved);
+        self.executor.prefetch_entry(&self.session, &resolved);
+        let call = Call { args: args.as_args(), resolved };
+        let mut out = Vec::new();
+        loop {
+            match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
+                Outcome::Done { gate } => return (out, gate),
+                Outcome::Wait => {
+                    assert!(self.log.unwritten_bytes() > 0, "nothing will ever make room in the log");
+                    self.log.flush_all().expect("a simulated disk works");
+                }
+            }
+        }
+    }
+
+    /// All keys with their values and deadlines, expired ones included.
+    pub(crate) fn content(&self) -> Content {
+        content(self.executor.keyspace())
+    }
+
+    /// Replays the log into an empty keyspace, as after a power cut.
+    ///
+    /// # Panics
+    /// If that gives another content than what is in memory.
+    pub(crate) fn assert_replays(&self) {
+        self.log.flush_all().expect("a simulated disk works");
+        let replayed = Keyspace::new(Options { hash_seed: 2 });
+        let apply = |lsn, mut payload: &[u8]| {
+            while let Some(effect) = Effect::decode_next(&mut payload).expect("only effects are logged") {
+                replay(&replayed, &effect, lsn);
+            }
+            Ok(())
+        };
+        open(&self.disk.clone_state()).replay::<Error>(apply, |_| {}).expect("the log is whole");
+        assert_eq!(content(&replayed), self.content(), "what replays is not what was in memory");
+        self.executor.keyspace().check();
+        replayed.check();
+    }
+}
+
+/// (database, key) to (value, deadline).
+pub(crate) type Content = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>;
+
+fn content(keyspace: &Keyspace) -> Content {
+    let mut content = Content::new();
+    for slot in SlotId::all() {
+        let guard = keyspace.lock(slot);
+        for db in DbId::all() {
+            content.extend(guard.entries(db).map(|entry| {
+                let value = entry.string().expect("a string").to_vec();
+                ((db.get(), entry.key().to_vec()), (value, entry.expire_at_ms()))
+            }));
+        }
+    }
+    content
+}
+
+fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
+    let (clock, mut freed) = (AccessClock::default(), Freed::new());
+    match effect.key() {
+        Some(key) => {
+            let mut slot = keyspace.lock(keyspace::slot_of(key));
+            slot.apply(effect, clock, &mut freed);
+            slot.set_last_lsn(lsn);
+        }
+        None => keyspace.lock_all().apply(effect, clock, &mut freed),
+    }
+}
+
+fn open(disk: &Arc<SimDisk>) -> Recovery {
+    let options = LogOptions {
+        segment_bytes: 4 << 20,
+        ring_bytes: 1 << 20,
+        appenders_max: 4,
+        unwritten_bytes_max: 256 << 10,
+        ..LogOptions::default()
+    };
+    Recovery::open(disk.clone(), Path::new(DIR), options, &SimEntropy::new(1))
+        .expect("a simulated disk works")
+}
+
+fn connected() -> Connected {
+    let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
+    Connected { peer, local, fd: 8, now_ms: START_MS, waker: Box::new(|| {}) }
+}
+
+/// The arguments of an inline request.
+pub(crate) fn parse(line: &str) -> OwnedArgs {
+    let request = [line.as_bytes(), b"\r\n"].concat();
+    let mut batch = RequestBatch::new();
+    let parsed = RequestParser::new().parse(&request, &Limits::DEFAULT, &mut batch, 2);
+    assert!(parsed.error.is_none() && batch.len() == 1, "{line:?} is not one request: {parsed:?}");
+    batch.command(0, &request).into()
+}
+
+fn decoded(bytes: &[u8]) -> Option<(Value, usize)> {
+    decode(bytes, &DecodeLimits::DEFAULT).expect("a reply is well formed")
+}
+
+/// A reply as text: `+OK`, `-ERR text`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`, `~[a]`, `>[a]`, `,1.5`, `#true`, `(12`,
+/// `txt"text"`.
+pub(crate) fn notation(value: &Value) -> String {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let list = |values: &[Value]| values.iter().map(notation).collect::<Vec<_>>().join(", ");
+    let pairs = |pairs: &[(Value, Value)]| {
+        let pair = |(key, value): &(Value, Value)| format!("{}: {}", notation(key), notation(value));
+        pairs.iter().map(pair).collect::<Vec<_>>().join(", ")
+    };
+    match value {
+        Value::Simple(bytes) => format!("+{}", String::from_utf8_lossy(bytes)),
+        Value::Error(bytes) => format!("-{}", String::from_utf8_lossy(bytes)),
+        Value::Integer(number) => format!(":{number}"),
+        Value::Bulk(bytes) => format!("\"{}\"", text(bytes)),
+        Value::Null => "nil".to_string(),
+        Value::Double(number) => format!(",{number}"),
+        Value::Boolean(truth) => format!("#{truth}"),
+        Value::BigNumber(digits) => format!("({}", text(digits)),
+        Value::Verbatim { format, text: bytes } => format!("{}\"{}\"", text(format), text(bytes)),
+        Value::Array(values) => format!("[{}]", list(values)),
+        Value::Map(entries) => format!("{{{}}}", pairs(entries)),
+        Value::Set(values) => format!("~[{}]", list(values)),
+        Value::Push(values) => format!(">[{}]", list(values)),
+        Value::Attributed { attributes, value } => format!("|{{{}}} {}", pairs(attributes), notation(value)),
+    }
+}
+
+/// A process that notes what it is asked for.
+pub(crate) struct TestHost {
+    pub(crate) clients: Clients,
+    pub(crate) stats: CommandStats,
+    pub(crate) limits: Mutex<MemoryLimits>,
+    pub(crate) loading: Mutex<Option<Loading>>,
+    /// The password of the user `default`; `None`: none is needed.
+    pub(crate) password: Mutex<Option<Vec<u8>>>,
+    /// What CONFIG sees; only values that are set can be changed.
+    pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
+    /// What was asked for, in order: `rewrite`, `reset`, `shutdown InOrder`, `flushing_all`.
+    pub(crate) asked: Mutex<Vec<String>>,
+    clock: Arc<SimClock>,
+}
+
+impl TestHost {
+    fn new(clock: Arc<SimClock>) -> TestHost {
+        let limits = MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 };
+        TestHost {
+            clients: Clients::new(),
+            stats: CommandStats::new(1),
+            limits: Mutex::new(limits),
+            loading: Mutex::default(),
+            password: Mutex::default(),
+            settings: Mutex::default(),
+            asked: Mutex::default(),
+            clock,
+        }
+    }
+
+    /// Sets what to evict, without a limit that would evict anything.
+    pub(crate) fn set_policy(&self, policy: EvictionPolicy) {
+        self.limits.lock().policy = policy;
+    }
+}
+
+impl Host for TestHost {
+    fn loading(&self) -> Option<Loading> {
+        *self.loading.lock()
+    }
+
+    fn memory_limits(&self) -> MemoryLimits {
+        *self.limits.lock()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    fn command_stats(&self) -> &CommandStats {
+        &self.stats
+    }
+
+    fn requires_password(&self) -> bool {
+        self.password.lock().is_some()
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        user == b"default" && self.password.lock().as_deref().is_none_or(|wanted| wanted == password)
+    }
+
+    fn info(&self, sections: &[String]) -> String {
+        format!("# Sections\r\nsections:{}\r\n", sections.join(","))
+    }
+
+    fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
+        let settings = self.settings.lock();
+        let matching =
+            settings.iter().filter(|(name, _)| wire::glob::matches_ignore_case(pattern, name.as_bytes()));
+        matching.map(|(name, value)| (*name, value.clone())).collect()
+    }
+
+    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<(), String> {
+        let mut settings = self.settings.lock();
+        let mut changed = settings.clone();
+        for (name, value) in wanted {
+            let known = changed.iter_mut().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+            let Some((_, known)) = known else {
+                let name = String::from_utf8_lossy(name);
+                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+            };
+            *known = String::from_utf8_lossy(value).into_owned();
+        }
+        *settings = changed;
+        Ok(())
+    }
+
+    fn config_rewrite(&self) -> Result<(), String> {
+        self.asked.lock().push("rewrite".to_string());
+        Ok(())
+    }
+
+    fn reset_stats(&self) {
+        self.asked.lock().push("reset".to_string());
+        self.stats.reset();
+    }
+
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
+        self.asked.lock().push(format!("shutdown {mode:?}"));
+        match mode {
+            ShutdownMode::InOrder => Ok(()),
+            ShutdownMode::Abort => Err("ERR No shutdown in progress.".to_string()),
+        }
+    }
+
+    fn last_save_unix_s(&self) -> u64 {
+        self.clock.unix_ms() / 1000
+    }
+
+    fn flushing_all(&self, _record: Lsn) {
+        self.asked.lock().push("flushing_all".to_string());
+    }
+}
