@@ -69,6 +69,8 @@ class Options:
     maxclients: int | None = None
     requirepass: str | None = None
     workers: int = 2
+    # Small, because every test makes new ones and zero-fills them.
+    log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
     # Runs the server: what is put before its command line.
     wrapper: tuple[str, ...] = ()
@@ -87,6 +89,7 @@ class Options:
             log = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local"]
             return [*self.wrapper, "redis-server", *place, *log, *limits]
         log = ["--http-port", str(http_port), "--durability", self.durability, "--workers", str(self.workers)]
+        log += ["--log-segment-bytes", self.log_segment_bytes]
         return [*self.wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
 
 

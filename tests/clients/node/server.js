@@ -1,0 +1,101 @@
+'use strict';
+/*
+ * One server process per test. SHEAF_TEST_SERVER=redis runs redis-server in Sheaf's place, SHEAF_BINARY names another
+ * binary than target/release/sheaf. The server's log is printed when the test fails.
+ */
+
+const { spawn } = require('node:child_process');
+const { mkdtempSync, rmSync } = require('node:fs');
+const { createServer, connect } = require('node:net');
+const { tmpdir } = require('node:os');
+const path = require('node:path');
+const { test } = require('node:test');
+const { setTimeout: pause } = require('node:timers/promises');
+
+const ROOT = path.resolve(__dirname, '../../..');
+const UNDER_TEST = process.env.SHEAF_TEST_SERVER ?? 'sheaf';
+const BINARY = process.env.SHEAF_BINARY ?? path.join(ROOT, 'target/release/sheaf');
+const PATIENCE_MS = 60_000;
+const POLL_MS = 5;
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer().on('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+function commandLine(directory, port, httpPort, password) {
+  const place = ['--dir', directory, '--bind', '127.0.0.1', '--port', String(port)];
+  const secret = password ? ['--requirepass', password] : [];
+  if (UNDER_TEST === 'redis') {
+    return ['redis-server', [...place, '--save', '', '--appendonly', 'yes', '--appendfsync', 'always', ...secret]];
+  }
+  return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret]];
+}
+
+/* Resolves to true when something on the port answers, with PONG or by asking for a password. */
+function answers(port) {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
+    const done = (ready) => { socket.destroy(); resolve(ready); };
+    socket.on('error', () => done(false));
+    socket.on('close', () => done(false));
+    socket.on('data', (reply) => done(/^(\+PONG|-NOAUTH)/.test(reply)));
+  });
+}
+
+async function startServer(password) {
+  const directory = mkdtempSync(path.join(tmpdir(), 'sheaf-node-'));
+  const port = await freePort();
+  const [program, flags] = commandLine(directory, port, await freePort(), password);
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
+  const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const server = { port, log: '' };
+  child.stdout.on('data', (text) => { server.log += text; });
+  child.stderr.on('data', (text) => { server.log += text; });
+  const ended = new Promise((resolve) => { child.on('exit', resolve); });
+  server.stop = async () => {
+    child.kill('SIGKILL');
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  };
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!(await answers(port))) {
+    if (child.exitCode !== null || Date.now() > deadline) {
+      await server.stop();
+      throw new Error(`the server did not start:\n${server.log}`);
+    }
+    await pause(POLL_MS);
+  }
+  return server;
+}
+
+/* Declares a test that gets a server of its own: `work(server, t)`. */
+function serverTest(name, work, { password } = {}) {
+  test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
+    const server = await startServer(password);
+    try {
+      await work(server, t);
+    } catch (error) {
+      console.error(`log of the server of "${name}":\n${server.log}`);
+      throw error;
+    } finally {
+      await server.stop();
+    }
+  });
+}
+
+/* Polls until `condition` resolves to something true. */
+async function waitUntil(what, condition) {
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`waited for: ${what}`);
+    await pause(POLL_MS);
+  }
+}
+
+module.exports = { serverTest, waitUntil };
