@@ -126,6 +126,19 @@ impl<'a> Effect<'a> {
         }
     }
 
+    /// The database of an effect on one key.
+    #[inline]
+    pub const fn db(&self) -> Option<DbId> {
+        match *self {
+            Effect::Put { db, .. }
+            | Effect::Delete { db, .. }
+            | Effect::SetExpiry { db, .. }
+            | Effect::Append { db, .. }
+            | Effect::SetRange { db, .. } => Some(db),
+            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
+        }
+    }
+
     /// The key of an effect on one key.
     #[inline]
     pub const fn key(&self) -> Option<&'a [u8]> {

@@ -1,1 +1,35 @@
-//! server
+//! The server: sockets, threads and files around the pure crates. The binary is `sheaf`.
+//!
+//! What it is: configuration, workers, connections, HTTP, metrics, recovery, the command line; the wiring.
+//! What it is not: policy. What a command means is in `commands`, what is stored where in `keyspace` and `storage`.
+//!
+//! ```text
+//! acceptor -> worker (one per core): connection -> conversation -> executor -> keyspace, log ring
+//! log thread: one write and sync per batch -> wakes workers -> outbox releases replies -> socket
+//! ```
+//!
+//! Invariants
+//! - Only this crate owns threads, tasks and sockets.
+//! - A reply is sent only after the position it depends on is durable (`outbox` asserts it).
+
+#![forbid(unsafe_code)]
+
+pub mod banner;
+pub mod cli;
+pub mod config;
+mod connection;
+pub mod conversation;
+mod host;
+mod http;
+mod info;
+pub mod inspect;
+mod listen;
+mod log_threads;
+mod logging;
+mod metrics;
+pub mod outbox;
+mod progress;
+mod reaper;
+pub mod recover;
+pub mod serve;
+mod worker;

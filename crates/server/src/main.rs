@@ -1,2 +1,41 @@
-//! The `sheaf` binary.
-fn main() {}
+//! The `sheaf` binary: the command line and exit statuses, nothing else.
+//!
+//! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage. 74: the log failed.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use server::{
+    cli::{self, Task},
+    inspect, serve,
+};
+
+/// The allocator that the keyspace's accounting and memory figures assume.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Wrong usage, as clap exits.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let task = match cli::parse(std::env::args()) {
+        Ok(task) => task,
+        Err(error) => {
+            eprintln!("sheaf: {error}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let result: Result<(), Box<dyn std::error::Error>> = match task {
+        Task::Serve { settings, config_file } => serve::serve(settings, config_file).map_err(Into::into),
+        Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
+        Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sheaf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -185,10 +185,10 @@ impl Appender {
     }
 
     /// Asks for one call of the listener when the log has moved at all: after an [`Admission::Wait`].
-    /// `false`: everything is written already.
+    /// `false`: there is room by now.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
-        self.shared.sequencer.used() > 0 || self.shared.admit(0) != Admission::Go
+        self.shared.admit(0) == Admission::Wait
     }
 }
 

@@ -125,6 +125,14 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
+    /// The options with a ring that fits the segments.
+    #[must_use]
+    pub fn fitting(self) -> LogOptions {
+        let ring_bytes = self.ring_bytes.min(self.segment_bytes / 4);
+        let unwritten_bytes_max = self.unwritten_bytes_max.min(ring_bytes / 2);
+        LogOptions { ring_bytes, unwritten_bytes_max, ..self }
+    }
+
     fn assert_valid(&self) {
         assert!(self.segment_bytes.is_power_of_two() && self.segment_bytes >= segment::SEGMENT_BYTES_MIN * 4);
         assert!(self.ring_bytes.is_power_of_two() && self.ring_bytes >= segment::SEGMENT_BYTES_MIN);

@@ -155,7 +155,7 @@ impl Recovery {
         control.store(&*disk, &dir)?;
 
         let next_batch_number = self.reader.next_batch_number();
-        let options = self.options.fitted(control.segment_bytes);
+        let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
         let mut segments: std::collections::VecDeque<Segment> =
             self.reader.into_segments().into_iter().filter(|segment| segment.end > end).collect();
         if segments.is_empty() {
@@ -224,15 +224,6 @@ impl Recovery {
             zeroed.map_err(Error::io("write", &segment.path))?;
         }
         Ok(())
-    }
-}
-
-impl LogOptions {
-    /// The options with the segment size that the directory was created with, and a ring that fits it.
-    fn fitted(self, segment_bytes: u64) -> LogOptions {
-        let ring_bytes = self.ring_bytes.min(segment_bytes / 4);
-        let unwritten_bytes_max = self.unwritten_bytes_max.min(ring_bytes / 2);
-        LogOptions { segment_bytes, ring_bytes, unwritten_bytes_max, ..self }
     }
 }
 

@@ -1,0 +1,67 @@
+//! What a person sees when the server is ready.
+
+use std::{io::IsTerminal, net::SocketAddr, path::Path};
+
+/// What the banner says.
+pub struct Banner<'a> {
+    /// Addresses of the Redis protocol.
+    pub redis: &'a [SocketAddr],
+    /// Addresses of HTTP.
+    pub http: &'a [SocketAddr],
+    /// The data directory.
+    pub dir: &'a Path,
+    /// The durability and what it promises.
+    pub durability: &'a str,
+    /// Records recovered from the log.
+    pub records: u64,
+    /// Seconds that took.
+    pub seconds: f64,
+    /// Keys in memory.
+    pub keys: u64,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+impl Banner<'_> {
+    /// The banner as lines.
+    pub fn render(&self) -> String {
+        let list = |addresses: &[SocketAddr]| {
+            addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let promise = match self.durability {
+            "strict" => "every OK is on disk, and nobody reads what is not",
+            "commit" => "every OK is on disk",
+            "interval" => "a power cut loses at most about a second",
+            _ => "the operating system decides when to write",
+        };
+        let rate = self.records as f64 / self.seconds.max(1e-6);
+        let recovered = match self.records {
+            0 => "nothing to recover".to_string(),
+            records => format!("{records} records in {:.2} s ({rate:.0}/s)", self.seconds),
+        };
+        format!(
+            "\n  \\|/   sheaf {version}\n  \\|/   redis      {redis}\n --+--  http       {http}\n  /|\\   data       \
+             {dir}\n  /|\\   durability {durability}: {promise}\n        recovered  {recovered}, {keys} keys\n        \
+             workers    {workers}\n\n",
+            version = env!("CARGO_PKG_VERSION"),
+            redis = list(self.redis),
+            http = list(self.http),
+            dir = self.dir.display(),
+            durability = self.durability,
+            keys = self.keys,
+            workers = self.workers,
+        )
+    }
+
+    /// Shows it: the drawing to a terminal, one log line otherwise.
+    pub(crate) fn show(&self) {
+        if std::io::stderr().is_terminal() {
+            eprint!("{}", self.render());
+        }
+        tracing::info!(
+            target: "server", redis = ?self.redis, http = ?self.http, dir = %self.dir.display(),
+            durability = self.durability, records = self.records, seconds = format!("{:.3}", self.seconds),
+            keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"
+        );
+    }
+}

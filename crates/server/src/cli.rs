@@ -1,0 +1,153 @@
+//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`.
+//!
+//! The flags of `serve` and their environment variables come from the table of settings.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str};
+use lsn::Lsn;
+
+use crate::{
+    config::{ConfigError, OPTIONS, Settings},
+    inspect::Selection,
+};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Task {
+    /// Run a server.
+    Serve {
+        /// With these settings.
+        settings: Settings,
+        /// From this file.
+        config_file: Option<PathBuf>,
+    },
+    /// Verify a directory.
+    Check {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Print the log of a directory.
+    Log {
+        /// The directory.
+        dir: PathBuf,
+        /// Which records.
+        selection: Selection,
+    },
+}
+
+/// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
+///
+/// # Errors
+/// Settings that are unknown or out of range.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, ConfigError> {
+    let matches = command().get_matches_from(arguments);
+    match matches.subcommand() {
+        Some(("check", check)) => Ok(Task::Check { dir: path(check, "dir").unwrap_or_default() }),
+        Some(("log", log)) => {
+            let lsn = |name: &str| log.get_one::<u64>(name).map(|position| Lsn::new(*position));
+            let key = log.get_one::<String>("key").cloned();
+            let selection = Selection { from: lsn("from"), to: lsn("to"), key };
+            Ok(Task::Log { dir: path(log, "dir").unwrap_or_default(), selection })
+        }
+        Some((_, serve)) => serve_task(serve),
+        None => serve_task(&matches),
+    }
+}
+
+fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
+    matches.get_one::<String>(name).map(PathBuf::from)
+}
+
+fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
+    let config_file = path(matches, "config");
+    let given =
+        |name: &'static str| matches.get_one::<String>(name).map(|value| (name.to_string(), value.clone()));
+    let overrides: Vec<(String, String)> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
+    Ok(Task::Serve { settings: Settings::load(config_file.as_deref(), &overrides)?, config_file })
+}
+
+fn command() -> Command {
+    let dir = || Arg::new("dir").value_name("DIR").required(true).help("Directory of the data");
+    let lsn = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("LSN").value_parser(clap::value_parser!(u64)).help(help)
+    };
+    with_settings(Command::new("sheaf"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A database server that keeps its word: Redis protocol, every OK is on disk")
+        .after_help(
+            "Examples:\n  sheaf                                 serve ./data on 127.0.0.1:6379\n  sheaf serve --dir \
+             /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
+             variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
+             --key 'cart:*'     what happened to these keys",
+        )
+        .args_conflicts_with_subcommands(true)
+        .subcommand(with_settings(Command::new("serve")).about("Run the server (the default)"))
+        .subcommand(
+            Command::new("check").about("Verify every byte of the log; exits non-zero on damage").arg(dir()),
+        )
+        .subcommand(
+            Command::new("log")
+                .about("Print the records of the log, one line per change")
+                .arg(dir())
+                .arg(lsn("from", "First position to print"))
+                .arg(lsn("to", "Last position to print"))
+                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of keys that match")),
+        )
+}
+
+fn with_settings(command: Command) -> Command {
+    let config = Arg::new("config").long("config").value_name("FILE").env("SHEAF_CONFIG");
+    let command =
+        command.arg(config.help("Read settings from this TOML file; flags and variables override it"));
+    OPTIONS.iter().fold(command, |command, option| {
+        let variable = format!("SHEAF_{}", option.name.to_uppercase().replace('-', "_"));
+        let help = match option.default {
+            "" => option.doc.to_string(),
+            default => format!("{} [default: {default}]", option.doc),
+        };
+        let flag = Arg::new(option.name)
+            .long(option.name)
+            .value_name("VALUE")
+            .action(ArgAction::Set)
+            .env(Str::from(variable))
+            .hide_env(true)
+            .help(help);
+        // A secret on the command line is seen by every user of the machine; it still works.
+        command.arg(if option.name == "requirepass" { flag.hide_env_values(true) } else { flag })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Key;
+
+    fn settings(arguments: &[&str]) -> Settings {
+        match parse(arguments.iter().map(ToString::to_string)).unwrap() {
+            Task::Serve { settings, .. } => settings,
+            other => panic!("not serve: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn serve_is_the_default_and_takes_every_setting() {
+        command().debug_assert();
+        assert_eq!(settings(&["sheaf"]), Settings::default());
+        assert_eq!(settings(&["sheaf", "--port", "1"]).integer(Key::Port), 1);
+        assert_eq!(settings(&["sheaf", "serve", "--durability", "none"]).text(Key::Durability), "none");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let error = parse(["sheaf", "--port", "99999"].map(String::from)).unwrap_err();
+        assert!(error.to_string().contains("'port'"), "{error}");
+    }
+
+    #[test]
+    fn the_tools_take_their_arguments() {
+        let task = parse(["sheaf", "log", "d", "--from", "5", "--key", "a*"].map(String::from)).unwrap();
+        let Task::Log { dir, selection } = task else { panic!("not log") };
+        assert_eq!((dir, selection.from, selection.to), (PathBuf::from("d"), Some(Lsn::new(5)), None));
+    }
+}

@@ -1,0 +1,230 @@
+//! Configuration: one table ([`table`]) feeds flags, environment, file, `--help`, CONFIG GET and CONFIG SET.
+//!
+//! ```text
+//! defaults < file (TOML) < SHEAF_* environment < flags        -> Settings, validated as a whole
+//! ```
+//!
+//! What it is: names, kinds, ranges and values. What it is not: it acts on nothing; who needs a value reads it.
+//!
+//! Invariants
+//! - A [`Settings`] holds a valid value for every row: nobody checks again.
+//! - An unknown name is an error wherever it comes from, with the nearest known name in the message.
+
+mod file;
+mod table;
+mod value;
+
+use std::path::Path;
+
+pub use table::{Key, OPTIONS, Setting};
+pub use value::{Kind, Value};
+
+/// Why a configuration was refused; the message says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No setting has this name.
+    #[error("unknown setting '{name}'{}", suggestion(.name))]
+    Unknown {
+        /// The name as it was written.
+        name: String,
+    },
+    /// The value does not fit the setting.
+    #[error("invalid value '{value}' for '{name}': {reason}")]
+    Invalid {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// The setting can only be changed by a restart.
+    #[error("'{name}' cannot be changed while the server runs; set it in the file or as a flag and restart")]
+    Immutable {
+        /// The setting.
+        name: &'static str,
+    },
+    /// The file cannot be read or is no TOML.
+    #[error("configuration file {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn suggestion(name: &str) -> String {
+    let distance = |other: &str| edit_distance(name, other);
+    match OPTIONS.iter().map(|option| option.name).min_by_key(|known| distance(known)) {
+        Some(nearest) if distance(nearest) <= 3 => format!("; did you mean '{nearest}'?"),
+        _ => "; `sheaf serve --help` lists all settings".into(),
+    }
+}
+
+/// Levenshtein's distance, for suggestions in messages.
+fn edit_distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (line, letter) in left.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, other) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+/// A valid value for every setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    values: Vec<Value>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let default = |option: &Setting| option.parse(option.default).expect("defaults are valid; tested");
+        Settings { values: OPTIONS.iter().map(default).collect() }
+    }
+}
+
+impl Settings {
+    /// Builds the settings from a file and from (name, value) pairs that override it, in order.
+    ///
+    /// # Errors
+    /// The first unknown name or invalid value.
+    pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        if let Some(path) = file {
+            for (name, value) in file::read(path)? {
+                settings.set(&name, &value)?;
+            }
+        }
+        for (name, value) in overrides {
+            settings.set(name, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// Sets one value, mutable or not.
+    ///
+    /// # Errors
+    /// An unknown name or an invalid value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
+        let (index, option) = find(name)?;
+        self.values[index] = option.parse(value)?;
+        Ok(option)
+    }
+
+    /// As [`Settings::set`], for a running server.
+    ///
+    /// # Errors
+    /// Also if the setting is immutable.
+    pub fn set_live(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
+        let (index, option) = find(name)?;
+        let parsed = option.parse(value)?;
+        if !option.mutable && self.values[index] != parsed {
+            return Err(ConfigError::Immutable { name: option.name });
+        }
+        self.values[index] = parsed;
+        Ok(option)
+    }
+
+    /// (setting, value as text) of every setting, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, String)> + '_ {
+        OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, option.render(value)))
+    }
+
+    /// A number.
+    pub fn integer(&self, key: Key) -> u64 {
+        match self.values[key as usize] {
+            Value::Integer(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a number"),
+        }
+    }
+
+    /// A switch.
+    pub fn switch(&self, key: Key) -> bool {
+        match self.values[key as usize] {
+            Value::Switch(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a switch"),
+        }
+    }
+
+    /// A text or the name of a choice.
+    pub fn text(&self, key: Key) -> &str {
+        match &self.values[key as usize] {
+            Value::Text(value) => value,
+            Value::Choice(name) => name,
+            other => panic!("{key:?} holds {other:?}, not a text"),
+        }
+    }
+
+    /// The settings as a TOML file with their documentation; defaults are commented out.
+    pub fn render_file(&self) -> String {
+        file::render(self)
+    }
+}
+
+fn find(name: &str) -> Result<(usize, &'static Setting), ConfigError> {
+    let known = OPTIONS.iter().enumerate().find(|(_, option)| option.name.eq_ignore_ascii_case(name));
+    known.ok_or_else(|| ConfigError::Unknown { name: name.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_valid_and_renders_to_itself() {
+        let settings = Settings::default();
+        for (option, text) in settings.iter() {
+            assert_eq!(option.parse(&text), option.parse(option.default), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_in_table_order() {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            assert_eq!(option.key as usize, index, "{}", option.name);
+        }
+        assert!(OPTIONS.len() < 40, "the budget for settings");
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_known_one() {
+        let error = Settings::default().set("maxmemroy", "1").unwrap_err();
+        assert_eq!(error.to_string(), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
+        assert!(
+            Settings::default()
+                .set("nothing-like-it-at-all", "1")
+                .unwrap_err()
+                .to_string()
+                .contains("--help")
+        );
+    }
+
+    #[test]
+    fn values_are_checked_against_their_kind_and_range() {
+        let mut settings = Settings::default();
+        for (name, value) in
+            [("port", "65536"), ("port", "x"), ("durability", "maybe"), ("protected-mode", "2")]
+        {
+            assert!(matches!(settings.set(name, value), Err(ConfigError::Invalid { .. })), "{name} {value}");
+        }
+        settings.set("maxmemory", "2gb").unwrap();
+        assert_eq!(settings.integer(Key::Maxmemory), 2 << 30);
+        settings.set("durability", "COMMIT").unwrap();
+        assert_eq!(settings.text(Key::Durability), "commit");
+    }
+
+    #[test]
+    fn a_running_server_keeps_what_is_immutable() {
+        let mut settings = Settings::default();
+        assert!(settings.set_live("maxmemory", "1mb").is_ok());
+        assert!(matches!(settings.set_live("port", "1"), Err(ConfigError::Immutable { name: "port" })));
+        assert!(settings.set_live("port", "6379").is_ok(), "the same value changes nothing");
+    }
+}

@@ -1,0 +1,87 @@
+//! The table of settings. Adding one: a key, a row, and a reason in the change that does it.
+
+use super::value::Kind;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its key; its discriminant is the position in the table.
+    pub key: Key,
+    /// Its name everywhere: flag, environment (`SHEAF_` and upper case), file, CONFIG.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: Kind,
+    /// Its default, as text.
+    pub default: &'static str,
+    /// Whether CONFIG SET may change it.
+    pub mutable: bool,
+    /// One sentence for `--help` and the file.
+    pub doc: &'static str,
+}
+
+macro_rules! settings {
+    ($($key:ident $name:literal $kind:expr, $default:literal, $mutability:ident, $doc:literal;)*) => {
+        /// Names a setting in code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Key {
+            $(#[doc = $doc] $key,)*
+        }
+
+        /// All settings.
+        pub static OPTIONS: &[Setting] = &[
+            $(Setting {
+                key: Key::$key,
+                name: $name,
+                kind: $kind,
+                default: $default,
+                mutable: Mutability::$mutability as u8 == Mutability::Mutable as u8,
+                doc: $doc,
+            },)*
+        ];
+    };
+}
+
+enum Mutability {
+    Fixed,
+    Mutable,
+}
+
+const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
+const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
+const EVICTION_POLICIES: &[&str] = &[
+    "noeviction",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+];
+
+settings! {
+    Dir "dir" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
+    Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Beyond loopback only with a password, or protected-mode no.";
+    Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 takes a free one.";
+    HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port for HTTP: /_up and /metrics; 0 takes a free one.";
+    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core.";
+    Durability "durability" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "What an OK promises. strict: on disk, and nobody reads what is not. commit: on disk. interval: at most a second is lost by a power cut. none: the operating system decides.";
+    Maxclients "maxclients" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Connections at most.";
+    Requirepass "requirepass" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
+    ProtectedMode "protected-mode" Kind::Switch, "yes", Mutable, "Refuse clients from other machines while there is no password.";
+    LogFormat "log-format" Kind::Choice(&["text", "json"]), "text", Fixed, "Form of the server's log lines.";
+    Loglevel "loglevel" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Least important log lines to write.";
+    Maxmemory "maxmemory" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes refused; 0 for no limit.";
+    MaxmemoryPolicy "maxmemory-policy" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Which keys are evicted above maxmemory.";
+    MaxmemorySamples "maxmemory-samples" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
+    ProtoMaxBulkLen "proto-max-bulk-len" Kind::Bytes { min: 1 << 20, max: 512 << 20 }, "512mb", Mutable, "Largest string.";
+    ClientQueryBufferLimit "client-query-buffer-limit" Kind::Bytes { min: 1 << 20, max: 2 << 30 }, "1gb", Mutable, "Largest command.";
+    Timeout "timeout" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
+    TcpKeepalive "tcp-keepalive" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
+    TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Connections waiting to be accepted.";
+    LogSegmentBytes "log-segment-bytes" Kind::Bytes { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
+    LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; no syncs every write alone, for comparison.";
+    Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
+    Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
+    Appendonly "appendonly" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
+}

@@ -1,0 +1,122 @@
+//! Values of settings: text in, typed out, and back.
+
+use super::ConfigError;
+use super::table::Setting;
+
+/// What a setting accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A number in a range, both ends included.
+    Integer {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// Bytes in a range; `kb`, `mb`, `gb` (powers of 1024) and `k`, `m`, `g` (powers of 1000) are understood.
+    Bytes {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// `yes` or `no`.
+    Switch,
+    /// Any text without line ends.
+    Text,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Integer`] and [`Kind::Bytes`].
+    Integer(u64),
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+    /// Of [`Kind::Text`].
+    Text(String),
+    /// Of [`Kind::Choice`].
+    Choice(&'static str),
+}
+
+impl Setting {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// If the text is no value of this kind, or out of range.
+    pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
+        let invalid = |reason: String| ConfigError::Invalid { name: self.name, value: text.into(), reason };
+        match self.kind {
+            Kind::Integer { min, max } => {
+                let value = text.parse::<u64>().ok().filter(|value| (min..=max).contains(value));
+                value
+                    .map(Value::Integer)
+                    .ok_or_else(|| invalid(format!("must be a number from {min} to {max}")))
+            }
+            Kind::Bytes { min, max } => {
+                let value = parse_bytes(text).filter(|value| (min..=max).contains(value));
+                let reason = || format!("must be bytes from {min} to {max}, such as 100mb");
+                value.map(Value::Integer).ok_or_else(|| invalid(reason()))
+            }
+            Kind::Switch => match text.to_ascii_lowercase().as_str() {
+                "yes" | "true" | "on" => Ok(Value::Switch(true)),
+                "no" | "false" | "off" => Ok(Value::Switch(false)),
+                _ => Err(invalid("must be yes or no".into())),
+            },
+            Kind::Text if text.contains(['\n', '\r', '\0']) => Err(invalid("must be one line".into())),
+            Kind::Text => Ok(Value::Text(text.into())),
+            Kind::Choice(names) => {
+                let known = names.iter().find(|name| name.eq_ignore_ascii_case(text));
+                known
+                    .map(|name| Value::Choice(name))
+                    .ok_or_else(|| invalid(format!("must be one of {}", names.join(", "))))
+            }
+        }
+    }
+
+    /// Writes a value as CONFIG GET shows it.
+    pub fn render(&self, value: &Value) -> String {
+        match value {
+            Value::Integer(value) => value.to_string(),
+            Value::Switch(true) => "yes".into(),
+            Value::Switch(false) => "no".into(),
+            Value::Text(text) => text.clone(),
+            Value::Choice(name) => (*name).into(),
+        }
+    }
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_the_units_of_redis() {
+        for (text, bytes) in
+            [("0", 0), ("10", 10), ("1k", 1000), ("1KB", 1024), ("3mb", 3 << 20), ("1g", 1_000_000_000)]
+        {
+            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
+        }
+        for text in ["", "kb", "-1", "1.5gb", "1tb", "99999999999gb"] {
+            assert_eq!(parse_bytes(text), None, "{text}");
+        }
+    }
+}

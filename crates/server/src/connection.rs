@@ -1,0 +1,272 @@
+//! A connection: one socket and the conversation on it.
+//!
+//! One task per connection polls a small state machine: send what is free, resume what was interrupted, read more. Replies
+//! that become durable are sent by the worker directly, without waking the task.
+//!
+//! Invariants
+//! - The task sleeps only if something will wake it: the socket (readable, or writable after it refused bytes), the
+//!   worker (the log moved), or a timer (DEBUG SLEEP).
+//! - While the conversation is interrupted nothing is read from the socket: the client feels it as back-pressure.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use commands::{CommandError, Session, clients::Client};
+use lsn::Lsn;
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+use crate::{
+    conversation::{Conversation, Turn},
+    worker::Worker,
+};
+
+/// See the module documentation.
+pub(crate) struct Connection {
+    worker: Rc<Worker>,
+    conversation: RefCell<Conversation>,
+    writer: OwnedWriteHalf,
+    /// Wakes the task; set whenever the task has been polled.
+    waker: RefCell<Option<Waker>>,
+    turn: Cell<Turn>,
+    /// The socket took less than it was given.
+    refused: Cell<bool>,
+    /// Close now, whatever is unsent.
+    broken: Cell<bool>,
+    /// The interrupted conversation may go on.
+    resumable: Cell<bool>,
+}
+
+impl Connection {
+    /// The connection, and the future that serves it until it ends.
+    pub(crate) fn new(
+        stream: TcpStream,
+        client: Arc<Client>,
+        worker: Rc<Worker>,
+    ) -> (Rc<Connection>, impl Future<Output = ()>) {
+        let (mut reader, writer) = stream.into_split();
+        let session = Session::new(client, !worker.host.requires_password_now());
+        let connection = Rc::new(Connection {
+            worker,
+            conversation: RefCell::new(Conversation::new(session)),
+            writer,
+            waker: RefCell::new(None),
+            turn: Cell::new(Turn::Idle),
+            refused: Cell::new(false),
+            broken: Cell::new(false),
+            resumable: Cell::new(false),
+        });
+        let served = connection.clone();
+        (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
+    }
+
+    /// The entry in the list of clients.
+    pub(crate) fn client(&self) -> std::cell::Ref<'_, Arc<Client>> {
+        std::cell::Ref::map(self.conversation.borrow(), |conversation| &conversation.session.client)
+    }
+
+    /// One step of the state machine.
+    fn poll(self: &Rc<Self>, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<()> {
+        self.remember(cx.waker());
+        if self.refused.get() {
+            match self.writer.as_ref().poll_write_ready(cx) {
+                Poll::Ready(Ok(())) => self.send(),
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => {}
+            }
+        }
+        loop {
+            if self.broken.get() {
+                return Poll::Ready(());
+            }
+            match self.turn.get() {
+                Turn::Idle => match self.read(cx, reader) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                },
+                Turn::Closing => {
+                    let sent = self.conversation.borrow().outbox.is_empty();
+                    return if sent { Poll::Ready(()) } else { Poll::Pending };
+                }
+                Turn::More => {
+                    // The others first: this task goes to the end of the queue.
+                    if !self.resumable.replace(true) {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    self.go_on();
+                }
+                Turn::WaitForClient | Turn::WaitForLog | Turn::Paused => {
+                    if !self.resumable.get() {
+                        return Poll::Pending;
+                    }
+                    self.go_on();
+                }
+            }
+        }
+    }
+
+    fn remember(&self, waker: &Waker) {
+        let mut known = self.waker.borrow_mut();
+        if known.as_ref().is_none_or(|known| !known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+    }
+
+    /// Wakes the task.
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Reads once and executes what came.
+    fn read(self: &Rc<Self>, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<io::Result<()>> {
+        let mut buffer = self.worker.read_buffer.borrow_mut();
+        let mut into = ReadBuf::new(&mut buffer);
+        std::task::ready!(Pin::new(reader).poll_read(cx, &mut into))?;
+        let input = into.filled();
+        if input.is_empty() {
+            // The client will send nothing more; it may still wait for replies.
+            self.conversation.borrow_mut().session.closing = true;
+            self.turn.set(Turn::Closing);
+            return Poll::Ready(Ok(()));
+        }
+        self.round(|conversation, round| {
+            conversation.session.client.received(input.len() as u64);
+            conversation.receive(input, round)
+        });
+        Poll::Ready(Ok(()))
+    }
+
+    fn go_on(self: &Rc<Self>) {
+        self.resumable.set(false);
+        self.conversation.borrow_mut().session.pause_ms = 0;
+        self.round(|conversation, round| conversation.resume(round));
+    }
+
+    /// Runs commands, sends what is free, hands what is held to the worker.
+    fn round(
+        self: &Rc<Self>,
+        run: impl FnOnce(&mut Conversation, &mut crate::conversation::Round<'_>) -> Turn,
+    ) {
+        let (turn, held, pause_ms) = {
+            let mut conversation = self.conversation.borrow_mut();
+            let turn = self.worker.with_round(|round| run(&mut conversation, round));
+            (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
+        };
+        self.turn.set(turn);
+        if turn == Turn::Paused {
+            let connection = self.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                connection.resume();
+            });
+        }
+        self.worker.after_round(self, held, turn == Turn::WaitForLog);
+        self.send();
+    }
+
+    /// Sends what is free, as far as the socket takes it.
+    fn send(&self) {
+        let mut conversation = self.conversation.borrow_mut();
+        let mut sent = 0;
+        let refused = loop {
+            let bytes = conversation.outbox.sendable();
+            if bytes.is_empty() {
+                break false;
+            }
+            match self.writer.try_write(bytes) {
+                Ok(count) => {
+                    conversation.outbox.consume(count);
+                    sent += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
+                Err(_) => {
+                    self.broken.set(true);
+                    break false;
+                }
+            }
+        };
+        if sent > 0 {
+            conversation.session.client.sent(sent as u64);
+        }
+        let waits_for_client = self.turn.get() == Turn::WaitForClient;
+        if waits_for_client && conversation.outbox.is_empty() {
+            self.resumable.set(true);
+        }
+        let finished = self.turn.get() == Turn::Closing && conversation.outbox.is_empty();
+        let pending_bytes = conversation.pending_bytes() as u64;
+        conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
+        drop(conversation);
+        if refused != self.refused.replace(refused) && refused
+            || self.broken.get()
+            || finished
+            || self.resumable.get()
+        {
+            self.wake();
+        }
+    }
+
+    /// The log is durable up to here: sends what waited for it.
+    pub(crate) fn release(&self, durable: Lsn) {
+        self.conversation.borrow_mut().outbox.release(durable);
+        if !self.refused.get() {
+            self.send();
+        }
+    }
+
+    /// What interrupted the conversation is over.
+    pub(crate) fn resume(&self) {
+        self.resumable.set(true);
+        self.wake();
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn kill(&self) {
+        self.broken.set(true);
+        self.wake();
+    }
+
+    /// The log failed: held replies are replaced by an error, then the connection ends.
+    pub(crate) fn fail(&self) {
+        {
+            let mut conversation = self.conversation.borrow_mut();
+            if conversation.outbox.is_holding() {
+                conversation.outbox.discard_held();
+                let out = conversation.outbox.bytes_mut();
+                out.push(b'-');
+                CommandError::LogFailed.render(out);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        self.send();
+        self.kill();
+    }
+
+    /// Takes no more commands; ends when the replies are sent.
+    pub(crate) fn close_after_replies(&self) {
+        self.conversation.borrow_mut().session.closing = true;
+        self.turn.set(Turn::Closing);
+        self.wake();
+    }
+
+    /// Whether replies wait for the disk.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.conversation.borrow().outbox.is_holding()
+    }
+}

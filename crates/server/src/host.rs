@@ -1,0 +1,377 @@
+//! The process as commands see it: implements [`commands::Host`] from the parts the server is made of.
+//!
+//! Settings that the hot path reads are kept in atomics beside the settings; CONFIG SET writes both.
+
+use std::{
+    net::SocketAddr,
+    os::fd::AsRawFd,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use commands::{
+    CommandStats, Host, Loading, MemoryLimits, ShutdownMode, WorkerStats,
+    clients::{Client, Clients, Connected},
+};
+use env::{Clock, Entropy};
+use keyspace::{EvictionPolicy, Keyspace};
+use lsn::Lsn;
+use parking_lot::{Mutex, RwLock};
+use storage::{Durability, Log};
+use tokio::{net::TcpStream, sync::Notify};
+
+use crate::{
+    config::{Key, Settings},
+    progress::LoadProgress,
+    worker::{Mailbox, Message},
+};
+
+/// The eviction policies by the names that `maxmemory-policy` takes.
+const POLICIES: [(&str, EvictionPolicy); 8] = [
+    ("noeviction", EvictionPolicy::NoEviction),
+    ("allkeys-lru", EvictionPolicy::AllKeysLru),
+    ("allkeys-lfu", EvictionPolicy::AllKeysLfu),
+    ("allkeys-random", EvictionPolicy::AllKeysRandom),
+    ("volatile-lru", EvictionPolicy::VolatileLru),
+    ("volatile-lfu", EvictionPolicy::VolatileLfu),
+    ("volatile-random", EvictionPolicy::VolatileRandom),
+    ("volatile-ttl", EvictionPolicy::VolatileTtl),
+];
+
+/// Settings that are read for every round of commands.
+#[derive(Default)]
+struct Live {
+    memory_bytes_max: AtomicU64,
+    eviction_policy: AtomicU8,
+    eviction_samples: AtomicU64,
+    bulk_bytes_max: AtomicU64,
+    request_bytes_max: AtomicU64,
+    clients_max: AtomicU64,
+    idle_timeout_seconds: AtomicU64,
+    password_needed: AtomicBool,
+    protected: AtomicBool,
+}
+
+/// What is fixed when the server starts.
+pub(crate) struct Facts {
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) dir: PathBuf,
+    pub(crate) workers: usize,
+    pub(crate) merges: bool,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) run_id: String,
+    pub(crate) redis_port: OnceLock<u16>,
+}
+
+/// See the module documentation.
+pub(crate) struct ServerHost {
+    pub(crate) facts: Facts,
+    pub(crate) progress: LoadProgress,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy + Send + Sync>,
+    keyspace: Arc<Keyspace>,
+    clients: Clients,
+    stats: CommandStats,
+    settings: RwLock<Settings>,
+    live: Live,
+    log: OnceLock<Log>,
+    rejected_connections: AtomicU64,
+    stop: Notify,
+    stop_asked: AtomicBool,
+    /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
+    dead_before: Mutex<Option<(Lsn, Lsn)>>,
+}
+
+impl ServerHost {
+    pub(crate) fn new(
+        settings: Settings,
+        facts: Facts,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy + Send + Sync>,
+    ) -> ServerHost {
+        let hash_seed = entropy.random_u64();
+        let host = ServerHost {
+            progress: LoadProgress::new(clock.clone()),
+            keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
+            clients: Clients::new(),
+            stats: CommandStats::new(facts.workers),
+            live: Live::default(),
+            log: OnceLock::new(),
+            rejected_connections: 0.into(),
+            stop: Notify::new(),
+            stop_asked: false.into(),
+            dead_before: Mutex::new(None),
+            settings: RwLock::new(settings),
+            facts,
+            clock,
+            entropy,
+        };
+        host.refresh(&host.settings.read());
+        host
+    }
+
+    /// Copies the settings that the hot path reads.
+    fn refresh(&self, settings: &Settings) {
+        let live = &self.live;
+        live.memory_bytes_max.store(settings.integer(Key::Maxmemory), Relaxed);
+        live.eviction_samples.store(settings.integer(Key::MaxmemorySamples), Relaxed);
+        live.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
+        live.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
+        live.clients_max.store(settings.integer(Key::Maxclients), Relaxed);
+        live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
+        live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
+        live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
+        let policy = settings.text(Key::MaxmemoryPolicy);
+        let number =
+            POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
+        live.eviction_policy.store(number as u8, Relaxed);
+        if let (Some(log), Some(durability)) =
+            (self.log.get(), Durability::parse(settings.text(Key::Durability)))
+        {
+            log.set_durability(durability);
+        }
+    }
+
+    /// Recovery is done: the log takes writes.
+    pub(crate) fn attach(&self, log: Log) {
+        let _ = self.log.set(log);
+        self.progress.finish();
+    }
+
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.get()
+    }
+
+    pub(crate) fn keyspace(&self) -> &Arc<Keyspace> {
+        &self.keyspace
+    }
+
+    pub(crate) fn settings(&self) -> parking_lot::RwLockReadGuard<'_, Settings> {
+        self.settings.read()
+    }
+
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.entropy.random_u64()
+    }
+
+    pub(crate) fn worker_stats(&self, index: usize) -> Arc<WorkerStats> {
+        self.stats.worker(index)
+    }
+
+    pub(crate) fn merges(&self) -> bool {
+        self.facts.merges
+    }
+
+    pub(crate) fn bulk_bytes_max(&self) -> usize {
+        self.live.bulk_bytes_max.load(Relaxed) as usize
+    }
+
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.live.request_bytes_max.load(Relaxed) as usize
+    }
+
+    pub(crate) fn idle_timeout_seconds(&self) -> u64 {
+        self.live.idle_timeout_seconds.load(Relaxed)
+    }
+
+    pub(crate) fn requires_password_now(&self) -> bool {
+        self.live.password_needed.load(Relaxed)
+    }
+
+    pub(crate) fn rejected_connections(&self) -> u64 {
+        self.rejected_connections.load(Relaxed)
+    }
+
+    /// Why a connection from `peer` may not be served, as the reply that says so.
+    pub(crate) fn refuse(&self, peer: &SocketAddr) -> Option<&'static [u8]> {
+        let reason: &[u8] = if self.clients.count() as u64 >= self.live.clients_max.load(Relaxed) {
+            b"-ERR max number of clients reached\r\n"
+        } else if self.live.protected.load(Relaxed)
+            && !self.live.password_needed.load(Relaxed)
+            && !peer.ip().to_canonical().is_loopback()
+        {
+            b"-DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this \
+              machine. Set one (requirepass), or turn protected-mode off if the network is trusted.\r\n"
+        } else {
+            return None;
+        };
+        self.rejected_connections.fetch_add(1, Relaxed);
+        Some(reason)
+    }
+
+    pub(crate) fn register_client(
+        &self,
+        stream: &TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        mailbox: Mailbox,
+    ) -> Arc<Client> {
+        // The waker needs the id that registering gives.
+        let id = Arc::new(AtomicU64::new(0));
+        let killed = id.clone();
+        let client = self.clients.register(Connected {
+            peer: peer.to_string(),
+            local: local.to_string(),
+            fd: stream.as_raw_fd(),
+            now_ms: self.unix_ms(),
+            waker: Box::new(move || mailbox.send(Message::Kill(killed.load(Relaxed)))),
+        });
+        id.store(client.id(), Relaxed);
+        client
+    }
+
+    /// Completes when SHUTDOWN or a signal asked to stop.
+    pub(crate) async fn stop_requested(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Asks to stop.
+    pub(crate) fn request_stop(&self) {
+        self.stop_asked.store(true, Relaxed);
+        self.stop.notify_one();
+    }
+
+    /// Cuts the log after a FLUSHALL that is durable: nothing before it is needed. Called once a second.
+    pub(crate) fn cut_dead_log(&self) {
+        let Some(log) = self.log.get() else { return };
+        let mut dead = self.dead_before.lock();
+        let Some((record, boundary)) = *dead else { return };
+        if log.durable_lsn() < record {
+            return;
+        }
+        *dead = None;
+        drop(dead);
+        if let Err(error) = log.truncate_before(boundary) {
+            tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");
+        }
+    }
+}
+
+impl Host for ServerHost {
+    fn loading(&self) -> Option<Loading> {
+        self.progress.loading()
+    }
+
+    fn memory_limits(&self) -> MemoryLimits {
+        let (_, policy) = POLICIES[self.live.eviction_policy.load(Relaxed) as usize];
+        MemoryLimits {
+            memory_bytes_max: self.live.memory_bytes_max.load(Relaxed),
+            policy,
+            samples: self.live.eviction_samples.load(Relaxed) as usize,
+        }
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    fn command_stats(&self) -> &CommandStats {
+        &self.stats
+    }
+
+    fn requires_password(&self) -> bool {
+        self.requires_password_now()
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        let settings = self.settings.read();
+        let wanted = settings.text(Key::Requirepass).as_bytes();
+        // Compared in full whatever differs first, so that the time says nothing about the password.
+        let differs = wanted
+            .iter()
+            .zip(password)
+            .fold(wanted.len() != password.len(), |so_far, (a, b)| so_far | (a != b));
+        user == b"default" && (wanted.is_empty() || !differs)
+    }
+
+    fn info(&self, sections: &[String]) -> String {
+        crate::info::render(self, sections)
+    }
+
+    fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
+        let settings = self.settings.read();
+        let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
+        let known = settings.iter().map(|(option, value)| (option.name, value));
+        let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
+        if matches("appendfsync") {
+            let policy = match settings.text(Key::Durability) {
+                "strict" | "commit" => "always",
+                "interval" => "everysec",
+                _ => "no",
+            };
+            found.push(("appendfsync", policy.into()));
+        }
+        found
+    }
+
+    fn config_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
+        let mut settings = self.settings.write();
+        let mut changed = settings.clone();
+        for (name, value) in pairs {
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            changed.set_live(&name, &value).map_err(|error| format!("ERR CONFIG SET failed - {error}"))?;
+        }
+        self.refresh(&changed);
+        *settings = changed;
+        Ok(())
+    }
+
+    fn config_rewrite(&self) -> Result<(), String> {
+        let Some(path) = &self.facts.config_file else {
+            return Err("ERR The server is running without a config file".into());
+        };
+        let text = self.settings.read().render_file();
+        env::crashsafe::write_atomically(&env::RealDisk, path, text.as_bytes())
+            .map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    fn reset_stats(&self) {
+        self.stats.reset();
+        self.rejected_connections.store(0, Relaxed);
+    }
+
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
+        match mode {
+            ShutdownMode::InOrder => {
+                self.request_stop();
+                Ok(())
+            }
+            // Stopping takes milliseconds: by the time an abort can arrive, it is done.
+            ShutdownMode::Abort => Err("ERR No shutdown in progress.".into()),
+        }
+    }
+
+    fn last_save_unix_s(&self) -> u64 {
+        // Everything acknowledged is durable at every moment.
+        self.clock.unix_ms() / 1000
+    }
+
+    fn flushing_all(&self, record: Lsn) {
+        if let Some(log) = self.log.get() {
+            *self.dead_before.lock() = Some((record, log.written_lsn().min(log.durable_lsn())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Kind, OPTIONS};
+
+    #[test]
+    fn every_choice_of_the_policy_setting_is_a_policy() {
+        let Kind::Choice(names) = OPTIONS[Key::MaxmemoryPolicy as usize].kind else { panic!("a choice") };
+        assert!(names.iter().eq(POLICIES.iter().map(|(name, _)| name)));
+    }
+}

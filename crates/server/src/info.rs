@@ -1,0 +1,246 @@
+//! INFO: the fields that existing tools parse, and a section of Sheaf's own.
+
+use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
+
+use commands::{Host, rows};
+use keyspace::DbId;
+
+use crate::{config::Key, host::ServerHost};
+
+/// What clients take the server for: the command set and texts are those of this version.
+const REDIS_VERSION: &str = "7.2.4";
+
+type Section = fn(&ServerHost, &mut String);
+
+/// (name, title, shown by default, renderer), in the order of Redis.
+const SECTIONS: [(&str, &str, bool, Section); 12] = [
+    ("server", "Server", true, server),
+    ("clients", "Clients", true, clients),
+    ("memory", "Memory", true, memory),
+    ("persistence", "Persistence", true, persistence),
+    ("stats", "Stats", true, stats),
+    ("replication", "Replication", true, replication),
+    ("cpu", "CPU", true, cpu),
+    ("commandstats", "Commandstats", false, commandstats),
+    ("log", "Log", true, log),
+    ("errorstats", "Errorstats", true, errorstats),
+    ("cluster", "Cluster", true, cluster),
+    ("keyspace", "Keyspace", true, keyspace),
+];
+
+/// The text for the given lower-case section names; none: the default ones.
+pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> String {
+    let named = |name: &str| wanted.iter().any(|it| it == name);
+    let everything = named("all") || named("everything");
+    let defaults = wanted.is_empty() || named("default");
+    let mut out = String::new();
+    for (name, title, by_default, section) in SECTIONS {
+        if everything || named(name) || (defaults && by_default) {
+            if !out.is_empty() {
+                out += "\r\n";
+            }
+            out += &format!("# {title}\r\n");
+            section(host, &mut out);
+        }
+    }
+    out
+}
+
+/// Appends `name:value` lines. Writing to a string cannot fail.
+macro_rules! fields {
+    ($out:ident, $($name:literal: $value:expr,)*) => {
+        $(let _ = write!($out, concat!($name, ":{}\r\n"), $value);)*
+    };
+}
+
+fn server(host: &ServerHost, out: &mut String) {
+    let uptime_s = host.unix_ms().saturating_sub(host.facts.started_unix_ms) / 1000;
+    let executable = std::env::current_exe().unwrap_or_default();
+    let config_file = host.facts.config_file.clone().unwrap_or_default();
+    fields!(out,
+        "redis_version": REDIS_VERSION,
+        "redis_git_sha1": "00000000",
+        "redis_mode": "standalone",
+        "sheaf_version": env!("CARGO_PKG_VERSION"),
+        "os": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        "arch_bits": usize::BITS,
+        "multiplexing_api": "epoll",
+        "process_id": std::process::id(),
+        "run_id": host.facts.run_id,
+        "tcp_port": host.facts.redis_port.get().copied().unwrap_or(0),
+        "server_time_usec": host.unix_ms() * 1000,
+        "uptime_in_seconds": uptime_s,
+        "uptime_in_days": uptime_s / 86_400,
+        "executable": executable.display(),
+        "config_file": config_file.display(),
+        "io_threads_active": u8::from(host.facts.workers > 1),
+        "workers": host.facts.workers,
+    );
+}
+
+fn clients(host: &ServerHost, out: &mut String) {
+    let settings = host.settings();
+    fields!(out,
+        "connected_clients": host.clients().count(),
+        "maxclients": settings.integer(Key::Maxclients),
+        "blocked_clients": 0,
+    );
+}
+
+fn human(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes}B"),
+        1024..1_048_576 => format!("{:.2}K", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.2}M", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.2}G", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+fn memory(host: &ServerHost, out: &mut String) {
+    let settings = host.settings();
+    let (used, rss) = (host.keyspace().bytes(), env::process::rss_bytes());
+    let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
+    let limit = settings.integer(Key::Maxmemory);
+    fields!(out,
+        "used_memory": used,
+        "used_memory_human": human(used),
+        "used_memory_rss": rss,
+        "used_memory_rss_human": human(rss),
+        "used_memory_peak": peak,
+        "used_memory_peak_human": human(peak),
+        "used_memory_dataset": used,
+        "total_system_memory": total,
+        "total_system_memory_human": human(total),
+        "maxmemory": limit,
+        "maxmemory_human": human(limit),
+        "maxmemory_policy": settings.text(Key::MaxmemoryPolicy),
+        "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / used.max(1) as f64),
+        "mem_allocator": "mimalloc",
+    );
+}
+
+fn persistence(host: &ServerHost, out: &mut String) {
+    let loading = host.loading();
+    let (done, total) = host.progress.bytes();
+    let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
+    fields!(out, "loading": u8::from(loading.is_some()),);
+    if let Some(loading) = loading {
+        fields!(out,
+            "loading_start_time": host.facts.started_unix_ms / 1000,
+            "loading_total_bytes": total,
+            "loading_loaded_bytes": done,
+            "loading_loaded_perc": format!("{:.2}", loading.percent),
+            "loading_eta_seconds": loading.eta_seconds.map_or(-1, |seconds| seconds.ceil() as i64),
+        );
+    }
+    fields!(out,
+        "loading_records": host.progress.records(),
+        "loading_seconds": format!("{:.3}", host.progress.seconds()),
+        "rdb_changes_since_last_save": 0,
+        "rdb_bgsave_in_progress": 0,
+        "rdb_last_save_time": host.last_save_unix_s(),
+        "rdb_last_bgsave_status": "ok",
+        "aof_enabled": 1,
+        "aof_rewrite_in_progress": 0,
+        "aof_last_write_status": if failed { "err" } else { "ok" },
+        "aof_last_bgrewrite_status": "ok",
+    );
+    if let Some(log) = host.log() {
+        let kept = log.appended_lsn().bytes_since(log.start_lsn());
+        fields!(out, "aof_current_size": kept, "aof_base_size": 0,);
+    }
+}
+
+fn stats(host: &ServerHost, out: &mut String) {
+    let stats = host.command_stats();
+    let totals = stats.keyspace_totals();
+    let (input, output) = host
+        .clients()
+        .all()
+        .iter()
+        .map(|client| client.traffic_bytes())
+        .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    fields!(out,
+        "total_connections_received": host.clients().accepted(),
+        "total_commands_processed": stats.total_calls(),
+        "total_net_input_bytes": input,
+        "total_net_output_bytes": output,
+        "rejected_connections": host.rejected_connections(),
+        "expired_keys": totals.expired_keys,
+        "evicted_keys": totals.evicted_keys,
+        "keyspace_hits": totals.keyspace_hits,
+        "keyspace_misses": totals.keyspace_misses,
+    );
+}
+
+fn replication(host: &ServerHost, out: &mut String) {
+    let offset = host.log().map_or(0, |log| log.durable_lsn().get());
+    fields!(out,
+        "role": "master",
+        "connected_slaves": 0,
+        "master_replid": host.facts.run_id,
+        "master_repl_offset": offset,
+    );
+}
+
+fn cpu(_: &ServerHost, out: &mut String) {
+    let time = env::process::cpu_time();
+    fields!(out,
+        "used_cpu_sys": format!("{:.6}", time.system_us as f64 / 1e6),
+        "used_cpu_user": format!("{:.6}", time.user_us as f64 / 1e6),
+    );
+}
+
+fn commandstats(host: &ServerHost, out: &mut String) {
+    for (index, row) in rows().iter().enumerate() {
+        let totals = host.command_stats().totals(index);
+        if totals.calls + totals.rejected > 0 {
+            let each = totals.usec as f64 / totals.calls.max(1) as f64;
+            let _ = write!(
+                out,
+                "cmdstat_{}:calls={},usec={},usec_per_call={each:.2},rejected_calls={},failed_calls={}\r\n",
+                row.name, totals.calls, totals.usec, totals.rejected, totals.failed,
+            );
+        }
+    }
+}
+
+fn log(host: &ServerHost, out: &mut String) {
+    let Some(log) = host.log() else { return };
+    let stats = log.stats();
+    let syncs = stats.syncs.load(Relaxed);
+    fields!(out,
+        "log_durability": log.durability().name(),
+        "log_epoch": log.epoch(),
+        "log_start_lsn": log.start_lsn(),
+        "log_appended_lsn": log.appended_lsn(),
+        "log_written_lsn": log.written_lsn(),
+        "log_durable_lsn": log.durable_lsn(),
+        "log_records": stats.records.load(Relaxed),
+        "log_batches": stats.batches.load(Relaxed),
+        "log_syncs": syncs,
+        "log_records_per_sync": format!("{:.2}", stats.records.load(Relaxed) as f64 / syncs.max(1) as f64),
+    );
+}
+
+fn errorstats(host: &ServerHost, out: &mut String) {
+    let stats = host.command_stats();
+    let failed: u64 =
+        (0..rows().len()).map(|row| stats.totals(row).failed + stats.totals(row).rejected).sum();
+    if failed > 0 {
+        let _ = write!(out, "errorstat_ERR:count={failed}\r\n");
+    }
+}
+
+fn cluster(_: &ServerHost, out: &mut String) {
+    fields!(out, "cluster_enabled": 0,);
+}
+
+fn keyspace(host: &ServerHost, out: &mut String) {
+    for db in DbId::all() {
+        let (keys, expires) = (host.keyspace().len(db), host.keyspace().expiring_len(db));
+        if keys > 0 {
+            let _ = write!(out, "db{}:keys={keys},expires={expires},avg_ttl=0\r\n", db.get());
+        }
+    }
+}

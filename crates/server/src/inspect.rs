@@ -1,0 +1,197 @@
+//! `sheaf check` and `sheaf log`: looking at a directory without a server, changing nothing.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+    sync::Arc,
+};
+
+use env::{Access, RealDisk};
+use indicatif::{ProgressBar as Bar, ProgressStyle};
+use keyspace::{Effect, Value};
+use lsn::Lsn;
+use storage::{Error, LogReader, RecordKind};
+
+/// A progress bar with time to go, on a terminal only.
+pub(crate) struct ProgressBar {
+    bar: Bar,
+}
+
+impl ProgressBar {
+    pub(crate) fn new(what: &'static str) -> ProgressBar {
+        let bar = if io::stderr().is_terminal() { Bar::new(0) } else { Bar::hidden() };
+        let style = "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        ProgressBar { bar }
+    }
+
+    pub(crate) fn show(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Verifies the log in `dir` and prints what it found.
+///
+/// # Errors
+/// The damage, or why it could not be read.
+pub fn check(dir: &Path) -> Result<(), Error> {
+    let bar = ProgressBar::new("checking");
+    let report = storage::check(Arc::new(RealDisk), dir, |position, end| bar.show(position.get(), end.get()));
+    bar.finish();
+    let report = report?;
+    println!("log        intact from lsn {} to {}", report.start, report.tail.end);
+    println!(
+        "content    {} records in {} batches, written by {} runs",
+        report.records, report.batches, report.epochs
+    );
+    match report.tail.torn_end {
+        _ if report.closed_cleanly => println!("end        closed in order"),
+        None => println!("end        not closed in order (a crash, or a server is running)"),
+        Some(end) => println!(
+            "end        an interrupted write of {} bytes that was never acknowledged; the next start cuts it off",
+            end.bytes_since(report.tail.end)
+        ),
+    }
+    Ok(())
+}
+
+/// Which records `sheaf log` prints.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Records at or after this position.
+    pub from: Option<Lsn>,
+    /// Records at or before this position.
+    pub to: Option<Lsn>,
+    /// Only effects on keys that match this glob.
+    pub key: Option<String>,
+}
+
+/// Why `sheaf log` ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum PrintError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Storage(#[from] Error),
+    /// Standard output does not take more.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Prints the records of the log in `dir`, one line per effect.
+///
+/// # Errors
+/// See [`PrintError`]; a closed pipe is none.
+pub fn print_log(dir: &Path, selection: &Selection) -> Result<(), PrintError> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match print_records(dir, selection, &mut out).and_then(|()| Ok(out.flush()?)) {
+        Err(PrintError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Result<(), PrintError> {
+    let mut reader = LogReader::open(Arc::new(RealDisk), dir, Access::Read)?;
+    let from = selection.from.unwrap_or(Lsn::ZERO);
+    loop {
+        match reader.next_batch()? {
+            Ok(batch) => {
+                if selection.to.is_some_and(|to| batch.start > to) {
+                    return Ok(());
+                }
+                for record in batch.records() {
+                    if record.lsn < from || selection.to.is_some_and(|to| record.lsn > to) {
+                        continue;
+                    }
+                    match record.kind {
+                        RecordKind::Whole => print_effects(record.lsn, record.payload, selection, out)?,
+                        _ if selection.key.is_some() => {}
+                        kind => writeln!(
+                            out,
+                            "{} {kind:?} of a large record, {} bytes",
+                            record.lsn,
+                            record.payload.len()
+                        )?,
+                    }
+                }
+            }
+            Err(tail) => {
+                writeln!(out, "{} end of the log: {}", tail.end, tail.reason)?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn print_effects(
+    lsn: Lsn,
+    payload: &[u8],
+    selection: &Selection,
+    out: &mut impl Write,
+) -> Result<(), PrintError> {
+    let mut rest = payload;
+    loop {
+        match Effect::decode_next(&mut rest) {
+            Ok(Some(effect)) => {
+                let wanted = |pattern: &String| {
+                    effect.key().is_some_and(|key| wire::glob::matches(pattern.as_bytes(), key))
+                };
+                if selection.key.as_ref().is_none_or(wanted) {
+                    writeln!(out, "{lsn} {}", Readable(&effect))?;
+                }
+            }
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                writeln!(out, "{lsn} not understood: {error}")?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// An effect as a person reads it.
+struct Readable<'a>(&'a Effect<'a>);
+
+impl std::fmt::Display for Readable<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let until = |deadline: Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
+        match self.0 {
+            Effect::Put { db, key, value: Value::String(value), expire_at_ms } => {
+                write!(f, "db{} put {} = {}{}", db.get(), quoted(key), quoted(value), until(*expire_at_ms))
+            }
+            Effect::Delete { db, key } => write!(f, "db{} delete {}", db.get(), quoted(key)),
+            Effect::SetExpiry { db, key, expire_at_ms: None } => {
+                write!(f, "db{} persist {}", db.get(), quoted(key))
+            }
+            Effect::SetExpiry { db, key, expire_at_ms } => {
+                write!(f, "db{} expiry of {}:{}", db.get(), quoted(key), until(*expire_at_ms))
+            }
+            Effect::Append { db, key, suffix } => {
+                write!(f, "db{} append to {}: {}", db.get(), quoted(key), quoted(suffix))
+            }
+            Effect::SetRange { db, key, offset, bytes } => {
+                write!(f, "db{} overwrite {} at {offset}: {}", db.get(), quoted(key), quoted(bytes))
+            }
+            Effect::FlushDb { db } => write!(f, "db{} flush", db.get()),
+            Effect::FlushAll => f.write_str("flush all"),
+            Effect::SwapDb { a, b } => write!(f, "swap db{} db{}", a.get(), b.get()),
+        }
+    }
+}
+
+/// Longest value that is printed whole.
+const SHOWN_BYTES_MAX: usize = 128;
+
+fn quoted(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+    let rest = bytes.len() - shown.len();
+    let more = if rest > 0 { format!("... and {rest} bytes") } else { String::new() };
+    format!("\"{}\"{more}", shown.escape_ascii())
+}

@@ -1,0 +1,108 @@
+//! Listening: accepts connections and hands them to the workers in turn.
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::{
+    host::ServerHost,
+    worker::{Mailbox, Message},
+};
+
+/// Pause after a failed accept, which usually means that descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address takes a free
+/// port and the others the same. An IPv6 address that the machine does not have is left out.
+///
+/// # Errors
+/// If an address cannot be resolved or bound.
+pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<TcpListener>> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for host in bind.split_whitespace() {
+        let port = match listeners.first() {
+            Some(first) => first.local_addr()?.port(),
+            None => port,
+        };
+        let address = (host, port).to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::other(format!("'{host}' is no address")))?;
+        match bind_one(address, backlog) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if address.is_ipv6() && no_such_address(&error) && !listeners.is_empty() => {}
+            Err(error) => {
+                let hint = if error.kind() == io::ErrorKind::AddrInUse {
+                    "; another server uses this port: stop it or choose another port"
+                } else {
+                    ""
+                };
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("cannot listen on {address}: {error}{hint}"),
+                ));
+            }
+        }
+    }
+    if listeners.is_empty() {
+        return Err(io::Error::other("no address to listen on: set 'bind'"));
+    }
+    Ok(listeners)
+}
+
+fn no_such_address(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc_eafnosupport())
+}
+
+/// EAFNOSUPPORT on Linux: a kernel without IPv6.
+const fn libc_eafnosupport() -> i32 {
+    97
+}
+
+fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(backlog)
+}
+
+/// Accepts until the runtime ends.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    host: Arc<ServerHost>,
+    workers: Vec<Mailbox>,
+    next: Arc<Turns>,
+) {
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if let Some(reason) = host.refuse(&peer) {
+            // As much as the socket takes: whoever is refused gets no more of our time.
+            let _ = stream.try_write(reason);
+            continue;
+        }
+        let _ = stream.set_nodelay(true);
+        if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
+            workers[next.take(workers.len())].send(Message::Connect { stream, peer, local });
+        }
+    }
+}
+
+/// Whose turn it is; shared by all listeners.
+#[derive(Default)]
+pub(crate) struct Turns(std::sync::atomic::AtomicUsize);
+
+impl Turns {
+    fn take(&self, count: usize) -> usize {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
+    }
+}

@@ -1,0 +1,16 @@
+//! The server's log lines (not the log): text for people, JSON for machines, both to standard error.
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::config::{Key, Settings};
+
+/// Starts logging as the settings say. A second call changes nothing.
+pub(crate) fn start(settings: &Settings) {
+    let filter = EnvFilter::new(settings.text(Key::Loglevel));
+    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only if a test has started logging before.
+    let _ = match settings.text(Key::LogFormat) {
+        "json" => lines.json().try_init(),
+        _ => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
+    };
+}

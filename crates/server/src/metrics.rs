@@ -1,0 +1,181 @@
+//! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
+//!
+//! Names start with `sheaf_`, units are base units, labels come from closed sets (families and outcomes), never from keys.
+
+use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
+
+use commands::{Family, Host, RowTotals, rows};
+use keyspace::DbId;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
+use storage::{Histogram, LogStats};
+
+use crate::host::ServerHost;
+
+/// What the text is.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics as text.
+pub(crate) fn render(host: &Arc<ServerHost>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape { host: host.clone() }));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+struct Scrape {
+    host: Arc<ServerHost>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_server(&mut encoder)?;
+        self.encode_commands(&mut encoder)?;
+        if let Some(log) = self.host.log() {
+            encode_log(&mut encoder, log)?;
+        }
+        Ok(())
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let metric = ConstGauge::new(value as i64);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// A histogram whose observations are multiplied by `unit` to give base units.
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    histogram: &Histogram,
+    unit: f64,
+) -> fmt::Result {
+    let mut below = 0;
+    let buckets: Vec<(f64, u64)> = histogram
+        .cumulative()
+        .map(|(bound, total)| {
+            let own = total - below;
+            below = total;
+            (bound.map_or(f64::MAX, |bound| bound as f64 * unit), own)
+        })
+        .collect();
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 * unit, below, &buckets, None)
+}
+
+impl Scrape {
+    fn encode_server(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let host = &*self.host;
+        let totals = host.command_stats().keyspace_totals();
+        let keys: u64 = DbId::all().map(|db| host.keyspace().len(db)).sum();
+        let uptime_ms = host.unix_ms().saturating_sub(host.facts.started_unix_ms);
+        gauge(encoder, "sheaf_clients", "connections", host.clients().count() as u64)?;
+        counter(
+            encoder,
+            "sheaf_connections_accepted",
+            "connections served since the start",
+            host.clients().accepted(),
+        )?;
+        counter(encoder, "sheaf_connections_rejected", "connections refused", host.rejected_connections())?;
+        counter(encoder, "sheaf_evicted_keys", "keys evicted to make room", totals.evicted_keys)?;
+        counter(encoder, "sheaf_expired_keys", "keys removed after their expiry", totals.expired_keys)?;
+        gauge(encoder, "sheaf_keys", "keys in all databases", keys)?;
+        counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
+        counter(encoder, "sheaf_keyspace_misses", "reads of keys that do not exist", totals.keyspace_misses)?;
+        gauge(
+            encoder,
+            "sheaf_loading",
+            "1 while the log is being recovered",
+            u64::from(host.loading().is_some()),
+        )?;
+        gauge(
+            encoder,
+            "sheaf_memory_data_bytes",
+            "memory of keys, values and tables",
+            host.keyspace().bytes(),
+        )?;
+        gauge(
+            encoder,
+            "sheaf_memory_resident_bytes",
+            "resident memory of the process",
+            env::process::rss_bytes(),
+        )?;
+        gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
+    }
+
+    fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.host.command_stats();
+        let name = "sheaf_commands";
+        let mut metric =
+            encoder.encode_descriptor(name, "commands by family and outcome", None, MetricType::Counter)?;
+        for family in Family::ALL {
+            let (mut ok, mut failed, mut rejected) = (0, 0, 0);
+            for (index, _) in rows().iter().enumerate().filter(|(_, row)| row.family == family) {
+                let RowTotals { calls, failed: errors, rejected: refusals, .. } = stats.totals(index);
+                ok += calls - errors;
+                failed += errors;
+                rejected += refusals;
+            }
+            for (outcome, value) in [("ok", ok), ("failed", failed), ("rejected", rejected)] {
+                let labels = [("family", family.name()), ("outcome", outcome)];
+                ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_log(encoder: &mut DescriptorEncoder<'_>, log: &storage::Log) -> fmt::Result {
+    let stats: &LogStats = log.stats();
+    let (appended, durable) = (log.appended_lsn(), log.durable_lsn());
+    gauge(encoder, "sheaf_log_appended_lsn", "position after the last record", appended.get())?;
+    histogram(
+        encoder,
+        "sheaf_log_batch_records",
+        "records merged into one batch",
+        &stats.batch_records,
+        1.0,
+    )?;
+    counter(encoder, "sheaf_log_batches", "batches written", stats.batches.load(Relaxed))?;
+    counter(encoder, "sheaf_log_bytes", "bytes written, padding included", stats.bytes.load(Relaxed))?;
+    gauge(encoder, "sheaf_log_durable_lsn", "position that survives a power cut", durable.get())?;
+    histogram(
+        encoder,
+        "sheaf_log_flush_seconds",
+        "time to write a batch and make it durable",
+        &stats.flush_us,
+        1e-6,
+    )?;
+    gauge(
+        encoder,
+        "sheaf_log_parked_bytes",
+        "bytes of records whose replies wait for the disk",
+        appended.get().saturating_sub(durable.get()),
+    )?;
+    counter(encoder, "sheaf_log_records", "records written", stats.records.load(Relaxed))?;
+    counter(encoder, "sheaf_log_segments_created", "segments created", stats.segments_created.load(Relaxed))?;
+    counter(
+        encoder,
+        "sheaf_log_segments_recycled",
+        "segments recycled",
+        stats.segments_recycled.load(Relaxed),
+    )?;
+    counter(encoder, "sheaf_log_syncs", "times the log was made durable", stats.syncs.load(Relaxed))
+}

@@ -1,0 +1,255 @@
+//! Replies of one connection, in order, each held back until what it shows is durable.
+//!
+//! What it is: bytes and gates, nothing else; no socket, no clock.
+//!
+//! ```text
+//!  sent          free                gated, in segments          being written
+//!   |  may leave  |  gate 4096  |  gate 8192  |  (no gate yet)  |
+//! --+-------------+-------------+-------------+-----------------+--> reply bytes
+//! ```
+//!
+//! Invariants
+//! - Bytes leave in the order they were written.
+//! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
+//! - What [`Outbox::sendable`] shows has passed its gate (asserted in release builds too).
+
+use std::collections::VecDeque;
+
+use lsn::Lsn;
+
+/// An empty buffer above this is given back to the allocator.
+const BYTES_KEPT_MAX: usize = 64 << 10;
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    gate: Lsn,
+    /// End of the segment, counted from the connection's first reply byte.
+    end: u64,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    /// Bytes at the front of `bytes` that are sent.
+    sent: usize,
+    /// Position of `bytes[0]`, counted from the connection's first reply byte.
+    base: u64,
+    segments: VecDeque<Segment>,
+    /// Whether the last segment belongs to the present round, and so may still grow.
+    segment_open: bool,
+    /// Everything before this position has passed its gate.
+    free_end: u64,
+}
+
+impl Outbox {
+    /// The buffer that replies are appended to.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Bytes not yet sent.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Whether everything is sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.bytes.len() as u64
+    }
+
+    /// Starts a round: replies of one round that wait share a segment, and leave together.
+    #[inline]
+    pub fn begin_round(&mut self) {
+        self.segment_open = false;
+    }
+
+    /// Where the next reply starts; for [`Outbox::hold`].
+    #[inline]
+    pub fn mark(&self) -> u64 {
+        self.end()
+    }
+
+    /// Holds back everything from `mark` on until `gate` is durable, and with it what follows.
+    #[inline]
+    pub fn hold(&mut self, mark: u64, gate: Lsn) {
+        let end = self.end();
+        match self.segments.back_mut() {
+            Some(last) if self.segment_open || last.gate >= gate => {
+                last.gate = last.gate.max(gate);
+                last.end = end;
+            }
+            back => {
+                if back.is_none() {
+                    self.free_end = mark;
+                }
+                self.segments.push_back(Segment { gate, end });
+                self.segment_open = true;
+            }
+        }
+    }
+
+    /// The gate of the newest segment, if this round has opened or grown one: what to wait for.
+    #[inline]
+    pub fn held_in_round(&self) -> Option<Lsn> {
+        self.segments.back().filter(|_| self.segment_open).map(|segment| segment.gate)
+    }
+
+    /// Frees what has become durable.
+    #[inline]
+    pub fn release(&mut self, durable: Lsn) {
+        while let Some(segment) = self.segments.front().filter(|segment| segment.gate <= durable) {
+            assert!(self.free_end <= segment.end, "segments ascend");
+            self.free_end = segment.end;
+            self.segments.pop_front();
+        }
+    }
+
+    /// What may be sent now.
+    #[inline]
+    pub fn sendable(&self) -> &[u8] {
+        let free = if self.segments.is_empty() {
+            self.bytes.len()
+        } else {
+            assert!(self.free_end <= self.end(), "no more is free than was written");
+            // Less than was sent: a reply that was free has left, and the next one waits.
+            (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
+        };
+        &self.bytes[self.sent..free]
+    }
+
+    /// So many bytes of what was sendable are sent.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        self.sent += count;
+        assert!(self.sent <= self.bytes.len(), "more was sent than there was");
+        if self.sent == self.bytes.len() {
+            self.base += self.sent as u64;
+            self.sent = 0;
+            if self.bytes.capacity() > BYTES_KEPT_MAX {
+                self.bytes = Vec::new();
+            } else {
+                self.bytes.clear();
+            }
+        } else if self.sent > BYTES_KEPT_MAX && self.sent > self.bytes.len() / 2 {
+            self.bytes.drain(..self.sent);
+            self.base += self.sent as u64;
+            self.sent = 0;
+        }
+    }
+
+    /// Throws away everything that still waits for its gate: it will never be durable.
+    pub fn discard_held(&mut self) {
+        if !self.segments.is_empty() {
+            let free = (self.free_end.saturating_sub(self.base) as usize).max(self.sent);
+            self.bytes.truncate(free);
+            self.segments.clear();
+        }
+    }
+
+    /// Whether any reply waits for its gate.
+    #[inline]
+    pub fn is_holding(&self) -> bool {
+        !self.segments.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(outbox: &mut Outbox, text: &str, gate: u64) {
+        let mark = outbox.mark();
+        outbox.bytes_mut().extend_from_slice(text.as_bytes());
+        if gate > 0 {
+            outbox.hold(mark, Lsn::new(gate));
+        }
+    }
+
+    fn sendable(outbox: &Outbox) -> &str {
+        std::str::from_utf8(outbox.sendable()).unwrap()
+    }
+
+    #[test]
+    fn free_replies_leave_at_once_and_held_ones_in_order() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "a", 0);
+        reply(&mut outbox, "b", 10);
+        reply(&mut outbox, "c", 0);
+        assert_eq!(sendable(&outbox), "a");
+        assert_eq!(outbox.held_in_round(), Some(Lsn::new(10)));
+        outbox.consume(1);
+        assert_eq!(sendable(&outbox), "");
+        outbox.begin_round();
+        reply(&mut outbox, "d", 20);
+        outbox.release(Lsn::new(9));
+        assert_eq!(sendable(&outbox), "");
+        outbox.release(Lsn::new(10));
+        assert_eq!(sendable(&outbox), "b");
+        outbox.release(Lsn::new(20));
+        assert_eq!(sendable(&outbox), "bcd");
+        outbox.consume(3);
+        assert!(outbox.is_empty());
+        reply(&mut outbox, "e", 0);
+        assert_eq!(sendable(&outbox), "e");
+    }
+
+    #[test]
+    fn a_round_shares_one_segment() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "a", 10);
+        reply(&mut outbox, "b", 30);
+        outbox.release(Lsn::new(10));
+        assert_eq!(sendable(&outbox), "", "one write for the round");
+        outbox.release(Lsn::new(30));
+        assert_eq!(sendable(&outbox), "ab");
+    }
+
+    #[test]
+    fn a_smaller_gate_behind_a_larger_one_waits_for_its_turn() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "a", 30);
+        outbox.begin_round();
+        reply(&mut outbox, "b", 10);
+        assert_eq!(outbox.held_in_round(), None, "nothing new to wait for");
+        outbox.release(Lsn::new(10));
+        assert_eq!(sendable(&outbox), "");
+        outbox.release(Lsn::new(30));
+        assert_eq!(sendable(&outbox), "ab");
+    }
+
+    #[test]
+    fn what_can_never_be_durable_is_discarded_and_the_rest_still_leaves() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "a", 0);
+        reply(&mut outbox, "b", 10);
+        outbox.discard_held();
+        reply(&mut outbox, "-IOERR", 0);
+        assert_eq!(sendable(&outbox), "a-IOERR");
+    }
+
+    #[test]
+    fn sent_bytes_are_given_back_while_the_rest_waits() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, &"x".repeat(200 << 10), 0);
+        reply(&mut outbox, "held", 10);
+        outbox.consume(150 << 10);
+        assert_eq!(outbox.sendable().len(), 50 << 10);
+        outbox.consume(50 << 10);
+        assert_eq!(outbox.len(), 4);
+        outbox.release(Lsn::new(10));
+        assert_eq!(sendable(&outbox), "held");
+    }
+}

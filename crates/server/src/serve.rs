@@ -1,0 +1,281 @@
+//! `sheaf serve`: from settings to a running server, and back to nothing.
+//!
+//! ```text
+//! lock the directory -> listen -> start workers (they answer LOADING) -> recover -> attach the log -> ready
+//! stop: no more connections -> workers send what is durable -> the log is closed -> unlock
+//! ```
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
+use keyspace::DbId;
+use storage::{Durability, Log, LogOptions};
+use tokio::{net::TcpListener, signal::unix::SignalKind};
+
+use crate::{
+    banner::Banner,
+    config::{Key, Settings},
+    host::{Facts, ServerHost},
+    http, listen,
+    log_threads::LogThreads,
+    logging,
+    reaper::Reaper,
+    recover::{RecoverError, Source, recover},
+    worker::{self, Mailbox, Message},
+};
+
+/// Exit status when the log failed (EX_IOERR).
+pub const EXIT_LOG_FAILED: i32 = 74;
+/// How long workers may take to answer those who wait when the log has failed.
+const FAIL_GRACE: Duration = Duration::from_secs(2);
+/// How long replies may take to leave when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How often a long recovery reports.
+const REPORT_PERIOD: Duration = Duration::from_secs(2);
+/// Descriptors the server needs besides those of clients.
+const DESCRIPTORS_OWN: u64 = 64;
+
+/// Why the server did not start or had to stop; the message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another server uses the directory, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] env::LockError),
+    /// An address, thread or runtime was refused by the OS.
+    #[error(transparent)]
+    Os(#[from] std::io::Error),
+    /// The log cannot be recovered.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The log could not be closed in order; everything acknowledged is durable all the same.
+    #[error("cannot close the log: {0}")]
+    Close(storage::Error),
+}
+
+/// Runs a server until it is told to stop.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve(settings: Settings, config_file: Option<PathBuf>) -> Result<(), ServeError> {
+    logging::start(&settings);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(settings, config_file))
+}
+
+async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), ServeError> {
+    let dir = PathBuf::from(settings.text(Key::Dir));
+    let _lock = lock(&dir)?;
+    env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
+    let (bind, backlog) = (settings.text(Key::Bind).to_string(), settings.integer(Key::TcpBacklog) as u32);
+    let redis = listen::bind(&bind, settings.integer(Key::Port) as u16, backlog)?;
+    let http_listeners = listen::bind(&bind, settings.integer(Key::HttpPort) as u16, backlog)?;
+    let (redis_addresses, http_addresses) = (addresses(&redis)?, addresses(&http_listeners)?);
+
+    let host = new_host(settings, config_file, &dir);
+    let _ = host.facts.redis_port.set(redis_addresses[0].port());
+    let reaper = Reaper::start()?;
+    let (mailboxes, threads) = start_workers(&host, &reaper)?;
+    let turns = Arc::new(listen::Turns::default());
+    for listener in redis {
+        tokio::spawn(listen::accept(listener, host.clone(), mailboxes.clone(), turns.clone()));
+    }
+    for listener in http_listeners {
+        tokio::spawn(http::serve(listener, host.clone()));
+    }
+    tokio::spawn(watch_signals(host.clone()));
+
+    let log = recover_in_background(&host, &dir).await?;
+    attach(&host, &mailboxes, &log)?;
+    show_banner(&host, &redis_addresses, &http_addresses, &log);
+    tokio::select! {
+        () = host.stop_requested() => {}
+        () = every_second(&host) => {}
+    }
+    tracing::info!(target: "server", "stopping");
+    stop_workers(mailboxes, threads).await;
+    log.close().map_err(ServeError::Close)?;
+    tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
+    Ok(())
+}
+
+fn lock(dir: &Path) -> Result<DirLock, ServeError> {
+    use env::Disk;
+    RealDisk.create_dir_all(dir)?;
+    Ok(DirLock::acquire(dir)?)
+}
+
+fn addresses(listeners: &[TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(TcpListener::local_addr).collect()
+}
+
+fn new_host(settings: Settings, config_file: Option<PathBuf>, dir: &Path) -> Arc<ServerHost> {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let entropy = Arc::new(RealEntropy);
+    let workers = match settings.integer(Key::Workers) as usize {
+        0 => env::process::cores_available(),
+        workers => workers,
+    };
+    let run_id = (0..3).map(|_| format!("{:016x}", entropy.random_u64())).collect::<String>();
+    let facts = Facts {
+        config_file,
+        dir: dir.to_path_buf(),
+        workers,
+        merges: settings.switch(Key::LogMerge),
+        started_unix_ms: clock.unix_ms(),
+        run_id: run_id[..40].to_string(),
+        redis_port: OnceLock::new(),
+    };
+    Arc::new(ServerHost::new(settings, facts, clock, entropy))
+}
+
+fn start_workers(
+    host: &Arc<ServerHost>,
+    reaper: &Reaper,
+) -> std::io::Result<(Vec<Mailbox>, Vec<JoinHandle<()>>)> {
+    let count = host.facts.workers;
+    let started: std::io::Result<Vec<_>> =
+        (0..count).map(|index| worker::start(index, host.clone(), reaper.clone(), count)).collect();
+    Ok(started?.into_iter().unzip())
+}
+
+/// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
+async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path) -> Result<Log, ServeError> {
+    let (recovering, dir) = (host.clone(), dir.to_path_buf());
+    let options = {
+        let settings = host.settings();
+        LogOptions {
+            durability: Durability::parse(settings.text(Key::Durability)).expect("the table lists the names"),
+            segment_bytes: settings.integer(Key::LogSegmentBytes).next_power_of_two(),
+            ..LogOptions::default()
+        }
+        .fitting()
+    };
+    let mut recovery = tokio::task::spawn_blocking(move || {
+        let source = Source {
+            disk: Arc::new(RealDisk),
+            dir: &dir,
+            options,
+            clock: Arc::new(RealClock),
+            entropy: &RealEntropy,
+            appliers: env::process::cores_available(),
+        };
+        recover(source, recovering.keyspace(), &recovering.progress)
+    });
+    let mut period = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_PERIOD, REPORT_PERIOD);
+    let bar = crate::inspect::ProgressBar::new("recovering");
+    loop {
+        tokio::select! {
+            recovered = &mut recovery => {
+                bar.finish();
+                return Ok(recovered.expect("recovery does not panic; if it does, the server must not start")?);
+            }
+            _ = period.tick() => report(host, &bar),
+        }
+    }
+}
+
+fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
+    use commands::Host;
+    let (done, total) = host.progress.bytes();
+    bar.show(done, total);
+    if let Some(loading) = host.loading() {
+        let rate = host.progress.records() as f64 / host.progress.seconds().max(1e-6);
+        let eta_seconds = loading.eta_seconds.map_or("unknown".into(), |seconds| format!("{seconds:.1}"));
+        tracing::info!(
+            target: "server", percent = format!("{:.1}", loading.percent), records = host.progress.records(),
+            records_per_second = format!("{rate:.0}"), eta_seconds, "recovering"
+        );
+    }
+}
+
+/// Starts the log's threads and gives the log to everyone.
+fn attach(host: &Arc<ServerHost>, mailboxes: &[Mailbox], log: &Log) -> std::io::Result<()> {
+    let for_failure = mailboxes.to_vec();
+    let failed = move |error| log_failed(&error, &for_failure);
+    let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
+    for mailbox in mailboxes {
+        mailbox.send(Message::Attach(threads.clone()));
+    }
+    host.attach(log.clone());
+    Ok(())
+}
+
+/// The log is poisoned: whoever waits is told, then the process ends. Nothing is retried.
+fn log_failed(error: &storage::Error, mailboxes: &[Mailbox]) {
+    let (done, finished) = mpsc::channel();
+    for mailbox in mailboxes {
+        mailbox.send(Message::Fail(done.clone()));
+    }
+    drop(done);
+    for _ in mailboxes {
+        if finished.recv_timeout(FAIL_GRACE).is_err() {
+            break;
+        }
+    }
+    tracing::error!(
+        target: "server", %error,
+        "stopped: the log could not be written, the outcome of unanswered writes is unknown; everything acknowledged \
+         is on disk. Check the disk, then start again"
+    );
+    std::process::exit(EXIT_LOG_FAILED);
+}
+
+fn show_banner(host: &ServerHost, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {
+    let durability = log.durability().name();
+    let banner = Banner {
+        redis,
+        http,
+        dir: &host.facts.dir,
+        durability,
+        records: host.progress.records(),
+        seconds: host.progress.seconds(),
+        keys: DbId::all().map(|db| host.keyspace().len(db)).sum(),
+        workers: host.facts.workers,
+    };
+    banner.show();
+}
+
+async fn watch_signals(host: Arc<ServerHost>) {
+    let signals = (
+        tokio::signal::unix::signal(SignalKind::terminate()),
+        tokio::signal::unix::signal(SignalKind::interrupt()),
+    );
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        tracing::warn!(target: "server", "cannot listen for signals; use SHUTDOWN to stop");
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    host.request_stop();
+}
+
+async fn every_second(host: &Arc<ServerHost>) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        second.tick().await;
+        host.cut_dead_log();
+    }
+}
+
+async fn stop_workers(mailboxes: Vec<Mailbox>, threads: Vec<JoinHandle<()>>) {
+    let (done, finished) = mpsc::channel();
+    for mailbox in &mailboxes {
+        mailbox.send(Message::Stop(done.clone()));
+    }
+    let count = mailboxes.len();
+    let all_stopped = tokio::task::spawn_blocking(move || {
+        (0..count).all(|_| finished.recv_timeout(STOP_GRACE).is_ok())
+            && threads.into_iter().all(|thread| thread.join().is_ok())
+    });
+    if !all_stopped.await.unwrap_or(false) {
+        tracing::warn!(target: "server", "some replies did not leave in time; the clients see a closed connection");
+    }
+}

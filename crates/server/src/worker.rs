@@ -1,0 +1,356 @@
+//! A worker: one thread, one single-threaded runtime, its connections, its executor, its appender to the log.
+//!
+//! ```text
+//! tick: every ready connection reads, executes, sends what is free, parks what is gated
+//!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable
+//! ```
+//!
+//! What it is: the place where gates meet sockets. What it is not: it decides nothing about commands.
+//!
+//! Invariants
+//! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
+//! - Parked connections stand in the order of their rounds. The worker asks the log for one wake-up, at the
+//!   gate of the first; a smaller gate behind it waits at most for one flush more.
+//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use commands::{Executor, Host};
+use keyspace::{SLOT_COUNT, SlotId};
+use lsn::Lsn;
+use storage::Durability;
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, mpsc},
+};
+use wire::{Limits, RequestBatch};
+
+use crate::{
+    connection::Connection, conversation::Round, host::ServerHost, log_threads::LogThreads, reaper::Reaper,
+};
+
+/// Bytes read from a socket at once, into a buffer all connections of the worker share.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+/// Active expiry looks for due slots this often.
+const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
+/// Keys removed per look at most, so that a tick stays short.
+const EXPIRED_KEYS_MAX: usize = 2048;
+/// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
+const FLUSH_HERE_PARKED_MAX: usize = 1;
+
+/// What a worker is told.
+pub(crate) enum Message {
+    /// Serve this connection.
+    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
+    /// Recovery is done: all commands may run.
+    Attach(LogThreads),
+    /// CLIENT KILL.
+    Kill(u64),
+    /// The log failed: answer who waits, close everything, report.
+    Fail(std::sync::mpsc::Sender<()>),
+    /// Close everything once replies are sent, report, end.
+    Stop(std::sync::mpsc::Sender<()>),
+}
+
+/// How to reach a worker from any thread.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    pub(crate) sender: mpsc::UnboundedSender<Message>,
+}
+
+impl Mailbox {
+    /// Sends; a worker that has ended takes nothing more.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = self.sender.send(message);
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Worker {
+    pub(crate) host: Arc<ServerHost>,
+    pub(crate) mailbox: Mailbox,
+    executor: RefCell<Executor>,
+    batch: RefCell<RequestBatch>,
+    /// Shared by all connections while they read; one at a time.
+    pub(crate) read_buffer: RefCell<Vec<u8>>,
+    parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
+    /// Connections whose next command waits until the log has moved.
+    awaiting_log: RefCell<Vec<Rc<Connection>>>,
+    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    tick: Arc<Notify>,
+    tick_due: Cell<bool>,
+    log: OnceCell<LogThreads>,
+    reaper: Reaper,
+    stopping: Cell<bool>,
+}
+
+/// Starts a worker's thread.
+///
+/// # Errors
+/// If the OS refuses the thread.
+pub(crate) fn start(
+    index: usize,
+    host: Arc<ServerHost>,
+    reaper: Reaper,
+    workers: usize,
+) -> std::io::Result<(Mailbox, std::thread::JoinHandle<()>)> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let mailbox = Mailbox { sender };
+    let own = mailbox.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let run = move || {
+        let local = tokio::task::LocalSet::new();
+        let seed = host.random_u64() as u32;
+        let executor = Executor::new(host.keyspace().clone(), host.worker_stats(index), seed);
+        let worker = Rc::new(Worker {
+            host,
+            mailbox: own,
+            executor: RefCell::new(executor),
+            batch: RefCell::new(RequestBatch::new()),
+            read_buffer: RefCell::new(vec![0; READ_BYTES]),
+            parked: RefCell::default(),
+            awaiting_log: RefCell::default(),
+            connections: RefCell::default(),
+            tick: Arc::new(Notify::new()),
+            tick_due: Cell::new(false),
+            log: OnceCell::new(),
+            reaper,
+            stopping: Cell::new(false),
+        });
+        local.block_on(&runtime, worker.run(receiver, index, workers));
+    };
+    let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?;
+    Ok((mailbox, thread))
+}
+
+impl Worker {
+    /// Handles messages until told to stop.
+    async fn run(
+        self: Rc<Self>,
+        mut messages: mpsc::UnboundedReceiver<Message>,
+        index: usize,
+        workers: usize,
+    ) {
+        tokio::task::spawn_local(self.clone().tick_loop());
+        tokio::task::spawn_local(self.clone().expiry_loop(index, workers));
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Connect { stream, peer, local } => self.connect(stream, peer, local),
+                Message::Attach(log) => self.attach(log),
+                Message::Kill(id) => {
+                    let killed = self.connections.borrow().get(&id).cloned();
+                    if let Some(connection) = killed {
+                        connection.kill();
+                    }
+                }
+                Message::Fail(done) => {
+                    self.fail_all();
+                    let _ = done.send(());
+                }
+                Message::Stop(done) => {
+                    self.stop().await;
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr) {
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, %peer, "cannot serve a connection");
+                return;
+            }
+        };
+        let client = self.host.register_client(&stream, peer, local, self.mailbox.clone());
+        let (id, worker) = (client.id(), self.clone());
+        let (connection, serving) = Connection::new(stream, client, worker.clone());
+        self.connections.borrow_mut().insert(id, connection);
+        tokio::task::spawn_local(async move {
+            serving.await;
+            worker.connections.borrow_mut().remove(&id);
+            worker.host.clients().remove(id);
+        });
+    }
+
+    fn attach(&self, log: LogThreads) {
+        let appender = log.log().appender();
+        let tick = self.tick.clone();
+        appender.listen(move || tick.notify_one());
+        self.executor.borrow_mut().attach(appender);
+        let _ = self.log.set(log);
+    }
+
+    /// Lends the worker's tools for one round of a connection's commands.
+    pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
+        let mut executor = self.executor.borrow_mut();
+        let flush_alone = || self.flush_alone();
+        let merging = self.host.merges() || self.log.get().is_none();
+        let limits = Limits {
+            bulk_bytes_max: self.host.bulk_bytes_max(),
+            request_bytes_max: self.host.request_bytes_max(),
+            ..Limits::DEFAULT
+        };
+        let mut round = Round {
+            executor: &mut executor,
+            batch: &mut self.batch.borrow_mut(),
+            host: &*self.host,
+            now_ms: self.host.unix_ms(),
+            policy: self.host.memory_limits().policy,
+            limits,
+            flush_alone: if merging { None } else { Some(&flush_alone) },
+        };
+        run(&mut round)
+    }
+
+    /// With merging off: the write just executed is flushed before anything else happens.
+    fn flush_alone(&self) {
+        if let Some(threads) = self.log.get() {
+            // A failure shows as replies that never leave; the log thread ends the server.
+            while threads.log().unwritten_bytes() > 0 && threads.log().flush().is_ok() {}
+        }
+    }
+
+    /// Called by a connection after a round: what it holds, and whether something was appended.
+    pub(crate) fn after_round(&self, connection: &Rc<Connection>, held: Option<Lsn>, awaits_log: bool) {
+        if let Some(gate) = held {
+            self.parked.borrow_mut().push_back((gate, connection.clone()));
+        }
+        if awaits_log {
+            self.awaiting_log.borrow_mut().push(connection.clone());
+        }
+        let wrote = self.executor.borrow_mut().take_wrote();
+        if (wrote || held.is_some() || awaits_log) && !self.tick_due.replace(true) {
+            self.tick.notify_one();
+        }
+        let freed = self.executor.borrow_mut().take_freed();
+        if let Some(freed) = freed {
+            self.reaper.free(freed);
+        }
+    }
+
+    /// Runs behind the connections that are ready in the same tick, and whenever the log has moved.
+    async fn tick_loop(self: Rc<Self>) {
+        loop {
+            self.tick.notified().await;
+            self.tick_due.set(false);
+            self.end_tick();
+        }
+    }
+
+    fn end_tick(&self) {
+        let Some(threads) = self.log.get() else { return };
+        let parked = self.parked.borrow().len();
+        let syncs = threads.log().durability() >= Durability::Commit;
+        if syncs && (1..=FLUSH_HERE_PARKED_MAX).contains(&parked) && threads.log().needs_flusher() {
+            threads.flush_here();
+        } else {
+            threads.wake_if_needed();
+        }
+        self.release();
+        self.resume_awaiting();
+    }
+
+    /// Sends what has become durable; asks to be woken for the rest.
+    fn release(&self) {
+        loop {
+            let durable = self.executor.borrow().durable_lsn();
+            loop {
+                let mut parked = self.parked.borrow_mut();
+                if parked.front().is_none_or(|(gate, _)| *gate > durable) {
+                    break;
+                }
+                let connection = parked.pop_front().map(|(_, connection)| connection);
+                drop(parked);
+                if let Some(connection) = connection {
+                    connection.release(durable);
+                }
+            }
+            let Some(gate) = self.parked.borrow().front().map(|(gate, _)| *gate) else { return };
+            let executor = self.executor.borrow();
+            if executor.appender().is_none_or(|appender| appender.wait_for(gate)) {
+                return;
+            }
+        }
+    }
+
+    /// Lets the commands that waited for the log try again.
+    fn resume_awaiting(&self) {
+        let waiting = std::mem::take(&mut *self.awaiting_log.borrow_mut());
+        if waiting.is_empty() {
+            return;
+        }
+        let must_wait = self.executor.borrow().appender().is_some_and(|appender| appender.wait_for_room());
+        if must_wait {
+            self.awaiting_log.borrow_mut().extend(waiting);
+            return;
+        }
+        for connection in waiting {
+            connection.resume();
+        }
+    }
+
+    async fn expiry_loop(self: Rc<Self>, index: usize, workers: usize) {
+        let share = |worker: usize| SlotId::new((SLOT_COUNT * worker / workers) as u16);
+        let from = share(index).unwrap_or(SlotId::FIRST);
+        let to = SlotId::new((SLOT_COUNT * (index + 1) / workers - 1) as u16).unwrap_or(SlotId::LAST);
+        let mut timer = tokio::time::interval(EXPIRY_PERIOD);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            if self.log.get().is_some() {
+                let now_ms = self.host.unix_ms();
+                let mut executor = self.executor.borrow_mut();
+                executor.begin_round(now_ms, self.host.memory_limits().policy, self.host.bulk_bytes_max());
+                executor.expire_due(from, to, now_ms, EXPIRED_KEYS_MAX);
+                let wrote = executor.take_wrote();
+                drop(executor);
+                if wrote && let Some(threads) = self.log.get() {
+                    threads.wake_if_needed();
+                }
+            }
+            self.close_idle();
+        }
+    }
+
+    /// Closes connections that have been silent for longer than the setting `timeout`.
+    fn close_idle(&self) {
+        let timeout_seconds = self.host.idle_timeout_seconds();
+        if timeout_seconds == 0 {
+            return;
+        }
+        let now_ms = self.host.unix_ms();
+        let silent = |connection: &Connection| connection.client().idle_seconds(now_ms) >= timeout_seconds;
+        let idle: Vec<_> = self.connections.borrow().values().filter(|it| silent(it)).cloned().collect();
+        idle.iter().for_each(|connection| connection.kill());
+    }
+
+    /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
+    fn fail_all(&self) {
+        self.parked.borrow_mut().clear();
+        self.awaiting_log.borrow_mut().clear();
+        let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
+        connections.iter().for_each(|connection| connection.fail());
+    }
+
+    /// Stops reading, waits until replies have left (for as long as the log and the clients take them), closes.
+    async fn stop(&self) {
+        self.stopping.set(true);
+        let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
+        connections.iter().for_each(|connection| connection.close_after_replies());
+        while self.connections.borrow().values().any(|connection| connection.is_holding()) {
+            self.tick.notify_one();
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The log as a whole, on a simulated disk: what is appended comes back, and damage is told from a torn tail.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{path::Path, sync::Arc};
+
+use env::{Disk, SimClock, SimDisk, SimEntropy};
+use lsn::Lsn;
+
+use super::{record::BLOCK_BYTES, segment::SEGMENT_HEADER_BYTES, *};
+use crate::{Error, Recovery, check};
+
+const DIR: &str = "/data";
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 256 << 10,
+        ring_bytes: 64 << 10,
+        appenders_max: 4,
+        unwritten_bytes_max: 16 << 10,
+        ..LogOptions::default()
+    }
+}
+
+fn disk() -> Arc<SimDisk> {
+    SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() })
+}
+
+/// Recovers, returning the payloads and the log.
+fn recover(disk: &Arc<SimDisk>) -> Result<(Vec<Vec<u8>>, Log), Error> {
+    let mut payloads = Vec::new();
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1))?;
+    recovery.replay::<Error>(
+        |_, payload| {
+            payloads.push(payload.to_vec());
+            Ok(())
+        },
+        |_| {},
+    )?;
+    let log = recovery.finish(Arc::new(SimClock::new(0)))?;
+    Ok((payloads, log))
+}
+
+fn append(appender: &mut Appender, payload: &[u8]) -> Lsn {
+    let pending = appender.reserve(payload).expect("the log is not poisoned");
+    let lsn = pending.lsn();
+    pending.publish();
+    lsn
+}
+
+/// Appends and flushes each payload as a batch of its own; returns the ends of the batches.
+fn write_batches(log: &Log, payloads: &[Vec<u8>]) -> Vec<Lsn> {
+    let mut appender = log.appender();
+    let write = |payload: &Vec<u8>| {
+        append(&mut appender, payload);
+        log.flush_all().unwrap();
+        log.durable_lsn()
+    };
+    payloads.iter().map(write).collect()
+}
+
+fn numbered(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|number| format!("payload {number} {}", "x".repeat(number % 50)).into_bytes()).collect()
+}
+
+#[test]
+fn what_was_appended_comes_back_in_order() {
+    let disk = disk();
+    let (none, log) = recover(&disk).unwrap();
+    assert!(none.is_empty());
+    let payloads = numbered(200);
+    let mut appender = log.appender();
+    let lsns: Vec<Lsn> = payloads.iter().map(|payload| append(&mut appender, payload)).collect();
+    assert!(lsns.is_sorted() && log.durable_lsn() < lsns[0]);
+    log.flush_all().unwrap();
+    assert!(log.durable_lsn() >= lsns[199]);
+    assert_eq!(log.stats().syncs.load(Ordering::Relaxed), 1, "one sync for everything that was waiting");
+    drop((appender, log));
+    let (read, log) = recover(&disk).unwrap();
+    assert_eq!(read, payloads);
+    assert!(log.epoch() > 1);
+}
+
+#[test]
+fn the_log_crosses_segments_and_recycles_forgotten_ones() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads: Vec<Vec<u8>> = (0..400u32).map(|number| vec![number as u8; 4000]).collect();
+    let ends = write_batches(&log, &payloads[..200]);
+    log.truncate_before(ends[149]).unwrap();
+    let mut appender = log.appender();
+    for payload in &payloads[200..] {
+        append(&mut appender, payload);
+        log.flush_all().unwrap();
+    }
+    assert!(log.stats().segments_recycled.load(Ordering::Relaxed) > 0);
+    drop((appender, log));
+    let (read, log) = recover(&disk).unwrap();
+    assert_eq!(read.len(), 250);
+    assert_eq!(read, payloads[150..]);
+    assert_eq!(log.start_lsn(), ends[149]);
+}
+
+#[test]
+fn large_payloads_travel_in_parts_between_others() {
+    let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() });
+    let options = LogOptions { segment_bytes: 16 << 20, ring_bytes: 4 << 20, ..options() };
+    let open = || {
+        let mut recovery =
+            Recovery::open(disk.clone(), Path::new(DIR), options, &SimEntropy::new(1)).unwrap();
+        let mut payloads = Vec::new();
+        let keep = |_, payload: &[u8]| {
+            payloads.push(payload.to_vec());
+            Ok(())
+        };
+        recovery.replay::<Error>(keep, |_| {}).unwrap();
+        (payloads, recovery.finish(Arc::new(SimClock::new(0))).unwrap())
+    };
+    let (_, log) = open();
+    let large: Vec<u8> = (0..20_000_000u32).map(|byte| ((byte * 31) >> 3) as u8).collect();
+    let mut appender = log.appender();
+    append(&mut appender, b"before");
+    append(&mut appender, &large);
+    append(&mut appender, b"after");
+    log.flush_all().unwrap();
+    drop((appender, log));
+    assert_eq!(open().0, [b"before".to_vec(), large, b"after".to_vec()]);
+}
+
+#[test]
+fn a_clean_end_is_remembered_and_its_loss_is_damage() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    write_batches(&log, &numbered(3));
+    log.close().unwrap();
+    let report = check(disk.clone(), Path::new(DIR), |_, _| {}).unwrap();
+    assert!(report.closed_cleanly);
+    assert_eq!(report.records, 3);
+    let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
+    disk.corrupt(&path, SEGMENT_HEADER_BYTES + 2 * BLOCK_BYTES + 30, 1).unwrap();
+    assert!(matches!(recover(&disk), Err(Error::Corrupt(_))));
+}
+
+#[test]
+fn every_flipped_bit_before_the_last_batch_is_refused_with_its_place() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let ends = write_batches(&log, &numbered(4));
+    drop(log);
+    let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
+    // Two whole batches, and every byte of the first and last 200 of a third.
+    let last = ends[2].get();
+    for at in (0..200).chain(last - 200..last) {
+        let state = disk.clone_state();
+        state.corrupt(&path, SEGMENT_HEADER_BYTES + at, 0x10).unwrap();
+        let Err(Error::Corrupt(damage)) = recover(&state).map(|_| ()) else {
+            panic!("byte {at}: damage to a durable batch was not reported");
+        };
+        assert_eq!(damage.path, path);
+        assert!(damage.intact_end.get() <= at && damage.batches_after > 0, "{damage:?}");
+        assert_eq!(damage.durable_lsn, ends[2]);
+    }
+}
+
+#[test]
+fn every_truncation_of_the_last_two_batches_recovers_or_refuses() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads = numbered(5);
+    let ends = write_batches(&log, &payloads);
+    drop(log);
+    let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
+    for end in (ends[2].get()..=ends[4].get()).rev().step_by(7) {
+        let state = disk.clone_state();
+        // What a file system that lost the tail of the file would show.
+        state.truncate(&path, SEGMENT_HEADER_BYTES + end).unwrap();
+        let complete = ends.iter().filter(|it| it.get() <= end).count();
+        let (read, _) = recover(&state).unwrap();
+        assert_eq!(read, payloads[..complete], "cut at {end}");
+    }
+}
+
+#[test]
+fn a_torn_last_batch_is_cut_kept_aside_and_not_found_again() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads = numbered(3);
+    let ends = write_batches(&log, &payloads);
+    drop(log);
+    let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
+    disk.corrupt(&path, SEGMENT_HEADER_BYTES + ends[1].get() + 40, 0xFF).unwrap();
+    let (read, log) = recover(&disk).unwrap();
+    assert_eq!(read, payloads[..2]);
+    assert_eq!(log.durable_lsn(), ends[1]);
+    let torn = format!("torn-{:016x}.bin", ends[1].get());
+    assert!(disk.list(Path::new(DIR)).unwrap().contains(&torn));
+    drop(log);
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    while recovery.next_batch().unwrap().is_some() {}
+    assert_eq!(recovery.tail().unwrap().torn_end, None);
+}
+
+#[test]
+fn a_full_disk_makes_the_log_read_only_until_there_is_room() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    disk.set_space_limit(Some(300 << 10));
+    let mut appender = log.appender();
+    let mut writes = 0;
+    while log.admit(1000) == Admission::Go {
+        append(&mut appender, &[1; 1000]);
+        log.flush_all().unwrap();
+        log.prepare_segment().unwrap();
+        writes += 1;
+    }
+    assert_eq!(log.admit(1000), Admission::NoRoom);
+    assert!(writes > 0 && !log.no_room_reason().is_empty());
+    assert_eq!(log.durable_lsn(), log.appended_lsn(), "everything admitted could be flushed");
+    disk.set_space_limit(None);
+    assert_eq!(log.prepare_segment().unwrap(), Prepare::Made);
+    assert_eq!(log.admit(1000), Admission::Go);
+}
+
+#[test]
+fn a_failed_write_poisons_the_log_for_good() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let mut appender = log.appender();
+    let lsn = append(&mut appender, b"never durable");
+    let fail_io = Some((disk.io_count(), env::sim::FaultKind::Eio));
+    disk.set_fault_plan(env::sim::FaultPlan { fail_io, ..Default::default() });
+    assert!(log.flush().is_err());
+    assert!(log.flush().is_err(), "no second try");
+    assert!(log.durable_lsn() < lsn);
+    assert_eq!(log.admit(1), Admission::Poisoned);
+    assert!(log.poison_reason().is_some());
+}
+
+#[test]
+fn weaker_durabilities_sync_late_or_never_and_closing_syncs() {
+    for (durability, syncs_while_running) in [(Durability::None, false), (Durability::Interval, true)] {
+        let disk = disk();
+        let clock = Arc::new(SimClock::new(0));
+        let options = LogOptions { durability, ..options() };
+        let mut recovery =
+            Recovery::open(disk.clone(), Path::new(DIR), options, &SimEntropy::new(1)).unwrap();
+        while recovery.next_batch().unwrap().is_some() {}
+        let log = recovery.finish(clock.clone()).unwrap();
+        let mut appender = log.appender();
+        let lsn = append(&mut appender, b"lazy");
+        assert_eq!(log.flush().unwrap(), Flush::Wrote);
+        assert!(log.written_lsn() >= lsn && log.durable_lsn() < lsn);
+        clock.advance_ms(1001);
+        log.flush().unwrap();
+        assert_eq!(log.durable_lsn() >= lsn, syncs_while_running, "{durability:?}");
+        log.close().unwrap();
+        assert!(log.durable_lsn() >= lsn);
+        drop((appender, log));
+        disk.crash(env::sim::CrashMode::LoseAll);
+        assert_eq!(recover(&disk).unwrap().0, [b"lazy"]);
+    }
+}
+
+#[test]
+fn an_idle_log_vouches_for_its_last_batch() {
+    let disk = disk();
+    let clock = Arc::new(SimClock::new(0));
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    while recovery.next_batch().unwrap().is_some() {}
+    let log = recovery.finish(clock.clone()).unwrap();
+    write_batches(&log, &numbered(1));
+    let Flush::Idle { due_us: Some(due_us) } = log.flush().unwrap() else { panic!("a seal is due") };
+    clock.advance_us(due_us);
+    assert_eq!(log.flush().unwrap(), Flush::Wrote);
+    assert_eq!(log.flush().unwrap(), Flush::Idle { due_us: None });
+    drop(log);
+    let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
+    disk.corrupt(&path, SEGMENT_HEADER_BYTES + 30, 1).unwrap();
+    assert!(matches!(recover(&disk), Err(Error::Corrupt(_))));
+}
