@@ -1,5 +1,7 @@
 """Fixtures of all suites: servers, and their logs in the report of a test that fails."""
 
+import random
+
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -10,8 +12,13 @@ from harness.server import UNDER_TEST, Options, Server
 LOG_TAIL_CHARS = 8000
 
 
-def pytest_report_header() -> str:
-    return f"server under test: {UNDER_TEST}"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=100, help="kill -9 rounds in strict; a fifth of it in commit")
+    parser.addoption("--seed", type=int, default=random.randrange(1 << 30), help="what the storms choose")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"server under test: {UNDER_TEST}, seed {config.getoption('seed')}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

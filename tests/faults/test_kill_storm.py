@@ -1,0 +1,95 @@
+"""kill -9 under load, again and again on the same directory: nothing acknowledged is lost, nothing is invented.
+
+`--kills N` sets the number of kills (default 100); `--seed S` repeats a run's choices, though not its timing.
+"""
+
+import random
+import time
+
+import pytest
+
+from harness.server import UNDER_TEST, Server, run_sheaf
+from harness.storm import Reader, Storm, Writer
+
+WRITERS = 8
+READERS = 2
+ACKNOWLEDGEMENTS_MAX = 12_000
+# The longest that a kill waits after enough replies came, or a restart is left alone before it is killed.
+JITTER_S = 0.03
+
+
+class Rounds:
+    """Kills and restarts on one directory; the oracles live as long as it."""
+
+    def __init__(self, server: Server, seed: int, readers: int):
+        self.server = server
+        self._random = random.Random(seed)
+        self._seed = seed
+        self.writers = [Writer(number, seed) for number in range(WRITERS)]
+        self._readers = readers
+        self.survivors = 0
+
+    def run(self, kills: int) -> None:
+        """Load, kill, check, so many times; then a clean stop."""
+        self.server.start()
+        for number in range(kills):
+            if self._random.random() < 0.12:
+                self._flush_all()
+            readers = [Reader(self.writers, self._seed + number) for _ in range(self._readers)]
+            self._load_and_kill(readers)
+            self._check_offline()
+            if self._random.random() < 0.2:
+                self._kill_while_starting()
+            self.server.start()
+            self.survivors += sum(writer.check(self.server) for writer in self.writers)
+            for reader in readers:
+                reader.check()
+        assert self.server.stop() == 0
+        self._check_offline()
+
+    def _flush_all(self) -> None:
+        """Lets the log be cut and its segments be used again."""
+        with self.server.connect() as connection:
+            assert connection.call("FLUSHALL") == b"OK"
+        for writer in self.writers:
+            writer.oracle.emptied()
+
+    def _load_and_kill(self, readers: list[Reader]) -> None:
+        storm = Storm(self.server, self.writers, readers).start(self._random.randrange(1, ACKNOWLEDGEMENTS_MAX))
+        storm.wait()
+        assert self.server.is_running(), "the server ended by itself"
+        time.sleep(self._random.uniform(0, JITTER_S))
+        self.server.kill()
+        storm.join()
+
+    def _check_offline(self) -> None:
+        if UNDER_TEST == "sheaf":
+            checked = run_sheaf("check", str(self.server.directory))
+            assert checked.returncode == 0, checked.stdout + checked.stderr
+
+    def _kill_while_starting(self) -> None:
+        self.server.spawn()
+        time.sleep(self._random.uniform(0, JITTER_S))
+        self.server.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("durability", "share", "readers"),
+    # With `commit` others may read what is not durable yet, so readers prove nothing there.
+    [("strict", 1.0, READERS), ("commit", 0.2, 0)],
+    ids=["strict", "commit"],
+)
+def test_kill_storm(new_server, request, durability, share, readers):
+    kills = max(1, round(request.config.getoption("kills") * share))
+    seed = request.config.getoption("seed")
+    rounds = Rounds(new_server(durability=durability), seed, readers)
+    rounds.run(kills)
+    acknowledged = sum(writer.oracle.acknowledged for writer in rounds.writers)
+    print(f"{kills} kills, {acknowledged} commands acknowledged, {rounds.survivors} more had survived; seed {seed}")
+
+
+def test_a_few_kills(new_server, request):
+    """The same, short, for every run."""
+    Rounds(new_server(), request.config.getoption("seed"), READERS).run(3)

@@ -1,0 +1,205 @@
+"""The acknowledged-write oracle: what a crashed server may show after its restart, and what it may not.
+
+One `Oracle` follows one connection that alone writes to one database. It knows every command that was sent and every
+one that was answered. Replies must be those of a server that executes the commands one by one. After a restart the
+database must hold exactly the state after some prefix of what was sent, and that prefix contains everything that was
+answered. This one comparison finds lost acknowledged writes, phantoms, torn values, half-applied MSETs, commands
+applied twice, and holes (a later write of the connection without an earlier one).
+
+Every value carries the number of the command that wrote it, `#<number>#`, so that a reader elsewhere can prove which
+command it has seen.
+"""
+
+import random
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness import resp
+
+State = dict[bytes, bytes]
+KEYS = [b"key:%d" % number for number in range(48)]
+COUNTERS = [b"counter:%d" % number for number in range(4)]
+MARK = re.compile(rb"#(\d+)#")
+NOISE = random.Random(20).randbytes(12 << 20)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One command. `apply` does to a state what the server does, and returns the reply."""
+
+    number: int
+    raw: bytes
+    apply: Callable[[State], object]
+
+
+def value_of(number: int, size: int) -> bytes:
+    """A value that names the command that wrote it; about `size` bytes, different for every number."""
+    start = number * 31 % 4096
+    return b"#%d#" % number + NOISE[start : start + size].replace(b"#", b"+")
+
+
+def newest_mark(value: bytes) -> int:
+    """The number of the last command that had a part in the value: SET marks the head, APPEND the tail."""
+    return max(map(int, MARK.findall(value[:40] + b"|" + value[-64:])))
+
+
+class Workload:
+    """Draws operations. Large values are rare, but large enough to be split in the log."""
+
+    def __init__(self, seed: int, large_values: bool = True):
+        self._random = random.Random(seed)
+        self._next_number = 1
+        kinds = {self._set: 60, self._mset: 12, self._append: 8, self._delete: 6, self._incr: 8, self._rename: 3}
+        kinds |= {self._set_large: 0.02 if large_values else 0, self._flushdb: 0.05}
+        self._kinds, self._weights = list(kinds), list(kinds.values())
+
+    def next(self) -> Operation:
+        """The next operation of the connection."""
+        number = self._next_number
+        self._next_number += 1
+        [kind] = self._random.choices(self._kinds, self._weights)
+        return kind(number)
+
+    def depth(self) -> int:
+        """How many operations to send before their replies are read."""
+        return self._random.choice((1, 1, 2, 8, 32, 64))
+
+    def _size(self) -> int:
+        return self._random.choice((8, 8, 30, 100, 100, 1000, 4096, 16_000))
+
+    def _key(self) -> bytes:
+        return self._random.choice(KEYS)
+
+    def _set(self, number: int) -> Operation:
+        return self._set_to(number, value_of(number, self._size()))
+
+    def _set_large(self, number: int) -> Operation:
+        return self._set_to(number, value_of(number, self._random.randrange(1 << 20, 11 << 20)))
+
+    def _set_to(self, number: int, value: bytes) -> Operation:
+        key = self._key()
+
+        def apply(state: State) -> object:
+            state[key] = value
+            return b"OK"
+
+        return Operation(number, resp.encode("SET", key, value), apply)
+
+    def _mset(self, number: int) -> Operation:
+        pairs = {key: value_of(number, self._size()) for key in self._random.sample(KEYS, 4)}
+
+        def apply(state: State) -> object:
+            state.update(pairs)
+            return b"OK"
+
+        return Operation(number, resp.encode("MSET", *(part for pair in pairs.items() for part in pair)), apply)
+
+    def _append(self, number: int) -> Operation:
+        key, tail = self._key(), value_of(number, 20)
+
+        def apply(state: State) -> object:
+            state[key] = state.get(key, b"") + tail
+            return len(state[key])
+
+        return Operation(number, resp.encode("APPEND", key, tail), apply)
+
+    def _delete(self, number: int) -> Operation:
+        keys = self._random.sample(KEYS, 2)
+
+        def apply(state: State) -> object:
+            return sum(state.pop(key, None) is not None for key in keys)
+
+        return Operation(number, resp.encode("DEL", *keys), apply)
+
+    def _incr(self, number: int) -> Operation:
+        key = self._random.choice(COUNTERS)
+
+        def apply(state: State) -> object:
+            count = int(state.get(key, b"0")) + 1
+            state[key] = b"%d" % count
+            return count
+
+        return Operation(number, resp.encode("INCR", key), apply)
+
+    def _rename(self, number: int) -> Operation:
+        source, target = self._random.sample(KEYS, 2)
+
+        def apply(state: State) -> object:
+            if source not in state:
+                return resp.ErrorReply("ERR no such key")
+            state[target] = state.pop(source)
+            return b"OK"
+
+        return Operation(number, resp.encode("RENAME", source, target), apply)
+
+    def _flushdb(self, number: int) -> Operation:
+        def apply(state: State) -> object:
+            state.clear()
+            return b"OK"
+
+        return Operation(number, resp.encode("FLUSHDB"), apply)
+
+
+class Oracle:
+    """See the module documentation. Fed by one thread."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.acknowledged = 0
+        # State and number of the last operation that is known to have happened.
+        self.state: State = {}
+        self.number = 0
+        self._in_flight: deque[Operation] = deque()
+
+    def sent(self, operation: Operation) -> None:
+        """To be called before the operation goes to the socket."""
+        self._in_flight.append(operation)
+
+    def answered(self, reply: object) -> None:
+        """The reply to the oldest operation without one."""
+        operation = self._in_flight.popleft()
+        expected = operation.apply(self.state)
+        assert reply == expected, f"{self.name}: {operation.raw[:60]!r} was answered {reply!r:.200}, not {expected!r:.200}"
+        self.number = operation.number
+        self.acknowledged += 1
+
+    def refused(self) -> None:
+        """The oldest operation without a reply got an error that promises that nothing was done."""
+        self._in_flight.popleft()
+
+    def emptied(self) -> None:
+        """Somebody else emptied the database while nothing was in flight."""
+        assert not self._in_flight
+        self.state = {}
+
+    def recovered(self, found: State) -> int:
+        """Judges what the database holds after a restart and goes on from there. Returns how many operations
+        without a reply had happened all the same."""
+        candidate, match, survivors = dict(self.state), None, 0
+        if candidate == found:
+            match = self.number
+        for position, operation in enumerate(self._in_flight, start=1):
+            operation.apply(candidate)
+            if candidate == found:
+                match, survivors = operation.number, position
+        assert match is not None, self._difference(found)
+        self.state, self.number = dict(found), match
+        self._in_flight.clear()
+        return survivors
+
+    def _difference(self, found: State) -> str:
+        lines = [
+            f"{self.name}: what was recovered is no prefix of what was sent that contains all that was acknowledged;",
+            f"acknowledged up to operation {self.number}, {len(self._in_flight)} more were sent. Against the former:",
+        ]
+        for key in sorted(self.state.keys() | found.keys()):
+            expected, got = self.state.get(key), found.get(key)
+            if expected != got:
+                lines.append(f"  {key!r}: acknowledged {_shown(expected)}, found {_shown(got)}")
+        return "\n".join(lines)
+
+
+def _shown(value: bytes | None) -> str:
+    return "nothing" if value is None else f"{len(value)} bytes with marks {MARK.findall(value)[:5]} {value[:24]!r}"
