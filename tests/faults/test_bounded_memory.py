@@ -1,0 +1,157 @@
+"""Clients that ask for too much cost the server a bounded amount of memory, and other clients nothing.
+
+Bounds are on the growth of the resident set from the idle server, at its peak.
+"""
+
+import contextlib
+import resource
+import threading
+
+import pytest
+
+from harness import procfs
+from harness.resp import Connection, encode
+
+KIB = 1024
+MIB = 1024 * KIB
+HEADERS = 50
+HEADERS_GROWTH_MAX = 32 * MIB
+PIPELINE_DEPTH = 1_000_000
+PIPELINE_GROWTH_MAX = 64 * MIB
+CONNECTIONS = 10_000
+CONNECTION_BYTES_MAX = 12 * KIB
+SLOW_READERS = 16
+SLOW_READER_BYTES_MAX = 16 * MIB
+# Files that server and test have open besides the connections.
+OTHER_FILES = 200
+
+
+@contextlib.contextmanager
+def growth_below(server, bytes_max: int):
+    """Fails if the server's memory grew by more than this at any time inside the block."""
+    procfs.reset_peak(server.pid)
+    before = procfs.resident_bytes(server.pid)
+    yield
+    grown = procfs.resident_bytes_peak(server.pid) - before
+    print(f"grew by {grown / MIB:.1f} of {bytes_max / MIB:.0f} MiB allowed")
+    assert grown <= bytes_max, f"the server grew by {grown / MIB:.1f} MiB"
+
+
+@pytest.fixture
+def warm(new_server):
+    """A server whose buffers have been used once, so that what grows later is what a test causes."""
+    server = new_server(maxclients=CONNECTIONS + 100).start()
+    with server.connect() as connection:
+        connection.send(encode("SET", "warm", "x" * MIB) * 8)
+        assert [connection.read() for _ in range(8)] == [b"OK"] * 8
+    return server
+
+
+def still_serves(server) -> None:
+    """Another client gets its work done."""
+    with server.connect() as healthy:
+        for number in range(200):
+            assert healthy.call("SET", f"healthy:{number}", number) == b"OK"
+            assert healthy.call("GET", f"healthy:{number}") == b"%d" % number
+
+
+def test_announced_bodies_that_never_come(warm):
+    with contextlib.ExitStack() as open_connections, growth_below(warm, HEADERS_GROWTH_MAX):
+        for _ in range(HEADERS):
+            connection = open_connections.enter_context(Connection(warm.port))
+            connection.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n" + b"x" * 32 * KIB)
+        still_serves(warm)
+        warm.wait_until_idle()
+
+
+def test_announced_arrays_that_never_come(warm):
+    with contextlib.ExitStack() as open_connections, growth_below(warm, HEADERS_GROWTH_MAX):
+        for _ in range(HEADERS):
+            connection = open_connections.enter_context(Connection(warm.port))
+            connection.send(b"*1048576\r\n" + b"$1\r\nx\r\n" * 1000)
+        still_serves(warm)
+        warm.wait_until_idle()
+
+
+@pytest.mark.parametrize("command", [("PING",), ("SET", "k", "value"), ("GET", "k")], ids=lambda command: command[0])
+def test_a_pipeline_a_million_deep(warm, command):
+    raw, block = encode(*command), 1000
+    with Connection(warm.port) as connection, growth_below(warm, PIPELINE_GROWTH_MAX):
+        connection.call("SET", "k", "value")
+        expected = connection.call(*command)
+
+        def send():
+            for _ in range(PIPELINE_DEPTH // block):
+                connection.send(raw * block)
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        for _ in range(PIPELINE_DEPTH):
+            assert connection.read() == expected
+        sender.join()
+    still_serves(warm)
+
+
+def test_ten_thousand_connections(warm):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    count = min(CONNECTIONS, hard - OTHER_FILES)
+    if count < CONNECTIONS:
+        print(f"this machine allows {hard} open files: {count} connections instead of {CONNECTIONS}")
+    try:
+        with contextlib.ExitStack() as open_connections, growth_below(warm, count * CONNECTION_BYTES_MAX):
+            connections = [open_connections.enter_context(Connection(warm.port)) for _ in range(count)]
+            for round_number in range(2):
+                for number, connection in enumerate(connections):
+                    connection.send(encode("SET", f"k{number}", round_number))
+                for connection in connections:
+                    assert connection.read() == b"OK"
+            still_serves(warm)
+            assert procfs.open_files(warm.pid) >= count
+        warm.wait_until_idle()
+        assert procfs.open_files(warm.pid) < OTHER_FILES
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.sheaf_only
+@pytest.mark.parametrize("value_bytes", [1 * KIB, 1 * MIB, 64 * MIB], ids=["1 KiB", "1 MiB", "64 MiB"])
+def test_readers_who_never_read(warm, value_bytes):
+    """Each asks for gigabytes and takes nothing. Redis would buffer all of it."""
+    with warm.connect() as connection:
+        assert connection.call("SET", "k", b"x" * value_bytes) == b"OK"
+    wanted_each = max(20, 4 * 1024 * MIB // value_bytes)
+    request = encode("GET", "k") * min(wanted_each, 50_000)
+    bytes_max = SLOW_READERS * max(SLOW_READER_BYTES_MAX, value_bytes + MIB)
+    with contextlib.ExitStack() as open_connections, growth_below(warm, bytes_max):
+        for _ in range(SLOW_READERS):
+            connection = open_connections.enter_context(Connection(warm.port))
+            connection.socket.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                connection.socket.send(request)
+        warm.wait_until_idle()
+        still_serves(warm)
+
+
+@pytest.mark.sheaf_only
+def test_a_reader_who_was_slow_gets_everything_in_the_end(warm):
+    replies = 500
+    with warm.connect() as connection:
+        value = b"".join(b"%08d" % number for number in range(MIB // 8))
+        assert connection.call("SET", "k", value) == b"OK"
+        connection.send(encode("GET", "k") * replies)
+        warm.wait_until_idle()
+        still_serves(warm)
+        for _ in range(replies):
+            assert connection.read() == value
+
+
+def test_slow_senders_do_not_hold_up_others(warm):
+    """Slowloris: many requests that trickle in byte by byte."""
+    with contextlib.ExitStack() as open_connections:
+        connections = [open_connections.enter_context(Connection(warm.port)) for _ in range(200)]
+        for byte in encode("SET", "slow", "v"):
+            for connection in connections:
+                connection.send(bytes([byte]))
+        assert [connection.read() for connection in connections] == [b"OK"] * 200
+    still_serves(warm)

@@ -1,0 +1,124 @@
+"""Malformed requests: answered once with Redis' text, then the connection is closed; nobody else notices."""
+
+import socket
+
+import pytest
+
+from harness import procfs
+from harness.resp import Connection, encode
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+def protocol_error(text: str) -> bytes:
+    return f"-ERR Protocol error: {text}\r\n".encode()
+
+
+MALFORMED = {
+    "array length is no number": (b"*x\r\n", "invalid multibulk length"),
+    "array length has a leading space": (b"* 1\r\n", "invalid multibulk length"),
+    "array length has a plus": (b"*+1\r\n", "invalid multibulk length"),
+    "array length has a leading zero": (b"*01\r\n", "invalid multibulk length"),
+    "array longer than the limit": (b"*2147483648\r\n", "invalid multibulk length"),
+    "array length overflows": (b"*99999999999999999999\r\n", "invalid multibulk length"),
+    "bulk length is no number": (b"*1\r\n$x\r\n", "invalid bulk length"),
+    "bulk length is empty": (b"*1\r\n$\r\n", "invalid bulk length"),
+    "bulk length is negative": (b"*1\r\n$-1\r\n", "invalid bulk length"),
+    "bulk larger than 512 MB": (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+    "bulk length overflows": (b"*1\r\n$18446744073709551620\r\n", "invalid bulk length"),
+    "integer in a request": (b"*1\r\n:1\r\n", "expected '$', got ':'"),
+    "nested array": (b"*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
+    "inline command inside an array": (b"*2\r\n$3\r\nGET\r\nkey\r\n", "expected '$', got 'k'"),
+    "array length without end": (b"*" + b"1" * 70_000, "too big mbulk count string"),
+    "bulk length without end": (b"*1\r\n$" + b"1" * 70_000, "too big bulk count string"),
+    "inline command without end": (b"a" * 70_000, "too big inline request"),
+    "double quote left open": (b'SET k "v\r\n', "unbalanced quotes in request"),
+    "single quote left open": (b"SET k 'v\r\n", "unbalanced quotes in request"),
+    "text right after a quote": (b'SET k "v"x\r\n', "unbalanced quotes in request"),
+}
+
+
+def answer_to(port: int, raw: bytes) -> bytes:
+    """All that the server says to these bytes until it closes the connection."""
+    with Connection(port) as connection:
+        connection.send(raw)
+        return connection.read_to_end()
+
+
+@pytest.mark.parametrize(("raw", "text"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_answered_once_then_closed(server, raw, text):
+    with server.connect() as bystander:
+        assert answer_to(server.port, raw) == protocol_error(text)
+        assert bystander.call("PING") == b"PONG"
+        assert server.is_running()
+
+
+def test_commands_before_the_error_are_executed_and_answered_first(server):
+    before = encode("SET", "k", "v") + encode("GET", "k")
+    assert answer_to(server.port, before + b"*1\r\n:1\r\n") == b"+OK\r\n$1\r\nv\r\n" + protocol_error("expected '$', got ':'")
+    assert answer_to(server.port, before + b"*x\r\n" + encode("SET", "k", "after")).count(b"-ERR") == 1
+    with server.connect() as connection:
+        assert connection.call("GET", "k") == b"v"
+
+
+def test_every_way_to_cut_a_malformed_request_gets_the_same_answer(server):
+    raw, text = b"*2\r\n$3\r\nGET\r\n!\r\n", "expected '$', got '!'"
+    for cut in range(1, len(raw) - 2):
+        with Connection(server.port) as connection:
+            connection.send(raw[:cut])
+            # The server has read the first part when it answers somebody who came later.
+            with server.connect() as later:
+                assert later.call("PING") == b"PONG"
+            connection.send(raw[cut:])
+            assert connection.read_to_end() == protocol_error(text), cut
+
+
+def test_an_unfinished_request_is_forgotten_with_its_connection(server):
+    for raw in (b"*2\r\n$3\r\nSET\r\n", b"*1", b"$", b"SET k", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nval"):
+        with Connection(server.port) as connection:
+            connection.send(raw)
+            connection.socket.shutdown(socket.SHUT_WR)
+            assert connection.read_to_end() == b""
+    with server.connect() as connection:
+        assert connection.call("DBSIZE") == 0
+
+
+def test_what_is_odd_but_allowed(server):
+    with server.connect() as connection:
+        connection.send(b"*0\r\n*-1\r\n\r\n\n*1\r\n$4\r\nPING\r\n")
+        assert connection.read() == b"PONG"
+        connection.send(b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n")
+        assert connection.read() == b""
+
+
+def test_before_authentication_the_limits_are_small(new_server):
+    server = new_server(requirepass="secret").start()
+    assert answer_to(server.port, b"*11\r\n") == protocol_error("unauthenticated multibulk length")
+    assert answer_to(server.port, b"*2\r\n$16385\r\n") == protocol_error("unauthenticated bulk length")
+    with server.connect() as connection:
+        assert connection.call("SET", "k", "x" * 20_000) == b"OK"
+        assert connection.call("MGET", *"lmnopqrstuvw") == [None] * 12
+
+
+@pytest.mark.parametrize("raw", [bytes(range(256)) * 8, b"\0" * 4096, b"\xff" * 4096, b"\r\n" * 4096, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_noise_neither_stops_the_server_nor_grows_it(server, raw):
+    before = procfs.resident_bytes(server.pid)
+    for _ in range(50):
+        with Connection(server.port) as connection:
+            connection.send(raw)
+            connection.socket.shutdown(socket.SHUT_WR)
+            connection.read_to_end()
+    with server.connect() as connection:
+        assert connection.call("PING") == b"PONG"
+    assert procfs.resident_bytes(server.pid) - before < 16 * MIB
+
+
+def test_closed_connections_leave_no_descriptors(server):
+    with server.connect() as connection:
+        connection.call("PING")
+        before = procfs.open_files(server.pid)
+        for raw, text in MALFORMED.values():
+            assert answer_to(server.port, raw) == protocol_error(text)
+        server.wait_until_idle()
+        assert procfs.open_files(server.pid) <= before
