@@ -1,6 +1,7 @@
 """Fixtures of all suites: servers, and their logs in the report of a test that fails."""
 
 import random
+import resource
 
 import pytest
 import redis
@@ -15,6 +16,12 @@ LOG_TAIL_CHARS = 8000
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=100, help="kill -9 rounds in strict; a fifth of it in commit")
     parser.addoption("--seed", type=int, default=random.randrange(1 << 30), help="what the storms choose")
+
+
+def pytest_configure() -> None:
+    """As many open files as the machine allows, for the tests and for the servers they start."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

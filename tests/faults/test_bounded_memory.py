@@ -6,6 +6,7 @@ Bounds are on the growth of the resident set from the idle server, at its peak.
 import contextlib
 import resource
 import threading
+import warnings
 
 import pytest
 
@@ -73,6 +74,7 @@ def test_announced_arrays_that_never_come(warm):
         warm.wait_until_idle()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("PING",), ("SET", "k", "value"), ("GET", "k")], ids=lambda command: command[0])
 def test_a_pipeline_a_million_deep(warm, command):
     raw, block = encode(*command), 1000
@@ -93,25 +95,21 @@ def test_a_pipeline_a_million_deep(warm, command):
 
 
 def test_ten_thousand_connections(warm):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    count = min(CONNECTIONS, hard - OTHER_FILES)
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(CONNECTIONS, allowed - OTHER_FILES)
     if count < CONNECTIONS:
-        print(f"this machine allows {hard} open files: {count} connections instead of {CONNECTIONS}")
-    try:
-        with contextlib.ExitStack() as open_connections, growth_below(warm, count * CONNECTION_BYTES_MAX):
-            connections = [open_connections.enter_context(Connection(warm.port)) for _ in range(count)]
-            for round_number in range(2):
-                for number, connection in enumerate(connections):
-                    connection.send(encode("SET", f"k{number}", round_number))
-                for connection in connections:
-                    assert connection.read() == b"OK"
-            still_serves(warm)
-            assert procfs.open_files(warm.pid) >= count
-        warm.wait_until_idle()
-        assert procfs.open_files(warm.pid) < OTHER_FILES
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        warnings.warn(f"this machine allows {allowed} open files: {count} connections instead of {CONNECTIONS}", stacklevel=1)
+    with contextlib.ExitStack() as open_connections, growth_below(warm, count * CONNECTION_BYTES_MAX):
+        connections = [open_connections.enter_context(Connection(warm.port)) for _ in range(count)]
+        for round_number in range(2):
+            for number, connection in enumerate(connections):
+                connection.send(encode("SET", f"k{number}", round_number))
+            for connection in connections:
+                assert connection.read() == b"OK"
+        still_serves(warm)
+        assert procfs.open_files(warm.pid) >= count
+    warm.wait_until_idle()
+    assert procfs.open_files(warm.pid) < OTHER_FILES
 
 
 @pytest.mark.sheaf_only

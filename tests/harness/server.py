@@ -138,12 +138,13 @@ class Server:
                 if "ddress already in use" in self.log()[-2000:]:
                     return False
                 raise AssertionError(f"the server ended with status {status} instead of starting")
-            if self._answers():
+            if self.answers():
                 return True
             time.sleep(POLL_S)
         raise AssertionError(f"the server did not answer within {PATIENCE_S:.0f} s")
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether our process answers PING on its port: it has recovered everything."""
         try:
             with resp.Connection(self.port) as connection:
                 if self.options.requirepass is not None:

@@ -10,6 +10,7 @@ import redis.asyncio
 DEPTH = 100_000
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_writes_in_one_pipeline(client):
     pipe = client.pipeline(transaction=False)
     for number in range(DEPTH):
@@ -19,6 +20,7 @@ def test_a_hundred_thousand_writes_in_one_pipeline(client):
     assert client.get(f"k{DEPTH - 1}") == str(DEPTH - 1).encode()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_reads_of_a_kilobyte_in_one_pipeline(client):
     """A hundred megabytes of replies, of which redis-py reads none before it has sent everything."""
     client.set("k", "x" * 1024)

@@ -1,0 +1,186 @@
+"""Damaged files: a torn tail is cut and told, anything else refuses to start and says where."""
+
+import random
+import re
+
+import pytest
+
+from harness.resp import encode
+from harness.server import Server, run_sheaf
+
+pytestmark = pytest.mark.sheaf_only
+
+SEGMENT_HEADER_BYTES = 4096
+BLOCK_BYTES = 4096
+BATCHES = 120
+SPOTS = 24
+
+
+@pytest.fixture
+def written(new_server) -> Server:
+    """A server that has written many batches, one per value, and was then killed."""
+    server = new_server().start()
+    with server.connect() as connection:
+        for number in range(BATCHES):
+            assert connection.call("SET", f"k{number}", b"%d:" % number * 50) == b"OK"
+    server.kill()
+    return server
+
+
+def segments(server: Server):
+    """The log's files, oldest first."""
+    return sorted(server.directory.glob("log-*.seg"))
+
+
+def end_of_log(server: Server) -> int:
+    """The position after the last complete batch, as `sheaf check` tells it."""
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    return int(re.search(r"intact from lsn \d+ to (\d+)", checked.stdout)[1])
+
+
+def refused_start(server: Server) -> str:
+    """The message of a start that must fail."""
+    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    assert refused.returncode not in (0, 101), refused.stdout + refused.stderr
+    return refused.stdout + refused.stderr
+
+
+def test_a_flipped_bit_anywhere_before_the_end_is_found(written):
+    [path, *_] = segments(written)
+    intact = path.read_bytes()
+    # The last batches are left out: a bad last batch cannot be told from an interrupted write.
+    end = SEGMENT_HEADER_BYTES + end_of_log(written) - 4 * BLOCK_BYTES
+    spots = random.Random(1)
+    for offset in sorted(spots.randrange(SEGMENT_HEADER_BYTES, end) for _ in range(SPOTS)):
+        damaged = bytearray(intact)
+        damaged[offset] ^= 1 << spots.randrange(8)
+        path.write_bytes(damaged)
+        checked = run_sheaf("check", str(written.directory))
+        assert checked.returncode not in (0, 101), f"bit flip at {offset}: {checked.stdout}"
+        told = re.search(r"offset (\d+)", checked.stdout + checked.stderr)
+        assert told, checked.stderr
+        assert path.name in checked.stdout + checked.stderr
+        assert abs(int(told[1]) - offset) <= 2 * BLOCK_BYTES, f"flipped at {offset}: {checked.stderr}"
+    path.write_bytes(intact)
+    assert end_of_log(written) > 0
+
+
+def test_damage_in_the_middle_refuses_to_start_and_changes_nothing(written):
+    [path, *_] = segments(written)
+    raw = bytearray(path.read_bytes())
+    offset = SEGMENT_HEADER_BYTES + 10 * BLOCK_BYTES + 40
+    raw[offset] ^= 0xFF
+    path.write_bytes(raw)
+    message = refused_start(written)
+    assert path.name in message
+    assert re.search(r"offset \d+", message)
+    assert re.search(r"lsn \d+", message)
+    assert path.read_bytes() == raw
+    raw[offset] ^= 0xFF
+    path.write_bytes(raw)
+    written.start()
+    with written.connect() as connection:
+        assert connection.call("DBSIZE") == BATCHES
+
+
+def test_a_segment_header_that_is_damaged(written):
+    [path, *_] = segments(written)
+    raw = bytearray(path.read_bytes())
+    raw[3] ^= 1
+    path.write_bytes(raw)
+    assert path.name in refused_start(written)
+
+
+def test_a_missing_first_segment(written):
+    [path, *_] = segments(written)
+    path.rename(path.with_suffix(".aside"))
+    assert path.name in refused_start(written)
+
+
+def test_a_missing_segment_in_the_middle(new_server):
+    server = new_server(log_segment_bytes="1mb").start()
+    with server.connect() as connection:
+        connection.send(b"".join(encode("SET", f"k{number}", "x" * 10_000) for number in range(500)))
+        assert [connection.read() for _ in range(500)] == [b"OK"] * 500
+    server.kill()
+    middle = segments(server)[2]
+    middle.unlink()
+    assert middle.name in refused_start(server)
+
+
+def test_a_damaged_control_file(written):
+    control = written.directory / "control"
+    raw = bytearray(control.read_bytes())
+    raw[20] ^= 1
+    control.write_bytes(raw)
+    assert "control" in refused_start(written)
+
+
+@pytest.mark.parametrize("garbage_bytes", [1, 100, 4096, 50_000])
+def test_garbage_after_the_end_is_cut_and_told(written, garbage_bytes):
+    """What an interrupted write leaves."""
+    [path, *_] = segments(written)
+    offset = SEGMENT_HEADER_BYTES + end_of_log(written)
+    garbage = random.Random(garbage_bytes).randbytes(garbage_bytes)
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(garbage)
+    assert run_sheaf("check", str(written.directory)).returncode == 0
+    before = written.log()
+    written.start()
+    assert "torn" in written.log()[len(before) :]
+    kept = list(written.directory.glob("torn-*.bin"))
+    assert len(kept) == 1
+    assert garbage in kept[0].read_bytes()
+    with written.connect() as connection:
+        assert connection.call("DBSIZE") == BATCHES
+        assert connection.call("SET", "after", "v") == b"OK"
+    assert written.stop() == 0
+    assert run_sheaf("check", str(written.directory)).returncode == 0
+
+
+def test_a_half_written_last_batch_is_cut_and_told(written):
+    """The batch was acknowledged here; in life it is one whose write the power cut."""
+    [path, *_] = segments(written)
+    end = SEGMENT_HEADER_BYTES + end_of_log(written)
+    with path.open("r+b") as file:
+        file.seek(end - 16)
+        file.write(bytes(16))
+    before = written.log()
+    written.start()
+    assert "torn" in written.log()[len(before) :]
+    with written.connect() as connection:
+        assert BATCHES - 1 <= connection.call("DBSIZE") <= BATCHES
+
+
+def test_a_segment_file_cut_after_the_end_still_starts(written):
+    [path, *_] = segments(written)
+    with path.open("r+b") as file:
+        file.truncate(SEGMENT_HEADER_BYTES + end_of_log(written))
+    written.start()
+    with written.connect() as connection:
+        assert connection.call("DBSIZE") == BATCHES
+        connection.send(b"".join(encode("SET", f"more{number}", "x" * 1000) for number in range(1000)))
+        assert [connection.read() for _ in range(1000)] == [b"OK"] * 1000
+    written.kill()
+    written.start()
+    with written.connect() as connection:
+        assert connection.call("DBSIZE") == BATCHES + 1000
+
+
+def test_the_log_can_be_read_as_text(written):
+    printed = run_sheaf("log", str(written.directory), "--key", "k1?")
+    assert printed.returncode == 0, printed.stderr
+    lines = [line for line in printed.stdout.splitlines() if "k1" in line]
+    assert len(lines) == 10
+    positions = [int(line.split()[0]) for line in lines]
+    assert positions == sorted(positions)
+    part = run_sheaf("log", str(written.directory), "--from", str(positions[3]), "--to", str(positions[6]), "--key", "k1?")
+    assert [line for line in part.stdout.splitlines() if "k1" in line] == lines[3:7]
+
+
+def test_check_of_what_is_no_data_directory(tmp_path):
+    checked = run_sheaf("check", str(tmp_path))
+    assert checked.returncode not in (0, 101)
+    assert str(tmp_path) in checked.stderr

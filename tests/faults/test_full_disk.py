@@ -1,0 +1,90 @@
+"""A full disk: writes are refused before they are executed, reads go on, and it heals by itself."""
+
+import pytest
+
+from harness.resp import ErrorReply, encode
+from harness.server import run_sheaf
+from harness.storm import Storm, Writer, contents
+from harness.volume import MIB, Volume
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+VOLUME_BYTES = 300 * MIB
+# Room for the segments of the start and a few more.
+LEFT_BYTES = 100 * MIB
+WRITERS = 4
+
+
+@pytest.fixture
+def volume(tmp_path):
+    volume = Volume(tmp_path, VOLUME_BYTES)
+    yield volume
+    volume.close()
+
+
+@pytest.fixture
+def on_volume(new_server, volume):
+    """A running server on the small file system, most of which is taken."""
+    volume.fill_leaving(LEFT_BYTES)
+    server = new_server(directory=volume.root / "data").start()
+    yield server
+    server.close()
+
+
+def write_until_refused(server, writers) -> None:
+    """Load until the server is read-only for all writers."""
+    storm = Storm(server, writers, []).start(1 << 60)
+    wait_until("writes to be refused", lambda: storm.failures or all(writer.refusals > 0 for writer in writers))
+    storm.stop()
+    storm.join()
+
+
+def test_read_only_while_full_and_by_itself_again(on_volume, volume):
+    writers = [Writer(number, seed=1) for number in range(WRITERS)]
+    write_until_refused(on_volume, writers)
+    volume.fill()
+    with on_volume.connect() as connection:
+        before = contents(connection)
+        for command in (("SET", "k", "v"), ("DEL", *before), ("FLUSHALL",), ("EXPIRE", next(iter(before)), 10), ("INCR", "n")):
+            reply = connection.call(*command)
+            assert isinstance(reply, ErrorReply), command
+            assert reply.text.startswith("MISCONF"), command
+            assert "space" in reply.text
+        assert contents(connection) == before, "a refused command changed something"
+        assert connection.call("PING") == b"PONG"
+        # One refusal in a pipeline disturbs no neighbour.
+        connection.send(encode("PING") + encode("SET", "k", "v") + encode("DBSIZE"))
+        assert [type(connection.read()) for _ in range(3)] == [bytes, ErrorReply, int]
+        volume.release()
+        wait_until("writes to be accepted", lambda: connection.call("SET", "healed", "yes") == b"OK")
+        assert connection.call("DEL", "healed") == 1
+    for writer in writers:
+        writer.check(on_volume)
+    on_volume.kill()
+    on_volume.start()
+    for writer in writers:
+        writer.check(on_volume)
+    assert on_volume.stop() == 0
+
+
+def test_nothing_acknowledged_is_lost_if_it_dies_while_full(on_volume, volume):
+    writers = [Writer(number, seed=2) for number in range(WRITERS)]
+    write_until_refused(on_volume, writers)
+    volume.fill()
+    on_volume.kill()
+    # With no space at all it may serve what it has or refuse to start; then it says why.
+    on_volume.spawn()
+    wait_until("a decision", lambda: not on_volume.is_running() or on_volume.answers())
+    if not on_volume.is_running():
+        assert on_volume.wait_exit() != 0
+        assert "space" in on_volume.log()
+    on_volume.kill()
+    checked = run_sheaf("check", str(on_volume.directory))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    volume.release()
+    on_volume.start()
+    for writer in writers:
+        writer.check(on_volume)
+    with on_volume.connect() as connection:
+        assert connection.call("SET", "k", "v") == b"OK"

@@ -1,0 +1,219 @@
+"""Starting with mistakes, starting twice, being reached from outside, stopping."""
+
+import signal
+import subprocess
+
+import pytest
+
+from harness.resp import encode
+from harness.server import free_port, run_sheaf
+from harness.storm import Reader, Storm, Writer
+from harness.waiting import PATIENCE_S, wait_until
+
+OUTSIDE = "198.18.0.1"
+
+
+@pytest.mark.sheaf_only
+class TestRefusedStarts:
+    """Each with a message that names the mistake, and a non-zero exit status."""
+
+    @pytest.mark.parametrize(
+        ("toml", "named"),
+        [
+            ("prot = 6379", "prot"),
+            ("[server]\nport = 6379", "server"),
+            ('port = "many"', "port"),
+            ("port = 70000", "port"),
+            ('durability = "mostly"', "durability"),
+            ("maxclients = 0", "maxclients"),
+            ('maxmemory = "1 potato"', "maxmemory"),
+            ("workers = [1]", "workers"),
+            ("port = ", "line 1"),
+        ],
+    )
+    def test_configuration_files(self, tmp_path, toml, named):
+        config = tmp_path / "sheaf.toml"
+        config.write_text(toml + "\n")
+        refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), "--config", str(config))
+        assert refused.returncode not in (0, 101), refused.stderr
+        assert named in refused.stderr
+        assert not (tmp_path / "data").exists()
+
+    @pytest.mark.parametrize(
+        ("flags", "named"),
+        [
+            (("--prot", "1"), "--prot"),
+            (("--port", "many"), "port"),
+            (("--durability", "mostly"), "durability"),
+            (("--workers", "-1"), "-1"),
+            (("--port",), "--port"),
+            (("--config", "/nowhere/sheaf.toml"), "/nowhere/sheaf.toml"),
+            (("--log-segment-bytes", "3000000"), "log-segment-bytes"),
+        ],
+    )
+    def test_flags(self, tmp_path, flags, named):
+        refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *flags)
+        assert refused.returncode not in (0, 101), refused.stderr
+        assert named in refused.stderr
+
+    def test_environment(self, tmp_path):
+        refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), extra_environment={"SHEAF_PORT": "many"})
+        assert refused.returncode not in (0, 101), refused.stderr
+        assert "port" in refused.stderr
+
+    def test_unknown_commands(self):
+        refused = run_sheaf("server")
+        assert refused.returncode not in (0, 101)
+        assert "server" in refused.stderr
+
+    def test_a_second_server_on_the_same_directory(self, server):
+        second = run_sheaf(
+            *("serve", "--dir", str(server.directory)), *("--port", str(free_port())), *("--http-port", str(free_port()))
+        )
+        assert second.returncode not in (0, 101), second.stderr
+        assert str(server.pid) in second.stderr
+        assert "sheaf.lock" in second.stderr
+        with server.connect() as connection:
+            assert connection.call("SET", "k", "v") == b"OK"
+
+    def test_a_port_that_is_taken(self, server, tmp_path):
+        second = run_sheaf("serve", "--dir", str(tmp_path / "other"), "--port", str(server.port), "--http-port", "0")
+        assert second.returncode not in (0, 101), second.stderr
+        assert str(server.port) in second.stderr
+
+    def test_a_directory_that_is_a_file(self, tmp_path):
+        place = tmp_path / "file"
+        place.write_text("not a directory")
+        refused = run_sheaf("serve", "--dir", str(place), "--port", str(free_port()), "--http-port", "0")
+        assert refused.returncode not in (0, 101), refused.stderr
+        assert str(place) in refused.stderr
+        assert place.read_text() == "not a directory"
+
+
+@pytest.mark.sheaf_only
+def test_settings_from_file_environment_and_flags(new_server, tmp_path):
+    config = tmp_path / "sheaf.toml"
+    config.write_text('maxclients = 11\nmaxmemory = "1mb"\ntimeout = 7\n')
+    server = new_server(
+        extra=("--config", str(config), "--timeout", "9"),
+        extra_environment={"SHEAF_MAXMEMORY": "2mb", "SHEAF_TIMEOUT": "8"},
+    ).start()
+    with server.connect() as connection:
+        assert connection.call("CONFIG", "GET", "maxclients")[1] == b"11"
+        assert connection.call("CONFIG", "GET", "maxmemory")[1] == b"2097152"
+        assert connection.call("CONFIG", "GET", "timeout")[1] == b"9"
+        assert connection.call("CONFIG", "SET", "maxclients", "12") == b"OK"
+        assert connection.call("CONFIG", "REWRITE") == b"OK"
+    assert "12" in config.read_text()
+
+
+@pytest.mark.sheaf_only
+def test_the_banner_says_what_matters(server):
+    for part in (str(server.port), str(server.http_port), str(server.directory), "strict", "version"):
+        assert part in server.log(), part
+
+
+class TestProtectedMode:
+    """A network namespace with an address that is not the machine's loopback."""
+
+    @pytest.fixture
+    def reach(self, new_server):
+        """Starts a server in a namespace; returns a function that runs redis-cli from outside loopback."""
+        if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:
+            pytest.skip("no network namespaces on this machine")
+        setup = f'ip link set lo up && ip address add {OUTSIDE}/32 dev lo && exec "$@"'
+        wrapper = ("unshare", "--net", "sh", "-c", setup, "in-namespace")
+
+        def start(**options):
+            server = new_server(bind="0.0.0.0", wrapper=wrapper, **options)
+            server.spawn()
+
+            def cli(*arguments: str, host: str = OUTSIDE) -> str:
+                command = ["nsenter", f"--net=/proc/{server.pid}/ns/net", "redis-cli", "-h", host, "-p", str(server.port)]
+                done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                return done.stdout
+
+            wait_until("the server in its namespace", lambda: cli("PING", host="127.0.0.1")[:4] in ("PONG", "NOAU"))
+            return server, cli
+
+        return start
+
+    def test_strangers_are_denied_without_a_password(self, reach):
+        _, cli = reach()
+        assert cli("SET", "k", "v").startswith("DENIED")
+        assert cli("SET", "k", "v", host="127.0.0.1") == "OK\n"
+
+    def test_a_password_opens(self, reach):
+        _, cli = reach(requirepass="secret")
+        assert cli("SET", "k", "v").startswith("NOAUTH")
+        assert "OK" in cli("-a", "secret", "SET", "k", "v")
+
+    def test_it_can_be_switched_off(self, reach):
+        _, cli = reach()
+        assert cli("CONFIG", "SET", "protected-mode", "no", host="127.0.0.1") == "OK\n"
+        assert cli("SET", "k", "v") == "OK\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_under_load_is_a_clean_stop(server, number):
+    writers = [Writer(index, seed=5) for index in range(6)]
+    readers = [Reader(writers, seed=5)]
+    storm = Storm(server, writers, readers).start(acknowledgements=3000)
+    storm.wait()
+    server.signal(number)
+    assert server.wait_exit() == 0
+    storm.join()
+    server.start()
+    for writer in writers:
+        writer.check(server)
+    for reader in readers:
+        reader.check()
+
+
+@pytest.mark.sheaf_only
+def test_a_clean_stop_is_told_and_seen(server):
+    with server.connect() as connection:
+        connection.send(b"".join(encode("SET", f"k{number}", "v") for number in range(1000)))
+        assert [connection.read() for _ in range(1000)] == [b"OK"] * 1000
+    assert server.stop() == 0
+    assert "stopped in order" in server.log()
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0
+    assert "closed in order" in checked.stdout
+    assert "1000 records" in checked.stdout
+
+
+@pytest.mark.parametrize("stop", ["kill", "stop"])
+def test_everything_is_there_after_a_restart(server, stop):
+    with server.connect() as connection:
+        connection.call("SET", "plain", "v")
+        connection.call("SET", "expiring", "v", "PXAT", 4_102_444_800_123)
+        connection.call("SET", "short", "v", "PX", 1)
+        connection.call("INCRBYFLOAT", "float", "1.5")
+        connection.call("SETRANGE", "range", 5, "x")
+        connection.call("SELECT", 9)
+        connection.call("SET", "other database", b"\0\r\n\xff")
+        connection.call("SWAPDB", 9, 10)
+    getattr(server, stop)()
+    server.start()
+    with server.connect() as connection:
+        assert connection.call("GET", "plain") == b"v"
+        assert connection.call("PEXPIRETIME", "expiring") == 4_102_444_800_123
+        assert connection.call("GET", "float") == b"1.5"
+        assert connection.call("GET", "range") == b"\0\0\0\0\0x"
+        assert connection.call("SELECT", 10) == b"OK"
+        assert connection.call("GET", "other database") == b"\0\r\n\xff"
+        connection.call("SELECT", 0)
+        wait_until("the short-lived key to be gone", lambda: connection.call("EXISTS", "short") == 0)
+
+
+@pytest.mark.sheaf_only
+def test_durability_can_be_changed_while_running(server):
+    with server.connect() as connection:
+        for durability in ("none", "interval", "commit", "strict"):
+            assert connection.call("CONFIG", "SET", "durability", durability) == b"OK"
+            assert connection.call("SET", durability, "v") == b"OK"
+    server.kill()
+    server.start()
+    with server.connect() as connection:
+        assert connection.call("DBSIZE") == 4

@@ -1,0 +1,61 @@
+"""A small file system of its own, on a loop device, that a test may fill. Needs root."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MIB = 1024 * 1024
+
+
+class Volume:
+    """An ext4 file system in a file. `ballast` is what takes the space that the test gives back later."""
+
+    def __init__(self, place: Path, size_bytes: int):
+        self._image = place / "volume.img"
+        self.root = place / "volume"
+        self._ballast = self.root / "ballast"
+        self.root.mkdir()
+        with self._image.open("wb") as image:
+            image.truncate(size_bytes)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
+        mounted = subprocess.run(
+            ["mount", "-o", "loop", str(self._image), str(self.root)], capture_output=True, text=True, check=False
+        )
+        if mounted.returncode != 0:
+            pytest.skip(f"no loop mount on this machine: {mounted.stderr.strip()}")
+
+    def free_bytes(self) -> int:
+        """What can still be written."""
+        figures = os.statvfs(self.root)
+        return figures.f_bavail * figures.f_frsize
+
+    def fill_leaving(self, left_bytes: int) -> None:
+        """Takes all space but about so much."""
+        with self._ballast.open("wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, self.free_bytes() - left_bytes)
+
+    def fill(self) -> None:
+        """Takes what is left, to the last block."""
+        with (self.root / "rest").open("wb") as rest:
+            try:
+                while True:
+                    rest.write(b"x" * 4096)
+                    rest.flush()
+            except OSError:
+                pass
+
+    def release(self) -> None:
+        """Gives back what `fill_leaving` and `fill` took."""
+        for path in (self._ballast, self.root / "rest"):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Unmounts; lazily, so that a file left open cannot leave a mount behind."""
+        subprocess.run(["umount", "--lazy", str(self.root)], capture_output=True, check=False)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
