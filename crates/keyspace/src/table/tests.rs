@@ -1,6 +1,6 @@
 //! Tables against a model, with hashes from spread out to all equal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use proptest::prelude::*;
 
@@ -76,14 +76,15 @@ fn growth_and_shrinkage_keep_the_load_and_give_everything_back() {
 #[test]
 fn equal_positions_overflow_through_many_buckets_and_stick() {
     let hasher = hasher(0);
-    let mut table = filled(&hasher, 0..600);
+    let count = if cfg!(miri) { 270 } else { 600 };
+    let mut table = filled(&hasher, 0..count);
     table.check(|key| hasher.hash(key));
     assert!(table.buckets.iter().any(|bucket| bucket.overflow().is_none()), "some counters are stuck");
-    for number in (0..600).step_by(2) {
+    for number in (0..count).step_by(2) {
         assert!(remove(&mut table, &hasher, &key(number)));
     }
     table.check(|key| hasher.hash(key));
-    assert!((0..600).all(|n| table.get(&hasher.hash(&key(n)), &key(n)).is_some() == (n % 2 == 1)));
+    assert!((0..count).all(|n| table.get(&hasher.hash(&key(n)), &key(n)).is_some() == (n % 2 == 1)));
 }
 
 #[test]
@@ -168,10 +169,10 @@ fn step(keys: u32) -> impl Strategy<Value = Step> {
 fn run(step: &Step, table: &mut Table, model: &mut BTreeMap<Vec<u8>, Option<u64>>, hasher: &KeyHasher) {
     match *step {
         Step::Insert(number, expire_at_ms) => {
-            let key = key(number);
-            if !model.contains_key(&key) {
-                table.insert(&hasher.hash(&key), entry(&key, expire_at_ms));
-                model.insert(key, expire_at_ms);
+            if let btree_map::Entry::Vacant(vacant) = model.entry(key(number)) {
+                let key = vacant.key();
+                table.insert(&hasher.hash(key), entry(key, expire_at_ms));
+                vacant.insert(expire_at_ms);
             }
         }
         Step::Remove(number) => {

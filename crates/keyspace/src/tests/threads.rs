@@ -28,7 +28,8 @@ fn work(keyspace: &Keyspace, thread: u32) {
     }
 }
 
-/// Appends to a shared key and to a counter under both locks, named in an order that differs from call to call.
+/// Appends to a shared key and to a counter under both locks, named in an order that differs from call to
+/// call.
 fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
     let counter = format!("counter:{}", round % 5).into_bytes();
     let mut slots = [keyspace.hash(shared).slot(), keyspace.hash(&counter).slot()];
