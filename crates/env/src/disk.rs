@@ -89,6 +89,14 @@ pub trait File: Send + Sync {
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes all of `buf` past the page cache, where the file system can: the device has it on return, but may lose it
+    /// in a power cut. For bulk that is not read back soon: it costs neither the copy nor the memory of the
+    /// cache. Alignment as for [`File::write_durable_at`]. Not durable.
+    ///
+    /// # Errors
+    /// As [`File::write_durable_at`].
+    fn write_direct_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
     /// Makes all contents and the size durable.
     fn sync_data(&self) -> io::Result<()>;
 

@@ -3,16 +3,15 @@
 //! What it is: [`Disk`] and [`File`] over the system calls, with one fast path: durable writes with direct I/O.
 //! What it is not: a cache, a retry policy or an asynchronous interface. Calls block their thread.
 //!
-//! **Durable writes.** Each file has a buffered descriptor and, opened at the first durable write, a second one
-//! with `O_DIRECT|O_DSYNC`. Overwriting a pre-written file that way took 55-122 us on ext4 here, `pwrite` + `fdatasync`
+//! **Direct and durable writes.** Each file has a buffered descriptor and, opened at the first direct write, a second one
+//! with `O_DIRECT`; durable writes add `RWF_DSYNC`. Overwriting a pre-written file that way took 55-122 us on ext4 here, `pwrite` + `fdatasync`
 //! 195 us: no copy into the page cache, no metadata, and on devices with FUA no separate cache flush. Where
 //! direct I/O is refused (some file systems answer `EINVAL`, at open or at the first write) a buffered write with
 //! `RWF_DSYNC` gives the same promise.
 //!
 //! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write Linux writes back
 //! and drops the cached pages of its range, and drops them again afterwards, so a later buffered read sees the
-//! new bytes. A buffered access *concurrent* with a durable write to the same range sees either. `O_DSYNC` and
-//! `RWF_DSYNC` sync only their own range: dirty pages elsewhere in the file stay dirty until [`File::sync_data`].
+//! new bytes. A buffered access *concurrent* with a direct write to the same range sees either. `RWF_DSYNC` syncs only their own range: dirty pages elsewhere in the file stay dirty until [`File::sync_data`].
 //!
 //! Invariants
 //! - A success was reported by the kernel for every byte: interrupted calls are repeated, short ones continued.
@@ -31,6 +30,8 @@ use crate::disk::require_block_aligned;
 use crate::{Access, BLOCK_BYTES, Disk, File};
 
 mod syscalls;
+
+use syscalls::Promise;
 
 /// Owner reads and writes, group reads: a database file is not everybody's business.
 const FILE_MODE: u32 = 0o640;
@@ -119,7 +120,7 @@ impl RealFile {
         RealFile { buffered, access, direct: OnceLock::new(), direct_refused: AtomicBool::new(false) }
     }
 
-    /// The descriptor for direct durable writes, if the file system has such a thing.
+    /// The descriptor for direct writes, if the file system has such a thing.
     fn direct(&self) -> Option<&fs::File> {
         // Opening once more would quietly give a reader the right to write.
         if self.access == Access::Read || self.direct_refused.load(Ordering::Relaxed) {
@@ -129,18 +130,18 @@ impl RealFile {
     }
 }
 
-/// Opens the inode of `file` once more, for direct durable writes.
+/// Opens the inode of `file` once more, for direct writes.
 fn open_direct(file: &fs::File) -> io::Result<fs::File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
+    fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
 /// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary: the kernel accepts
 /// only whole blocks, and writing a few bytes twice does no harm.
-fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64) -> io::Result<()> {
+fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
-        match direct.write_at(&buf[done..], offset + done as u64) {
+        match syscalls::write_at(direct, &buf[done..], offset + done as u64, promise) {
             Ok(written) if written < BLOCK_BYTES => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => done += written - written % BLOCK_BYTES,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -150,11 +151,11 @@ fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64) -> io::Result<()
     Ok(())
 }
 
-/// Writes all of `buf` through the page cache; each part is durable when its call returns.
-fn write_all_dsync(buffered: &fs::File, buf: &[u8], offset: u64) -> io::Result<()> {
+/// Writes all of `buf` through the page cache; each part keeps the promise when its call returns.
+fn write_all_buffered(buffered: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
-        match syscalls::write_at_dsync(buffered, &buf[done..], offset + done as u64) {
+        match syscalls::write_at(buffered, &buf[done..], offset + done as u64, promise) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => done += written,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -162,6 +163,23 @@ fn write_all_dsync(buffered: &fs::File, buf: &[u8], offset: u64) -> io::Result<(
         }
     }
     Ok(())
+}
+
+impl RealFile {
+    /// Writes with direct I/O where the file system can, else through the page cache.
+    fn write_past_cache(&self, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
+        require_block_aligned(buf, offset)?;
+        if let Some(direct) = self.direct() {
+            match write_all_direct(direct, buf, offset, promise) {
+                // Aligned and still invalid: this file system or device does not do direct I/O of our block size.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.direct_refused.store(true, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+        write_all_buffered(&self.buffered, buf, offset, promise)
+    }
 }
 
 impl File for RealFile {
@@ -183,17 +201,11 @@ impl File for RealFile {
     }
 
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        require_block_aligned(buf, offset)?;
-        if let Some(direct) = self.direct() {
-            match write_all_direct(direct, buf, offset) {
-                // Aligned and still invalid: this file system or device does not do direct I/O of our block size.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                    self.direct_refused.store(true, Ordering::Relaxed);
-                }
-                result => return result,
-            }
-        }
-        write_all_dsync(&self.buffered, buf, offset)
+        self.write_past_cache(buf, offset, Promise::Durable)
+    }
+
+    fn write_direct_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_past_cache(buf, offset, Promise::None)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -4,7 +4,10 @@
 //! and whoever appends looks, after appending, whether somebody is flushing ([`Log::needs_flusher`]).
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread::{self, Thread},
     time::Duration,
 };
@@ -12,6 +15,10 @@ use std::{
 use env::Clock;
 use storage::{Error, Flush, Log, Prepare};
 
+/// While nobody waits for the disk (durability interval or none), what is appended within this time goes out in one write.
+const GATHER: Duration = Duration::from_millis(2);
+/// ... unless it is more than this.
+const GATHER_BYTES_MAX: u64 = 512 << 10;
 /// Pause before another try to make a segment on a full disk.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
@@ -21,6 +28,8 @@ pub struct LogThreads {
     log: Log,
     flusher: Thread,
     maker: Thread,
+    /// The flusher knows of what is appended and writes it within [`GATHER`].
+    gathering: Arc<AtomicBool>,
 }
 
 impl LogThreads {
@@ -41,22 +50,24 @@ impl LogThreads {
                 .thread()
                 .clone()
         };
+        let gathering = Arc::new(AtomicBool::new(false));
         let flusher = {
-            let (log, maker) = (log.clone(), maker.clone());
+            let (log, maker, gathering) = (log.clone(), maker.clone(), gathering.clone());
             let run = move || {
-                if let Err(error) = flush(&log, &*clock, &maker) {
+                if let Err(error) = flush(&log, &*clock, &maker, &gathering) {
                     failed(error);
                 }
             };
             thread::Builder::new().name("log".into()).spawn(run)?.thread().clone()
         };
-        Ok(LogThreads { log, flusher, maker })
+        Ok(LogThreads { log, flusher, maker, gathering })
     }
 
     /// Sees to it that what was appended is flushed, without waiting for it.
     #[inline]
     pub fn wake_if_needed(&self) {
-        if self.log.needs_flusher() {
+        let relaxed = self.gathering.load(Relaxed) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
+        if !relaxed && self.log.needs_flusher() {
             self.flusher.unpark();
         }
     }
@@ -82,10 +93,17 @@ impl LogThreads {
 }
 
 /// Flushes for as long as the log works.
-fn flush(log: &Log, clock: &dyn Clock, maker: &Thread) -> Result<(), Error> {
+fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, gathering: &AtomicBool) -> Result<(), Error> {
     // Higher priority than the workers: everybody waits for it. Not permitted to everyone, and not needed.
     let _ = env::thread::set_nice(-5);
     loop {
+        if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {
+            gathering.store(true, Relaxed);
+            if log.unwritten_bytes() < GATHER_BYTES_MAX {
+                thread::park_timeout(GATHER);
+            }
+            gathering.store(false, Relaxed);
+        }
         let flush = log.flush()?;
         if log.needs_segment() {
             maker.unpark();

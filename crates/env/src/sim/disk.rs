@@ -233,6 +233,11 @@ impl File for SimFile {
         self.writable()?.write_durable(self.inode, buf, offset)
     }
 
+    fn write_direct_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        require_block_aligned(buf, offset)?;
+        self.writable()?.write(self.inode, buf, offset)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.running()?.sync(self.inode)
     }

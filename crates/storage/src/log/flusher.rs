@@ -175,7 +175,7 @@ impl Shared {
             LogStats::add(&self.stats.syncs, 1);
             return file.write_durable_at(bytes, offset).map_err(Error::io("write", path));
         }
-        file.write_all_at(bytes, offset).map_err(Error::io("write", path))?;
+        file.write_direct_at(bytes, offset).map_err(Error::io("write", path))?;
         match flusher.unsynced.last_mut() {
             Some((last, written)) if Arc::ptr_eq(last, file) => *written = to,
             _ => flusher.unsynced.push((file.clone(), to)),

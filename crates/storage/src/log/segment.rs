@@ -23,7 +23,7 @@ use std::{
     sync::Arc,
 };
 
-use env::{Access, Disk, File};
+use env::{Access, AlignedBytes, Disk, File};
 use lsn::Lsn;
 
 use super::record::BLOCK_BYTES;
@@ -36,10 +36,9 @@ const HEADER_USED_BYTES: usize = 48;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
 /// The smallest segment: a few batches, for tests.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Zeros are written in pieces of this size, and made durable every [`FILL_SYNC_BYTES`], so that a flush of the
-/// log never queues behind tens of megabytes.
+/// Zeros are written durably in pieces of this size: past the page cache, which would cost more processor time than the
+/// log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
-const FILL_SYNC_BYTES: u64 = 4 << 20;
 
 /// The file name of the segment that starts at `start`.
 pub(crate) fn file_name(start: Lsn) -> String {
@@ -107,6 +106,7 @@ impl Segment {
             let (length, wanted) =
                 (self.file.len()?, SEGMENT_HEADER_BYTES + self.end.bytes_since(self.start));
             if length < wanted {
+                // Batches end with blocks, so a partial block at the end of the file holds nothing complete.
                 fill_zeros(&*self.file, length, wanted)?;
                 self.file.sync_all()?;
             }
@@ -156,18 +156,14 @@ fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>
     })
 }
 
+/// Writes zeros from the block of `from` to `to`, a multiple of a block.
 fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
-    let zeros = vec![0; FILL_BYTES.min((to - from) as usize)];
-    let (mut offset, mut unsynced) = (from, 0);
+    let mut offset = from - from % BLOCK_BYTES;
+    let zeros = AlignedBytes::zeroed(FILL_BYTES.min((to - offset) as usize));
     while offset < to {
         let length = zeros.len().min((to - offset) as usize);
-        file.write_all_at(&zeros[..length], offset)?;
+        file.write_durable_at(&zeros[..length], offset)?;
         offset += length as u64;
-        unsynced += length as u64;
-        if unsynced >= FILL_SYNC_BYTES {
-            file.sync_data()?;
-            unsynced = 0;
-        }
     }
     Ok(())
 }
