@@ -1,12 +1,17 @@
 //! The command families: each module holds the rows of its commands and their handlers.
 
 mod connection;
+mod database;
 mod deadline;
 mod generic;
+mod help;
 mod server;
 mod string;
 
 use crate::Row;
+
+/// What clients take the server for: the commands and their texts are those of this version of Redis.
+pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.
 pub(crate) const TABLES: [&[Row]; 4] = [connection::ROWS, generic::ROWS, server::ROWS, string::ROWS];

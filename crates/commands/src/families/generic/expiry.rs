@@ -152,3 +152,149 @@ pub(super) fn persist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     cx.reply.integer(expires.into());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn the_time_left_is_shown_in_all_units() {
+        check(&[
+            ("TTL a", ":-2"),
+            ("PTTL a", ":-2"),
+            ("EXPIRETIME a", ":-2"),
+            ("PEXPIRETIME a", ":-2"),
+            ("SET a 1", "+OK"),
+            ("TTL a", ":-1"),
+            ("PTTL a", ":-1"),
+            ("EXPIRETIME a", ":-1"),
+            ("PEXPIRETIME a", ":-1"),
+            ("PEXPIRE a 1499", ":1"),
+            ("TTL a", ":1"),
+            ("PTTL a", ":1499"),
+            ("EXPIRETIME a", ":1700000001"),
+            ("PEXPIRETIME a", ":1700000001499"),
+            ("PEXPIRE a 1500", ":1"),
+            ("TTL a", ":2"),
+            ("EXPIRETIME a", ":1700000002"),
+            ("after 1001", ""),
+            ("TTL a", ":0"),
+            ("PTTL a", ":499"),
+            ("after 499", ""),
+            ("TTL a", ":-2"),
+            ("TTL", "-ERR wrong number of arguments for 'ttl' command"),
+        ]);
+    }
+
+    #[test]
+    fn deadlines_are_set_in_all_units() {
+        check(&[
+            ("EXPIRE a 10", ":0"),
+            ("SET a 1", "+OK"),
+            ("EXPIRE a 10", ":1"),
+            ("PTTL a", ":10000"),
+            ("PEXPIRE a 10", ":1"),
+            ("PTTL a", ":10"),
+            ("EXPIREAT a 1700000020", ":1"),
+            ("PTTL a", ":20000"),
+            ("PEXPIREAT a 1700000000020", ":1"),
+            ("PTTL a", ":20"),
+            ("PEXPIREAT a 9223372036854775807", ":1"),
+            ("PEXPIRETIME a", ":9223372036854775807"),
+            ("GET a", r#""1""#),
+        ]);
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_removes_the_key() {
+        for command in [
+            "EXPIRE a 0",
+            "EXPIRE a -1",
+            "PEXPIRE a 0",
+            "EXPIREAT a 1700000000",
+            "PEXPIREAT a -5",
+            "PEXPIRE a -9223372036854775808",
+            "PEXPIREAT a 1700000000000",
+        ] {
+            check(&[("SET a 1", "+OK"), (command, ":1"), ("EXISTS a", ":0"), (command, ":0")]);
+        }
+    }
+
+    #[test]
+    fn a_passed_deadline_is_logged_as_a_removal() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        server.run("EXPIRE a -1");
+        assert!(server.content().is_empty());
+        server.assert_replays();
+    }
+
+    #[test]
+    fn conditions_decide_whether_the_deadline_changes() {
+        check(&[
+            ("SET a 1", "+OK"),
+            ("EXPIRE a 10 XX", ":0"),
+            ("EXPIRE a 10 GT", ":0"),
+            ("PTTL a", ":-1"),
+            ("EXPIRE a 10 LT", ":1"),
+            ("EXPIRE a 20 LT", ":0"),
+            ("EXPIRE a 10 LT", ":0"),
+            ("EXPIRE a 20 NX", ":0"),
+            ("EXPIRE a 10 gt", ":0"),
+            ("PTTL a", ":10000"),
+            ("EXPIRE a 20 GT", ":1"),
+            ("PTTL a", ":20000"),
+            ("EXPIRE a 5 XX LT", ":1"),
+            ("EXPIRE a 30 XX GT", ":1"),
+            ("EXPIRE a 40 xx xx", ":1"),
+            ("PERSIST a", ":1"),
+            ("EXPIRE a 10 XX LT", ":0"),
+            ("EXPIRE a 10 NX", ":1"),
+            ("EXPIRE a -1 GT", ":0"),
+            ("PTTL a", ":10000"),
+            ("EXPIRE a -1 LT", ":1"),
+            ("EXISTS a", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn expire_refuses_what_redis_refuses() {
+        const APART: &str = "-ERR NX and XX, GT or LT options at the same time are not compatible";
+        check(&[
+            ("SET a 1", "+OK"),
+            ("EXPIRE a", "-ERR wrong number of arguments for 'expire' command"),
+            ("EXPIRE a 10 FOO", "-ERR Unsupported option FOO"),
+            ("EXPIRE a x FOO", "-ERR Unsupported option FOO"),
+            ("EXPIRE a 10 NX XX", APART),
+            ("EXPIRE a 10 NX GT", APART),
+            ("EXPIRE a 10 LT NX", APART),
+            ("EXPIRE a 10 GT LT", "-ERR GT and LT options at the same time are not compatible"),
+            ("EXPIRE a x", "-ERR value is not an integer or out of range"),
+            ("EXPIRE a 9223372036854775807", "-ERR invalid expire time in 'expire' command"),
+            ("EXPIRE a -9223372036854775807", "-ERR invalid expire time in 'expire' command"),
+            ("EXPIRE a 9223371000000000", "-ERR invalid expire time in 'expire' command"),
+            ("PEXPIRE a 9223372036854775807", "-ERR invalid expire time in 'pexpire' command"),
+            ("EXPIREAT a 9223372036854776", "-ERR invalid expire time in 'expireat' command"),
+            ("EXPIREAT none 9223372036854776", "-ERR invalid expire time in 'expireat' command"),
+            ("PEXPIREAT a 9223372036854775808", "-ERR value is not an integer or out of range"),
+            ("PTTL a", ":-1"),
+        ]);
+    }
+
+    #[test]
+    fn persist_removes_a_deadline_and_nothing_else() {
+        check(&[
+            ("PERSIST a", ":0"),
+            ("SET a 1", "+OK"),
+            ("PERSIST a", ":0"),
+            ("EXPIRE a 10", ":1"),
+            ("PERSIST a", ":1"),
+            ("PTTL a", ":-1"),
+            ("GET a", r#""1""#),
+            ("PEXPIRE a 10", ":1"),
+            ("after 10", ""),
+            ("PERSIST a", ":0"),
+            ("EXPIRE a 10", ":0"),
+        ]);
+    }
+}

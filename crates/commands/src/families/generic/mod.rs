@@ -7,13 +7,13 @@
 //! - An expired key is absent for every command here, whether or not its memory was freed.
 //! - What walks the keyspace without naming keys carries `READS_ALL`.
 
-mod database;
 mod existence;
 mod expiry;
 mod object;
 mod rename;
 mod walk;
 
+use super::help;
 use crate::{Family, Flags, Keys, Row};
 
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
@@ -250,7 +250,7 @@ pub(crate) const ROWS: &[Row] = &[
         complexity: "Depends on the subcommand.",
         summary: "Tells how a value is kept.",
         syntax: "",
-        handler: object::help,
+        handler: help::no_subcommand,
         subcommands: &OBJECT_ROWS,
         ..ROW
     },
@@ -280,7 +280,7 @@ const OBJECT_ROWS: [Row; 5] = [
         since: "6.2.0",
         summary: "Describes the subcommands.",
         syntax: "",
-        handler: object::help,
+        handler: help::help,
         ..OBJECT_ROW
     },
     Row {

@@ -79,22 +79,70 @@ pub(super) fn refcount(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// `OBJECT HELP`
-pub(super) fn help(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 11] = [
-        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "ENCODING <key>",
-        "    Name the form that a value is kept in.",
-        "FREQ <key>",
-        "    Show how often a key was used lately, on a logarithmic scale.",
-        "IDLETIME <key>",
-        "    Show for how many seconds a key was not used.",
-        "REFCOUNT <key>",
-        "    Show how many references to a value there are: always 1.",
-        "HELP",
-        "    Print this help.",
-    ];
-    cx.reply.array(LINES.len());
-    LINES.iter().for_each(|line| cx.reply.simple(line));
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use keyspace::EvictionPolicy;
+
+    use super::{IS_LFU, NOT_LFU};
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn encodings_are_those_of_redis() {
+        let short = format!("SET a {}", "x".repeat(44));
+        let long = format!("SET a {}", "x".repeat(45));
+        check(&[
+            ("OBJECT ENCODING a", "nil"),
+            ("SET a 12345", "+OK"),
+            ("OBJECT ENCODING a", r#""int""#),
+            ("SET a -9223372036854775808", "+OK"),
+            ("object encoding a", r#""int""#),
+            ("SET a 9223372036854775808", "+OK"),
+            ("OBJECT ENCODING a", r#""embstr""#),
+            ("SET a 012", "+OK"),
+            ("OBJECT ENCODING a", r#""embstr""#),
+            (&short, "+OK"),
+            ("OBJECT ENCODING a", r#""embstr""#),
+            (&long, "+OK"),
+            ("OBJECT ENCODING a", r#""raw""#),
+            ("OBJECT REFCOUNT a", ":1"),
+            ("OBJECT REFCOUNT none", "nil"),
+        ]);
+    }
+
+    #[test]
+    fn calls_that_fit_no_subcommand_are_refused() {
+        check(&[
+            ("OBJECT", "-ERR wrong number of arguments for 'object' command"),
+            ("OBJECT FOO", "-ERR unknown subcommand 'FOO'. Try OBJECT HELP."),
+            ("OBJECT ENCODING", "-ERR wrong number of arguments for 'object|encoding' command"),
+            ("OBJECT FREQ a b", "-ERR wrong number of arguments for 'object|freq' command"),
+            ("OBJECT IDLETIME", "-ERR wrong number of arguments for 'object|idletime' command"),
+            ("OBJECT REFCOUNT", "-ERR wrong number of arguments for 'object|refcount' command"),
+            ("OBJECT HELP a", "-ERR wrong number of arguments for 'object|help' command"),
+        ]);
+    }
+
+    #[test]
+    fn the_stamp_is_shown_in_the_meaning_of_the_policy() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("SET a 1", "+OK"),
+            ("after 42999", ""),
+            ("OBJECT IDLETIME a", ":42"),
+            ("OBJECT IDLETIME none", "nil"),
+            ("OBJECT FREQ none", "nil"),
+            ("OBJECT FREQ a", &format!("-{NOT_LFU}")),
+        ]);
+        server.host.set_policy(EvictionPolicy::VolatileLfu);
+        server.check(&[
+            ("SET a 1", "+OK"),
+            ("SET b 1", "+OK"),
+            ("OBJECT FREQ b", ":5"),
+            ("after 180000", ""),
+            ("OBJECT FREQ b", ":2"),
+            ("OBJECT FREQ none", "nil"),
+            ("OBJECT IDLETIME none", "nil"),
+            ("OBJECT IDLETIME b", &format!("-{IS_LFU}")),
+        ]);
+    }
 }

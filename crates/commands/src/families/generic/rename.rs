@@ -6,8 +6,7 @@
 use keyspace::{DbId, Effect, EntryRef, Value};
 use wire::Args;
 
-use super::database::parse_db;
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, families::database::parse_db};
 
 /// A value and its expiry, taken out of its slot.
 struct Copied {
@@ -99,4 +98,127 @@ pub(super) fn move_key(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     let moved = !cx.unit.exists(destination_db, key) && move_value(cx, (db, key), (destination_db, key));
     cx.reply.integer(moved.into());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::DbId;
+
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn rename_takes_value_and_expiry_along() {
+        check(&[
+            ("RENAME a b", "-ERR no such key"),
+            ("SET a 1 EX 10", "+OK"),
+            ("SET b 2", "+OK"),
+            ("RENAME a b", "+OK"),
+            ("EXISTS a", ":0"),
+            ("GET b", r#""1""#),
+            ("PTTL b", ":10000"),
+            ("RENAME b b", "+OK"),
+            ("SET c 3", "+OK"),
+            ("RENAME c b", "+OK"),
+            ("PTTL b", ":-1"),
+            ("RENAME c c", "-ERR no such key"),
+            ("RENAME a", "-ERR wrong number of arguments for 'rename' command"),
+            ("PEXPIRE b 5", ":1"),
+            ("after 5", ""),
+            ("RENAME b d", "-ERR no such key"),
+        ]);
+    }
+
+    #[test]
+    fn renamenx_spares_the_key_that_is_there() {
+        check(&[
+            ("RENAMENX a b", "-ERR no such key"),
+            ("MSET a 1 b 2", "+OK"),
+            ("RENAMENX a b", ":0"),
+            ("RENAMENX a a", ":0"),
+            ("MGET a b", r#"["1", "2"]"#),
+            ("RENAMENX a c", ":1"),
+            ("MGET a c", r#"[nil, "1"]"#),
+            ("PEXPIRE b 5", ":1"),
+            ("after 5", ""),
+            ("RENAMENX c b", ":1"),
+            ("GET b", r#""1""#),
+            ("PTTL b", ":-1"),
+        ]);
+    }
+
+    #[test]
+    fn names_in_one_slot_are_exchanged_too() {
+        check(&[
+            ("SET {t}a 1", "+OK"),
+            ("RENAME {t}a {t}b", "+OK"),
+            ("MGET {t}a {t}b", r#"[nil, "1"]"#),
+            ("COPY {t}b {t}a", ":1"),
+            ("MGET {t}a {t}b", r#"["1", "1"]"#),
+        ]);
+    }
+
+    #[test]
+    fn copy_leaves_the_source() {
+        check(&[
+            ("COPY a b", ":0"),
+            ("SET a 1 EX 10", "+OK"),
+            ("COPY a b", ":1"),
+            ("GET b", r#""1""#),
+            ("PTTL b", ":10000"),
+            ("SET a 2", "+OK"),
+            ("COPY a b", ":0"),
+            ("COPY a b replace", ":1"),
+            ("MGET a b", r#"["2", "2"]"#),
+            ("PTTL b", ":-1"),
+            ("COPY none b REPLACE", ":0"),
+            ("GET b", r#""2""#),
+            ("COPY a a", "-ERR source and destination objects are the same"),
+            ("COPY a a DB 0", "-ERR source and destination objects are the same"),
+            ("COPY none none", "-ERR source and destination objects are the same"),
+            ("COPY a b FOO", "-ERR syntax error"),
+            ("COPY a b DB", "-ERR syntax error"),
+            ("COPY a b DB x", "-ERR value is not an integer or out of range"),
+            ("COPY a b DB 16", "-ERR DB index is out of range"),
+            ("COPY a b DB -1", "-ERR DB index is out of range"),
+            ("COPY a b DB 99 FOO", "-ERR DB index is out of range"),
+            ("COPY a b FOO DB 99", "-ERR syntax error"),
+            ("COPY a", "-ERR wrong number of arguments for 'copy' command"),
+        ]);
+    }
+
+    #[test]
+    fn copies_and_moves_reach_other_databases() {
+        let mut server = TestServer::new();
+        let in_db = |server: &mut TestServer, number, line: &str| {
+            server.session.db = DbId::new(number).unwrap();
+            let reply = server.run(line);
+            server.session.db = DbId::ZERO;
+            reply
+        };
+        server.check(&[
+            ("SET a 1 EX 10", "+OK"),
+            ("COPY a a DB 3", ":1"),
+            ("COPY a a DB 3", ":0"),
+            ("SET a 2 KEEPTTL", "+OK"),
+            ("COPY a a DB 3 REPLACE", ":1"),
+            ("MOVE a 3", ":0"),
+            ("MOVE a 4", ":1"),
+            ("EXISTS a", ":0"),
+            ("MOVE a 4", ":0"),
+            ("MOVE a 0", "-ERR source and destination objects are the same"),
+            ("MOVE a 16", "-ERR DB index is out of range"),
+            ("MOVE a x", "-ERR value is not an integer or out of range"),
+            ("MOVE a", "-ERR wrong number of arguments for 'move' command"),
+        ]);
+        assert_eq!(in_db(&mut server, 3, "GET a"), "\"2\"");
+        assert_eq!(in_db(&mut server, 4, "GET a"), "\"2\"");
+        assert_eq!(in_db(&mut server, 4, "PTTL a"), ":10000");
+        assert_eq!(in_db(&mut server, 4, "MOVE a 0"), ":1");
+        server.clock.advance_ms(10_000);
+        assert_eq!(in_db(&mut server, 3, "MOVE a 0"), ":0", "expired");
+        server.run("SET a new");
+        assert_eq!(server.run("MOVE a 3"), ":1", "what was there has expired");
+        assert_eq!(in_db(&mut server, 3, "GET a"), "\"new\"");
+        server.assert_replays();
+    }
 }

@@ -49,3 +49,56 @@ fn put_all(cx: &mut Context<'_, '_>, args: Args<'_>) {
         cx.apply(&Effect::Put { db, key, value, expire_at_ms: None });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn many_keys_are_read_and_set_in_order() {
+        check(&[
+            ("MSET a 1 b 2 c 3", "+OK"),
+            ("MGET c x a", r#"["3", nil, "1"]"#),
+            ("MGET a a", r#"["1", "1"]"#),
+            ("MSET a 1 a 2", "+OK"),
+            ("GET a", r#""2""#),
+            ("SET a 1 EX 10", "+OK"),
+            ("MSET a 5", "+OK"),
+            ("TTL a", ":-1"),
+            ("MGET", "-ERR wrong number of arguments for 'mget' command"),
+            ("MSET a", "-ERR wrong number of arguments for 'mset' command"),
+            ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command"),
+            ("MSETNX a 1 b", "-ERR wrong number of arguments for 'msetnx' command"),
+        ]);
+    }
+
+    #[test]
+    fn msetnx_sets_all_or_nothing() {
+        check(&[
+            ("MSETNX a 1 b 2", ":1"),
+            ("MSETNX c 3 b 4", ":0"),
+            ("MGET a b c", r#"["1", "2", nil]"#),
+            ("MSETNX d 1 d 2", ":1"),
+            ("GET d", r#""2""#),
+            ("SET e 1 PX 10", "+OK"),
+            ("after 10", ""),
+            ("MSETNX e 2 f 3", ":1"),
+            ("MGET e f", r#"["2", "3"]"#),
+        ]);
+    }
+
+    #[test]
+    fn keys_of_one_slot_and_of_many_slots_are_one_record() {
+        let mut server = TestServer::new();
+        let before = server.appended_lsn();
+        let pairs: Vec<String> =
+            (0..50).map(|number| format!("{{t{}}}k{number} v{number}", number % 7)).collect();
+        assert_eq!(server.run(&format!("MSET {}", pairs.join(" "))), "+OK");
+        let record = server.appended_lsn().get() - before.get();
+        assert!(record < 50 * 40, "{record} bytes for one record of 50 pairs");
+        assert_eq!(server.run("MGET {t0}k0 {t6}k48 {t1}k49"), r#"["v0", "v48", nil]"#);
+        assert_eq!(server.run("MGET {t6}k48 {t0}k49"), r#"["v48", "v49"]"#);
+        assert_eq!(server.content().len(), 50);
+        server.assert_replays();
+    }
+}

@@ -103,7 +103,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "getdel",
         flags: SHRINK_FAST,
         since: "6.2.0",
-        summary: "Replies with the string at a key and removes the key.",
+        summary: "Replies with the value of a string and removes the key.",
         handler: get::getdel,
         ..ROW
     },

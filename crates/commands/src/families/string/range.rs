@@ -93,6 +93,122 @@ pub(super) fn setrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 #[cfg(test)]
 mod tests {
     use super::clamp;
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn append_adds_and_creates() {
+        check(&[
+            ("APPEND a foo", ":3"),
+            ("APPEND a bar", ":6"),
+            ("GET a", r#""foobar""#),
+            (r#"APPEND a "\x00\xff""#, ":8"),
+            (r#"APPEND a """#, ":8"),
+            ("GET a", r#""foobar\x00\xff""#),
+            (r#"APPEND b """#, ":0"),
+            ("EXISTS b", ":1"),
+            ("SET c 12 PX 10", "+OK"),
+            ("APPEND c 3", ":3"),
+            ("PTTL c", ":10"),
+            ("INCR c", ":124"),
+            ("after 10", ""),
+            ("APPEND c new", ":3"),
+            ("GET c", r#""new""#),
+            ("PTTL c", ":-1"),
+            ("APPEND a", "-ERR wrong number of arguments for 'append' command"),
+        ]);
+    }
+
+    #[test]
+    fn strings_grow_through_every_size() {
+        let mut server = TestServer::new();
+        let mut expected = Vec::new();
+        for round in 0..60u8 {
+            let piece = vec![round; 1 + usize::from(round) * 40];
+            expected.extend_from_slice(&piece);
+            assert_eq!(server.run_args(&[b"APPEND", b"k", &piece]), format!(":{}", expected.len()));
+        }
+        assert_eq!(server.content()[&(0, b"k".to_vec())].0, expected);
+        server.assert_replays();
+    }
+
+    #[test]
+    fn strlen_counts_bytes() {
+        check(&[
+            ("STRLEN a", ":0"),
+            (r#"SET a "\x00\xff\xff""#, "+OK"),
+            ("STRLEN a", ":3"),
+            ("SET a 1 PX 1", "+OK"),
+            ("after 1", ""),
+            ("STRLEN a", ":0"),
+            ("STRLEN", "-ERR wrong number of arguments for 'strlen' command"),
+        ]);
+    }
+
+    #[test]
+    fn getrange_and_its_old_name_show_parts() {
+        check(&[
+            ("GETRANGE a 0 -1", r#""""#),
+            ("SET a Hello", "+OK"),
+            ("GETRANGE a 1 3", r#""ell""#),
+            ("SUBSTR a -3 -1", r#""llo""#),
+            ("GETRANGE a 0 -100", r#""H""#),
+            ("GETRANGE a 5 10", r#""""#),
+            ("GETRANGE a -9223372036854775808 9223372036854775807", r#""Hello""#),
+            ("GETRANGE a x 1", "-ERR value is not an integer or out of range"),
+            ("GETRANGE none 0 x", "-ERR value is not an integer or out of range"),
+            (r#"SET a """#, "+OK"),
+            ("GETRANGE a 0 0", r#""""#),
+            ("GETRANGE a 0", "-ERR wrong number of arguments for 'getrange' command"),
+            ("SUBSTR a 0", "-ERR wrong number of arguments for 'substr' command"),
+        ]);
+    }
+
+    #[test]
+    fn setrange_overwrites_and_pads() {
+        check(&[
+            ("SETRANGE a 3 bar", ":6"),
+            ("GET a", r#""\x00\x00\x00bar""#),
+            ("SETRANGE a 0 foo", ":6"),
+            ("SETRANGE a 5 zoo", ":8"),
+            ("GET a", r#""foobazoo""#),
+            (r#"SETRANGE a 100 """#, ":8"),
+            (r#"SETRANGE none 9223372036854775807 """#, ":0"),
+            ("EXISTS none", ":0"),
+            ("SET b 12345 PX 10", "+OK"),
+            ("SETRANGE b 1 x", ":5"),
+            ("PTTL b", ":10"),
+            ("after 10", ""),
+            ("SETRANGE b 1 x", ":2"),
+            ("GET b", r#""\x00x""#),
+            ("PTTL b", ":-1"),
+            ("SETRANGE a -1 x", "-ERR offset is out of range"),
+            ("SETRANGE a x x", "-ERR value is not an integer or out of range"),
+            ("SETRANGE a 0", "-ERR wrong number of arguments for 'setrange' command"),
+        ]);
+    }
+
+    #[test]
+    fn no_string_grows_beyond_the_limit() {
+        const TOO_LONG: &str = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+        let mut server = TestServer::new();
+        server.check(&[
+            ("SETRANGE n 536870912 x", TOO_LONG),
+            ("SETRANGE n 536870911 xy", TOO_LONG),
+            ("SETRANGE n 9223372036854775807 x", TOO_LONG),
+            ("EXISTS n", ":0"),
+        ]);
+        server.bulk_bytes_max = 10;
+        server.check(&[
+            ("SET a 12345678", "+OK"),
+            ("APPEND a 90", ":10"),
+            ("APPEND a 1", TOO_LONG),
+            (r#"APPEND a """#, ":10"),
+            ("SETRANGE a 9 x", ":10"),
+            ("SETRANGE a 10 x", TOO_LONG),
+            ("SETRANGE a 9 xy", TOO_LONG),
+            ("GET a", r#""123456789x""#),
+        ]);
+    }
 
     #[test]
     fn ranges_are_clamped_as_redis_does() {

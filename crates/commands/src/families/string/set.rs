@@ -149,3 +149,177 @@ pub(super) fn getset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     put(cx, args.at(1), args.at(2), None);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestServer, check};
+
+    #[test]
+    fn set_replaces_value_and_expiry() {
+        check(&[
+            ("SET a 1", "+OK"),
+            ("SET a 2 EX 10", "+OK"),
+            ("GET a", r#""2""#),
+            ("PTTL a", ":10000"),
+            ("SET a 3", "+OK"),
+            ("PTTL a", ":-1"),
+            ("SET", "-ERR wrong number of arguments for 'set' command"),
+            ("SET a", "-ERR wrong number of arguments for 'set' command"),
+        ]);
+    }
+
+    #[test]
+    fn set_takes_every_form_of_expiry() {
+        check(&[
+            ("SET a 1 ex 10", "+OK"),
+            ("PTTL a", ":10000"),
+            ("SET a 1 Px 10", "+OK"),
+            ("PTTL a", ":10"),
+            ("SET a 1 EXAT 1700000010", "+OK"),
+            ("PTTL a", ":10000"),
+            ("SET a 1 PXAT 1700000000010", "+OK"),
+            ("PTTL a", ":10"),
+            ("SET a 2 KEEPTTL KEEPTTL", "+OK"),
+            ("PTTL a", ":10"),
+            ("GET a", r#""2""#),
+            ("SET b 1 KEEPTTL", "+OK"),
+            ("PTTL b", ":-1"),
+            ("SET a 1 EX 10 EX 20", "+OK"),
+            ("PTTL a", ":20000"),
+            ("SET a 1 PXAT 9223372036854775807", "+OK"),
+            ("PEXPIRETIME a", ":9223372036854775807"),
+            ("EXPIRETIME a", ":9223372036854776"),
+            ("SET a 1 EXAT 9223372036854775", "+OK"),
+            ("PEXPIRETIME a", ":9223372036854775000"),
+        ]);
+    }
+
+    #[test]
+    fn a_kept_deadline_is_not_that_of_an_expired_key() {
+        check(&[
+            ("SET a 1 PX 10", "+OK"),
+            ("after 10", ""),
+            ("SET a 2 KEEPTTL", "+OK"),
+            ("PTTL a", ":-1"),
+            ("SET a 1 PX 10", "+OK"),
+            ("after 10", ""),
+            ("SET a 2 XX", "nil"),
+            ("SET a 2 NX", "+OK"),
+            ("GET a", r#""2""#),
+        ]);
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_leaves_no_key() {
+        check(&[
+            ("SET a 1 PXAT 1", "+OK"),
+            ("EXISTS a", ":0"),
+            ("SET a 1", "+OK"),
+            ("SET a 2 EXAT 1700000000", "+OK"),
+            ("EXISTS a", ":0"),
+            ("SET a 1", "+OK"),
+            ("SET a 2 GET PXAT 1700000000000", r#""1""#),
+            ("GET a", "nil"),
+        ]);
+    }
+
+    #[test]
+    fn conditions_decide_whether_anything_is_set() {
+        check(&[
+            ("SET a 1 XX", "nil"),
+            ("EXISTS a", ":0"),
+            ("SET a 1 nx", "+OK"),
+            ("SET a 2 NX", "nil"),
+            ("GET a", r#""1""#),
+            ("SET a 3 xx EX 5", "+OK"),
+            ("GET a", r#""3""#),
+            ("SET a 4 NX NX", "nil"),
+            ("SET a 4 XX XX", "+OK"),
+            ("SET a 5 NX XX", "-ERR syntax error"),
+            ("SET a 5 XX NX", "-ERR syntax error"),
+        ]);
+    }
+
+    #[test]
+    fn get_replies_with_what_was_there() {
+        check(&[
+            ("SET a 1 GET", "nil"),
+            ("SET a 2 GET", r#""1""#),
+            ("SET a 3 NX GET", r#""2""#),
+            ("GET a", r#""2""#),
+            ("SET b 3 NX GET", "nil"),
+            ("GET b", r#""3""#),
+            ("SET c 3 XX GET", "nil"),
+            ("EXISTS c", ":0"),
+            ("SET b 4 GET KEEPTTL XX GET", r#""3""#),
+            ("GET b", r#""4""#),
+        ]);
+    }
+
+    #[test]
+    fn set_refuses_what_redis_refuses() {
+        check(&[
+            ("SET a 1 FOO", "-ERR syntax error"),
+            ("SET a 1 EX", "-ERR syntax error"),
+            ("SET a 1 PERSIST", "-ERR syntax error"),
+            ("SET a 1 EX 10 PX 10", "-ERR syntax error"),
+            ("SET a 1 EX 10 KEEPTTL", "-ERR syntax error"),
+            ("SET a 1 KEEPTTL EX 10", "-ERR syntax error"),
+            ("SET a 1 EX x FOO", "-ERR syntax error"),
+            ("SET a 1 EX x", "-ERR value is not an integer or out of range"),
+            ("SET a 1 EX 1.5", "-ERR value is not an integer or out of range"),
+            ("SET a 1 EX 9223372036854775808", "-ERR value is not an integer or out of range"),
+            ("SET a 1 EX 0", "-ERR invalid expire time in 'set' command"),
+            ("SET a 1 PX -1", "-ERR invalid expire time in 'set' command"),
+            ("SET a 1 EXAT 0", "-ERR invalid expire time in 'set' command"),
+            ("SET a 1 EX 9223372036854775", "-ERR invalid expire time in 'set' command"),
+            ("SET a 1 EXAT 9223372036854776", "-ERR invalid expire time in 'set' command"),
+            ("SET a 1 PX 9223372036854775807", "-ERR invalid expire time in 'set' command"),
+            ("EXISTS a", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn the_older_commands_are_special_cases() {
+        check(&[
+            ("SETNX a 1", ":1"),
+            ("SETNX a 2", ":0"),
+            ("GET a", r#""1""#),
+            ("SETEX a 10 2", "+OK"),
+            ("PTTL a", ":10000"),
+            ("SETNX a 2", ":0"),
+            ("PTTL a", ":10000"),
+            ("PSETEX a 10 3", "+OK"),
+            ("PTTL a", ":10"),
+            ("GETSET a 4", r#""3""#),
+            ("PTTL a", ":-1"),
+            ("GETSET b 1", "nil"),
+            ("GET b", r#""1""#),
+            ("SETEX a 0 1", "-ERR invalid expire time in 'setex' command"),
+            ("SETEX a x 1", "-ERR value is not an integer or out of range"),
+            ("SETEX a 9223372036854775807 1", "-ERR invalid expire time in 'setex' command"),
+            ("PSETEX a -1 1", "-ERR invalid expire time in 'psetex' command"),
+            ("PSETEX a 9223372036854775807 1", "-ERR invalid expire time in 'psetex' command"),
+            ("GET a", r#""4""#),
+            ("SETNX a", "-ERR wrong number of arguments for 'setnx' command"),
+            ("SETEX a 1", "-ERR wrong number of arguments for 'setex' command"),
+            ("PSETEX a 1", "-ERR wrong number of arguments for 'psetex' command"),
+            ("GETSET a", "-ERR wrong number of arguments for 'getset' command"),
+            ("SETEX c 1 v", "+OK"),
+            ("after 1000", ""),
+            ("SETNX c w", ":1"),
+            ("GETSET c x", r#""w""#),
+        ]);
+    }
+
+    #[test]
+    fn values_of_any_size_replace_each_other() {
+        let mut server = TestServer::new();
+        for len in [0, 1, 44, 1 << 10, 70 << 10, 3 << 20, 100, 0] {
+            let value = vec![b'v'; len];
+            assert_eq!(server.run_args(&[b"SET", b"k", &value]), "+OK");
+            assert_eq!(server.content()[&(0, b"k".to_vec())], (value, None));
+        }
+        server.assert_replays();
+    }
+}
