@@ -28,7 +28,7 @@ mod log_threads;
 mod logging;
 mod metrics;
 pub mod outbox;
-mod progress;
+pub mod progress;
 mod reaper;
 pub mod recover;
 pub mod serve;

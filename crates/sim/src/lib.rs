@@ -1,1 +1,41 @@
-//! sim
+//! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one seed.
+//!
+//! ```text
+//! Workload -> SimClient (pipelines) -> server::Conversation -> commands::Executor -> keyspace
+//!                ^ replies                                            | records
+//!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crashes, faults, rot)
+//!
+//! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
+//! ```
+//!
+//! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
+//! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
+//! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the product's own code; only
+//! sockets, threads and time are simulated. It does not interleave threads within a command (the loom tests do).
+//!
+//! Invariants
+//! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
+//! - A reply counts as acknowledged when its last byte was delivered, not before.
+//! - The oracle never looks into the server to learn what should be true: the model executes the commands itself.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod command;
+mod host;
+mod lying;
+mod model;
+mod oracle;
+mod seed;
+mod workload;
+mod world;
+
+pub use client::SimClient;
+pub use command::Command;
+pub use host::SimHost;
+pub use lying::LyingDisk;
+pub use model::{Content, Entry, Key, Model, content_of};
+pub use oracle::{Oracle, Survival, Violation};
+pub use seed::{scale, seed_or};
+pub use workload::{Workload, WorkloadOptions};
+pub use world::{Recovered, Sabotage, World, WorldOptions, recover};

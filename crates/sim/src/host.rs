@@ -1,0 +1,108 @@
+//! The process as commands see it in a simulation.
+//!
+//! What it is: the least that [`Host`] demands, and the bookkeeping of FLUSHALL that the server's own host does: which
+//! part of the log is dead once it is durable.
+//! What it is not: configurable. There is no password, no memory limit, no CONFIG.
+
+use std::sync::{Arc, Mutex};
+
+use commands::{CommandStats, Host, Loading, MemoryLimits, ShutdownMode, clients::Clients};
+use env::{Clock, SimClock};
+use keyspace::EvictionPolicy;
+use lsn::Lsn;
+use storage::{Error, Log};
+
+/// See the module documentation.
+pub struct SimHost {
+    clock: Arc<SimClock>,
+    clients: Clients,
+    stats: CommandStats,
+    log: Log,
+    /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
+    dead_before: Mutex<Option<(Lsn, Lsn)>>,
+}
+
+impl SimHost {
+    /// A host for so many workers on this log.
+    pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
+        let (clients, stats) = (Clients::new(), CommandStats::new(workers));
+        SimHost { clock, clients, stats, log, dead_before: Mutex::new(None) }
+    }
+
+    /// What the server does once a second: cuts the log before a FLUSHALL that has become durable.
+    ///
+    /// # Errors
+    /// I/O errors; nothing is lost then.
+    pub fn cut_dead_log(&self) -> Result<(), Error> {
+        let mut dead = self.dead_before.lock().expect("one thread");
+        let Some((record, boundary)) = *dead else { return Ok(()) };
+        if self.log.durable_lsn() < record {
+            return Ok(());
+        }
+        *dead = None;
+        self.log.truncate_before(boundary)
+    }
+}
+
+impl Host for SimHost {
+    fn loading(&self) -> Option<Loading> {
+        None
+    }
+
+    fn memory_limits(&self) -> MemoryLimits {
+        MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 }
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    fn command_stats(&self) -> &CommandStats {
+        &self.stats
+    }
+
+    fn requires_password(&self) -> bool {
+        false
+    }
+
+    fn authenticate(&self, _user: &[u8], _password: &[u8]) -> bool {
+        true
+    }
+
+    fn info(&self, _sections: &[String]) -> String {
+        String::new()
+    }
+
+    fn config_get(&self, _pattern: &[u8]) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<(), String> {
+        Err("ERR a simulation has no settings".into())
+    }
+
+    fn config_rewrite(&self) -> Result<(), String> {
+        Err("ERR a simulation has no settings".into())
+    }
+
+    fn reset_stats(&self) {
+        self.stats.reset();
+    }
+
+    fn shutdown(&self, _mode: ShutdownMode) -> Result<(), String> {
+        Err("ERR a simulation is stopped by its test".into())
+    }
+
+    fn last_save_unix_s(&self) -> u64 {
+        self.clock.unix_ms() / 1000
+    }
+
+    fn flushing_all(&self, record: Lsn) {
+        let boundary = self.log.written_lsn().min(self.log.durable_lsn());
+        *self.dead_before.lock().expect("one thread") = Some((record, boundary));
+    }
+}

@@ -1,0 +1,396 @@
+//! The reference: a map, and what each command does to it.
+//!
+//! What it is: the state of all databases, executed command by command in the order of the log, with an undo list so
+//! that the state after every earlier record can be had back.
+//! What it is not: fast, or derived from the server's code.
+//!
+//! Invariants
+//! - A *position* counts records: position 0 is the state the model began with, and every command that changes something is
+//!   one position, as it is one record in the log.
+//! - Keys whose deadline has passed stay until something removes them, as in the keyspace.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use keyspace::{DbId, Keyspace, ScanCursor, slot_of};
+use wire::Value;
+
+use crate::Command;
+
+/// A key in its database.
+pub type Key = (DbId, Vec<u8>);
+
+/// What is stored at a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The string.
+    pub value: Rc<[u8]>,
+    /// Unix milliseconds.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// Everything in all databases.
+pub type Content = BTreeMap<Key, Entry>;
+
+/// What a keyspace holds, expired keys included.
+pub fn content_of(keyspace: &Keyspace) -> Content {
+    let mut content = Content::new();
+    for db in DbId::all().filter(|&db| keyspace.len(db) > 0) {
+        let mut keys = Vec::new();
+        // Nothing has expired in 1970.
+        let end = keyspace.scan(db, ScanCursor::START, usize::MAX, 0, &mut |key, _| keys.push(key.to_vec()));
+        assert_eq!(end, ScanCursor::START, "one call scans everything");
+        for key in keys {
+            let slot = keyspace.lock(slot_of(&key));
+            let entry = slot.get_raw(db, &keyspace.hash(&key), &key).expect("a scanned key is there");
+            let value = entry.string().expect("all values are strings").into();
+            let expire_at_ms = entry.expire_at_ms();
+            drop(slot);
+            content.insert((db, key), Entry { value, expire_at_ms });
+        }
+    }
+    content
+}
+
+/// What a command must reply, and what the reply shows.
+#[derive(Debug, PartialEq)]
+pub struct Executed {
+    /// The reply; of an error only the prefix counts.
+    pub reply: Value,
+    /// The newest position that the reply shows anything of.
+    pub shows: usize,
+    /// Whether it was a position of its own.
+    pub wrote: bool,
+}
+
+/// How to take one position back: what was at each key that it changed.
+type Undo = Vec<(Key, Option<Entry>)>;
+
+/// See the module documentation.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    content: Content,
+    undo: Vec<Undo>,
+    /// Changes of the position in the making.
+    changes: Undo,
+    /// The last position that changed a key, also by removing it.
+    changed_at: BTreeMap<Key, usize>,
+    /// The last position that changed all keys.
+    all_changed_at: usize,
+}
+
+impl Model {
+    /// Positions so far.
+    pub fn position(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// The present state.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The newest position whose state is this.
+    pub fn position_of(&self, wanted: &Content) -> Option<usize> {
+        let mut content = self.content.clone();
+        let mut position = self.undo.len();
+        while content != *wanted {
+            position = position.checked_sub(1)?;
+            take_back(&mut content, &self.undo[position]);
+        }
+        Some(position)
+    }
+
+    /// Forgets what came after this position.
+    pub fn rewind(&mut self, position: usize) {
+        while self.undo.len() > position {
+            let undo = self.undo.pop().expect("a later position");
+            take_back(&mut self.content, &undo);
+        }
+        // A server that has started again has made everything it shows durable.
+        self.changed_at.clear();
+        self.all_changed_at = position;
+    }
+
+    /// Executes a command of a client that has selected `db`, at `now_ms`.
+    pub fn execute(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Executed {
+        let reply = self.run(db, command, now_ms);
+        let wrote = self.logs(command) || !self.changes.is_empty();
+        let shows = if wrote { self.commit(command) } else { self.shown_by(*db, command) };
+        Executed { reply, shows, wrote }
+    }
+
+    /// Whether the command is logged although it may change nothing.
+    fn logs(&self, command: &Command) -> bool {
+        match command {
+            Command::FlushDb | Command::FlushAll => true,
+            Command::SwapDb(a, b) => a != b,
+            _ => false,
+        }
+    }
+
+    /// Ends a position; returns it.
+    fn commit(&mut self, command: &Command) -> usize {
+        let position = self.undo.len() + 1;
+        for (key, _) in &self.changes {
+            self.changed_at.insert(key.clone(), position);
+        }
+        if self.logs(command) {
+            self.all_changed_at = position;
+        }
+        self.undo.push(std::mem::take(&mut self.changes));
+        position
+    }
+
+    fn shown_by(&self, db: DbId, command: &Command) -> usize {
+        let key = |key: &Vec<u8>| {
+            let changed_at = self.changed_at.get(&(db, key.clone())).copied().unwrap_or(0);
+            changed_at.max(self.all_changed_at)
+        };
+        match command {
+            Command::Select(_) | Command::SwapDb(..) | Command::FlushDb | Command::FlushAll => 0,
+            Command::DbSize => self.undo.len(),
+            Command::MGet(keys) | Command::Del(keys) => keys.iter().map(key).max().unwrap_or(0),
+            Command::MSet(_) => unreachable!("MSET always writes"),
+            Command::Rename(from, to) => key(from).max(key(to)),
+            Command::Set { key: name, .. }
+            | Command::SetNx(name, _)
+            | Command::GetSet(name, _)
+            | Command::Get(name)
+            | Command::GetDel(name)
+            | Command::Incr(name)
+            | Command::Append(name, _)
+            | Command::SetRange(name, ..)
+            | Command::PExpire(name, _)
+            | Command::Persist(name) => key(name),
+        }
+    }
+
+    fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Value {
+        let ok = || Value::Simple(b"OK".to_vec());
+        let at = |key: &[u8]| (*db, key.to_vec());
+        match command {
+            Command::Set { key, value, px_ms } => {
+                self.put(at(key), value, px_ms.map(|ms| now_ms + ms));
+                ok()
+            }
+            Command::SetNx(key, value) => {
+                let sets = self.live(&at(key), now_ms).is_none();
+                if sets {
+                    self.put(at(key), value, None);
+                }
+                Value::Integer(sets.into())
+            }
+            Command::GetSet(key, value) => {
+                let old = bulk(self.live(&at(key), now_ms));
+                self.put(at(key), value, None);
+                old
+            }
+            Command::Get(key) => bulk(self.live(&at(key), now_ms)),
+            Command::GetDel(key) => {
+                let old = bulk(self.live(&at(key), now_ms));
+                self.delete_live(at(key), now_ms);
+                old
+            }
+            Command::MGet(keys) => {
+                Value::Array(keys.iter().map(|key| bulk(self.live(&at(key), now_ms))).collect())
+            }
+            Command::MSet(pairs) => {
+                pairs.iter().for_each(|(key, value)| self.put(at(key), value, None));
+                ok()
+            }
+            Command::Del(keys) => {
+                let removed = keys.iter().filter(|key| self.delete_live(at(key), now_ms)).count();
+                Value::Integer(removed as i64)
+            }
+            Command::Incr(key) => self.increment(at(key), now_ms),
+            Command::Append(key, suffix) => self.splice(at(key), None, suffix, now_ms),
+            Command::SetRange(key, offset, bytes) => self.splice(at(key), Some(*offset), bytes, now_ms),
+            Command::PExpire(key, ms) => self.set_deadline(at(key), Some(now_ms + ms), now_ms),
+            Command::Persist(key) => {
+                let expires = self.live(&at(key), now_ms).is_some_and(|entry| entry.expire_at_ms.is_some());
+                if expires { self.set_deadline(at(key), None, now_ms) } else { Value::Integer(0) }
+            }
+            Command::Rename(from, to) => self.rename(at(from), at(to), now_ms),
+            Command::Select(wanted) => {
+                *db = *wanted;
+                ok()
+            }
+            Command::SwapDb(a, b) => {
+                self.swap(*a, *b);
+                ok()
+            }
+            Command::FlushDb => {
+                self.remove_all(|key| key.0 == *db);
+                ok()
+            }
+            Command::FlushAll => {
+                self.remove_all(|_| true);
+                ok()
+            }
+            Command::DbSize => Value::Integer(self.content.keys().filter(|key| key.0 == *db).count() as i64),
+        }
+    }
+
+    /// What the server's own expiry does: keys that are due go, one position per slot. Removes them in slot order until
+    /// `removed` are gone.
+    pub fn expire(&mut self, now_ms: u64, removed: usize) {
+        let due = |entry: &Entry| entry.expire_at_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        let mut left = removed;
+        let slots: BTreeSet<_> =
+            self.content.iter().filter(|(_, entry)| due(entry)).map(|(key, _)| slot_of(&key.1)).collect();
+        for slot in slots {
+            if left == 0 {
+                return;
+            }
+            let in_slot = |(key, entry): &(&Key, &Entry)| slot_of(&key.1) == slot && due(entry);
+            let keys: Vec<Key> = self.content.iter().filter(in_slot).map(|(key, _)| key.clone()).collect();
+            left = left.checked_sub(keys.len()).expect("a slot is emptied of what is due in one record");
+            keys.into_iter().for_each(|key| self.set(key, None));
+            self.undo.push(std::mem::take(&mut self.changes));
+        }
+        assert_eq!(left, 0, "more was removed than was due");
+    }
+
+    fn live(&self, key: &Key, now_ms: u64) -> Option<&Entry> {
+        self.content
+            .get(key)
+            .filter(|entry| entry.expire_at_ms.is_none_or(|deadline_ms| deadline_ms > now_ms))
+    }
+
+    fn set(&mut self, key: Key, entry: Option<Entry>) {
+        let old = match entry {
+            Some(entry) => self.content.insert(key.clone(), entry),
+            None => self.content.remove(&key),
+        };
+        self.changes.push((key, old));
+    }
+
+    fn put(&mut self, key: Key, value: &[u8], expire_at_ms: Option<u64>) {
+        self.set(key, Some(Entry { value: value.into(), expire_at_ms }));
+    }
+
+    fn delete_live(&mut self, key: Key, now_ms: u64) -> bool {
+        let found = self.live(&key, now_ms).is_some();
+        if found {
+            self.set(key, None);
+        }
+        found
+    }
+
+    fn increment(&mut self, key: Key, now_ms: u64) -> Value {
+        let old = self.live(&key, now_ms).cloned();
+        let number = match &old {
+            None => Some(0),
+            Some(entry) => std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse::<i64>().ok()),
+        };
+        let Some(number) = number else { return Value::Error(b"ERR".to_vec()) };
+        self.put(key, (number + 1).to_string().as_bytes(), old.and_then(|entry| entry.expire_at_ms));
+        Value::Integer(number + 1)
+    }
+
+    /// APPEND (`offset` is `None`) and SETRANGE: writes `bytes` into the string, which keeps its deadline.
+    fn splice(&mut self, key: Key, offset: Option<usize>, bytes: &[u8], now_ms: u64) -> Value {
+        let old = self.live(&key, now_ms).cloned();
+        let mut value = old.as_ref().map_or(Vec::new(), |entry| entry.value.to_vec());
+        let offset = offset.unwrap_or(value.len());
+        value.resize(value.len().max(offset + bytes.len()), 0);
+        value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.put(key, &value, old.and_then(|entry| entry.expire_at_ms));
+        Value::Integer(value.len() as i64)
+    }
+
+    fn set_deadline(&mut self, key: Key, expire_at_ms: Option<u64>, now_ms: u64) -> Value {
+        let Some(entry) = self.live(&key, now_ms).cloned() else { return Value::Integer(0) };
+        self.set(key, Some(Entry { expire_at_ms, ..entry }));
+        Value::Integer(1)
+    }
+
+    fn rename(&mut self, from: Key, to: Key, now_ms: u64) -> Value {
+        let Some(entry) = self.live(&from, now_ms).cloned() else {
+            return Value::Error(b"ERR no such key".to_vec());
+        };
+        if from != to {
+            self.set(to, Some(entry));
+            self.set(from, None);
+        }
+        Value::Simple(b"OK".to_vec())
+    }
+
+    fn remove_all(&mut self, matches: impl Fn(&Key) -> bool) {
+        let keys: Vec<Key> = self.content.keys().filter(|key| matches(key)).cloned().collect();
+        keys.into_iter().for_each(|key| self.set(key, None));
+    }
+
+    fn swap(&mut self, a: DbId, b: DbId) {
+        let swapped = |db| if db == a { b } else { a };
+        let moved: Vec<(Key, Entry)> = self
+            .content
+            .iter()
+            .filter(|(key, _)| a != b && (key.0 == a || key.0 == b))
+            .map(|(key, entry)| ((swapped(key.0), key.1.clone()), entry.clone()))
+            .collect();
+        self.remove_all(|key| a != b && (key.0 == a || key.0 == b));
+        moved.into_iter().for_each(|(key, entry)| self.set(key, Some(entry)));
+    }
+}
+
+fn take_back(content: &mut Content, undo: &Undo) {
+    for (key, old) in undo.iter().rev() {
+        match old {
+            Some(entry) => content.insert(key.clone(), entry.clone()),
+            None => content.remove(key),
+        };
+    }
+}
+
+fn bulk(entry: Option<&Entry>) -> Value {
+    entry.map_or(Value::Null, |entry| Value::Bulk(entry.value.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(key: &str, value: &str) -> Command {
+        Command::Set { key: key.into(), value: value.into(), px_ms: None }
+    }
+
+    #[test]
+    fn every_earlier_state_can_be_had_back() {
+        let (mut model, mut db) = (Model::default(), DbId::ZERO);
+        let commands = [
+            set("a", "1"),
+            set("b", "2"),
+            Command::SwapDb(DbId::ZERO, DbId::new(1).unwrap()),
+            Command::FlushAll,
+        ];
+        let mut states = vec![Content::new()];
+        for command in &commands {
+            assert!(model.execute(&mut db, command, 0).wrote);
+            states.push(model.content().clone());
+        }
+        // The last two states are different, the first and the last are not.
+        assert_eq!(model.position_of(&states[0]), Some(4));
+        for (position, state) in states.iter().enumerate().skip(1) {
+            assert_eq!(model.position_of(state), Some(position));
+        }
+        model.rewind(2);
+        assert_eq!((model.position(), model.content()), (2, &states[2]));
+    }
+
+    #[test]
+    fn a_reply_shows_the_last_change_of_its_keys() {
+        let (mut model, mut db) = (Model::default(), DbId::ZERO);
+        let mut shows = |command: &Command| model.execute(&mut db, command, 0).shows;
+        assert_eq!(shows(&set("a", "1")), 1);
+        assert_eq!(shows(&set("b", "1")), 2);
+        assert_eq!(shows(&Command::Get(b"a".to_vec())), 1);
+        assert_eq!(shows(&Command::Get(b"c".to_vec())), 0);
+        assert_eq!(shows(&Command::DbSize), 2);
+        assert_eq!(shows(&Command::FlushAll), 3);
+        assert_eq!(shows(&Command::Get(b"c".to_vec())), 3);
+    }
+}

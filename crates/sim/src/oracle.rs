@@ -1,0 +1,255 @@
+//! The acknowledged-write oracle: what a disk may hold after a crash, and what it must.
+//!
+//! ```text
+//! positions   0 ........ acknowledged ........ executed
+//!                             '--- allowed ------'
+//! ```
+//! One thread executes everything, so the order of execution is the order of the log, and what is recovered must be the
+//! state after some position: not before the newest one that any delivered reply showed, nor before what the kind of failure
+//! spares; and not after the last that was executed.
+//!
+//! What it is not: lenient. The whole content is compared, every reply is checked when it is made, and recovering twice must
+//! give the same.
+
+use keyspace::DbId;
+use lsn::Lsn;
+use storage::Durability;
+use wire::Value;
+
+use crate::{Command, Content, Model, model::Executed};
+
+/// What ended a life of the server, as far as it matters to what must survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// The power was cut: what is durable survives.
+    Durable(Lsn),
+    /// Only the process ended: what was handed to the OS survives as well.
+    Written(Lsn),
+    /// The disk failed: only what was acknowledged must be there.
+    Acknowledged,
+}
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Violation {
+    /// A reply says something else than it must.
+    #[error("{command:?} replied {reply:?}, not {expected:?}")]
+    Reply {
+        /// The command.
+        command: Box<Command>,
+        /// What it replied.
+        reply: Box<Value>,
+        /// What it must reply.
+        expected: Box<Value>,
+    },
+    /// What was recovered is a state that is older than it may be.
+    #[error(
+        "lost: recovered the state of position {position}, but {floor} must survive (executed: {executed})"
+    )]
+    Lost {
+        /// Of what was recovered.
+        position: usize,
+        /// The oldest that is allowed.
+        floor: usize,
+        /// The newest that is allowed.
+        executed: usize,
+    },
+    /// What was recovered was never a state of the server.
+    #[error("recovered what never was, neither at position {floor} nor up to {executed}: {difference}")]
+    NeverWas {
+        /// The oldest that is allowed.
+        floor: usize,
+        /// The newest that is allowed.
+        executed: usize,
+        /// The first difference to the newest state.
+        difference: String,
+    },
+    /// Replies that make no sense, such as more of them than commands.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+/// See the module documentation.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    promise: Durability,
+    model: Model,
+    acknowledged: usize,
+    refused: usize,
+    /// After each round of commands: the end of the log, and the position.
+    marks: Vec<(Lsn, usize)>,
+}
+
+impl Oracle {
+    /// An oracle for an empty server that promises this.
+    pub fn new(promise: Durability) -> Oracle {
+        Oracle { promise, model: Model::default(), acknowledged: 0, refused: 0, marks: Vec::new() }
+    }
+
+    /// The newest position.
+    pub fn executed(&self) -> usize {
+        self.model.position()
+    }
+
+    /// The newest position that a delivered reply needs.
+    pub fn acknowledged(&self) -> usize {
+        self.acknowledged
+    }
+
+    /// Commands that were refused because the log took no writes.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
+
+    /// What the server's memory must hold now.
+    pub fn content(&self) -> &Content {
+        self.model.content()
+    }
+
+    /// A command was executed and replied this. Returns the position that must survive once the reply is delivered.
+    ///
+    /// # Errors
+    /// If it should have replied something else.
+    pub fn executes(
+        &mut self,
+        db: &mut DbId,
+        command: &Command,
+        now_ms: u64,
+        reply: &Value,
+    ) -> Result<usize, Violation> {
+        if command.may_write() && is_refusal(reply) {
+            self.refused += 1;
+            return Ok(0);
+        }
+        let Executed { reply: expected, shows, wrote } = self.model.execute(db, command, now_ms);
+        if !agrees(reply, &expected) {
+            let (command, reply) = (command.clone().into(), reply.clone().into());
+            return Err(Violation::Reply { command, reply, expected: expected.into() });
+        }
+        Ok(match self.promise {
+            Durability::Strict => shows,
+            Durability::Commit if wrote => shows,
+            _ => 0,
+        })
+    }
+
+    /// The server has removed so many keys that were due.
+    pub fn expires(&mut self, now_ms: u64, removed: usize) {
+        self.model.expire(now_ms, removed);
+    }
+
+    /// The log ends here after what was executed so far.
+    pub fn mark(&mut self, appended: Lsn) {
+        self.marks.push((appended, self.model.position()));
+    }
+
+    /// A reply was delivered that needs this position.
+    pub fn delivers(&mut self, position: usize) {
+        self.acknowledged = self.acknowledged.max(position);
+    }
+
+    /// The newest position that is known to lie before `end`.
+    pub fn position_at(&self, end: Lsn) -> usize {
+        self.marks.iter().rev().find(|(lsn, _)| *lsn <= end).map_or(0, |(_, position)| *position)
+    }
+
+    /// The oldest position that may be recovered.
+    pub fn floor(&self, survival: Survival) -> usize {
+        let spared = match survival {
+            Survival::Durable(end) | Survival::Written(end) => self.position_at(end),
+            Survival::Acknowledged => 0,
+        };
+        self.acknowledged.max(spared)
+    }
+
+    /// Judges what was recovered; returns its position.
+    ///
+    /// # Errors
+    /// If it is not one of the states that may be.
+    pub fn judge(&self, recovered: &Content, survival: Survival) -> Result<usize, Violation> {
+        let (floor, executed) = (self.floor(survival), self.executed());
+        match self.model.position_of(recovered) {
+            Some(position) if position >= floor => Ok(position),
+            Some(position) => Err(Violation::Lost { position, floor, executed }),
+            None => {
+                let difference = difference(recovered, self.model.content());
+                Err(Violation::NeverWas { floor, executed, difference })
+            }
+        }
+    }
+
+    /// The server has started again at this position: what came after it has never happened.
+    pub fn restart(&mut self, position: usize, end: Lsn) {
+        self.model.rewind(position);
+        self.acknowledged = self.acknowledged.min(position);
+        self.marks.clear();
+        self.mark(end);
+    }
+}
+
+fn is_refusal(reply: &Value) -> bool {
+    let Value::Error(text) = reply else { return false };
+    [&b"MISCONF"[..], b"IOERR", b"BUSY"].iter().any(|prefix| text.starts_with(prefix))
+}
+
+fn agrees(reply: &Value, expected: &Value) -> bool {
+    match (reply, expected) {
+        (Value::Error(text), Value::Error(prefix)) => text.starts_with(prefix),
+        _ => reply == expected,
+    }
+}
+
+/// The first difference, in words.
+fn difference(recovered: &Content, newest: &Content) -> String {
+    let shorten = |value: &[u8]| value[..value.len().min(40)].escape_ascii().to_string();
+    for (key, entry) in recovered {
+        match newest.get(key) {
+            Some(wanted) if wanted == entry => {}
+            other => {
+                let (found, wanted) = (shorten(&entry.value), other.map(|it| shorten(&it.value)));
+                return format!("db {} {:?} is {found}, newest {wanted:?}", key.0, shorten(&key.1));
+            }
+        }
+    }
+    let missing = newest.keys().find(|key| !recovered.contains_key(*key));
+    format!("missing {:?}", missing.map(|(db, key)| (db, shorten(key))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(oracle: &mut Oracle, value: &str) -> usize {
+        let command = Command::Set { key: b"k".to_vec(), value: value.into(), px_ms: None };
+        let reply = Value::Simple(b"OK".to_vec());
+        oracle.executes(&mut { DbId::ZERO }, &command, 0, &reply).expect("the reply is right")
+    }
+
+    #[test]
+    fn only_states_between_acknowledged_and_executed_pass() {
+        let mut oracle = Oracle::new(Durability::Strict);
+        let mut states = vec![Content::new()];
+        for (index, value) in ["a", "b", "c"].into_iter().enumerate() {
+            assert_eq!(set(&mut oracle, value), index + 1);
+            states.push(oracle.content().clone());
+            oracle.mark(Lsn::new(100 * (index as u64 + 1)));
+        }
+        oracle.delivers(1);
+        let lost = Violation::Lost { position: 0, floor: 1, executed: 3 };
+        assert_eq!(oracle.judge(&states[0], Survival::Acknowledged), Err(lost));
+        assert_eq!(oracle.judge(&states[1], Survival::Acknowledged), Ok(1));
+        assert_eq!(oracle.judge(&states[3], Survival::Durable(Lsn::new(250))), Ok(3));
+        assert!(oracle.judge(&states[1], Survival::Durable(Lsn::new(250))).is_err());
+        let mut phantom = states[3].clone();
+        phantom.insert((DbId::ZERO, b"x".to_vec()), states[1][&(DbId::ZERO, b"k".to_vec())].clone());
+        assert!(matches!(oracle.judge(&phantom, Survival::Acknowledged), Err(Violation::NeverWas { .. })));
+    }
+
+    #[test]
+    fn a_wrong_reply_is_told() {
+        let mut oracle = Oracle::new(Durability::Strict);
+        set(&mut oracle, "a");
+        let stale = oracle.executes(&mut { DbId::ZERO }, &Command::Get(b"k".to_vec()), 0, &Value::Null);
+        assert!(matches!(stale, Err(Violation::Reply { .. })));
+    }
+}

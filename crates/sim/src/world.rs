@@ -1,0 +1,403 @@
+//! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test chooses.
+//!
+//! ```text
+//! step = one of: a client's bytes arrive | a flush | a segment is made | replies are taken | time passes | expiry | log cut
+//! ```
+//! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server could show.
+//!
+//! What it is not: the judge of the disk afterwards; see `oracle`.
+
+use std::{path::Path, sync::Arc};
+
+use commands::{Executor, Host, Session, clients::Connected};
+use env::{Clock, Disk, Prng, SimClock, SimDisk, SimEntropy};
+use keyspace::{EvictionPolicy, Keyspace, SlotId};
+use lsn::Lsn;
+use server::{
+    conversation::{Conversation, Round, Turn},
+    progress::LoadProgress,
+    recover::{RecoverError, Source},
+};
+use storage::{Durability, Flush, Log, LogOptions, Prepare};
+use wire::{Limits, RequestBatch};
+
+use crate::{Command, LyingDisk, Oracle, SimClient, SimHost, Violation, Workload, WorkloadOptions};
+
+/// The directory of the server.
+pub const DIR: &str = "/data";
+/// When every simulation begins, unix milliseconds.
+pub const START_MS: u64 = 1_700_000_000_000;
+/// Workers, each with an appender of its own.
+const WORKERS: usize = 2;
+/// A client with more replies than this outstanding sends nothing more.
+const UNDELIVERED_MAX: usize = 64;
+/// Rounds of [`World::drain`] after which a client that still waits is taken to wait for ever.
+const DRAIN_ROUNDS_MAX: usize = 20_000;
+
+/// What is broken on purpose, to see the oracle find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Replies are delivered before they are durable.
+    EarlyReplies,
+    /// The disk says it has synced and has not.
+    LyingDisk,
+}
+
+/// How a world is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct WorldOptions {
+    /// Chooses everything.
+    pub seed: u64,
+    /// Connections.
+    pub clients: usize,
+    /// What the server promises.
+    pub durability: Durability,
+    /// What the clients ask for.
+    pub workload: WorkloadOptions,
+    /// Bytes per segment.
+    pub segment_bytes: u64,
+    /// Bytes of the ring.
+    pub ring_bytes: u64,
+    /// Whether concurrent writes are merged; without, every write is flushed alone.
+    pub merges: bool,
+    /// What is broken on purpose.
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions {
+            seed: 0,
+            clients: 4,
+            durability: Durability::Strict,
+            workload: WorkloadOptions::default(),
+            segment_bytes: 256 << 10,
+            ring_bytes: 64 << 10,
+            merges: true,
+            sabotage: None,
+        }
+    }
+}
+
+/// A server that has started.
+pub struct Recovered {
+    /// What it holds.
+    pub keyspace: Arc<Keyspace>,
+    /// Where it writes.
+    pub log: Log,
+}
+
+/// Starts a server on this disk, as the binary does, on this thread.
+///
+/// # Errors
+/// As `server::recover::recover`.
+pub fn recover(
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<Recovered, RecoverError> {
+    let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
+    let log_options = LogOptions {
+        durability: options.durability,
+        segment_bytes: options.segment_bytes,
+        ring_bytes: options.ring_bytes,
+        appenders_max: WORKERS,
+        unwritten_bytes_max: options.ring_bytes / 4,
+    };
+    let entropy = SimEntropy::new(options.seed);
+    let source = Source {
+        disk,
+        dir: Path::new(DIR),
+        options: log_options,
+        clock: clock.clone(),
+        entropy: &entropy,
+        appliers: 0,
+    };
+    let progress = LoadProgress::new(clock.clone());
+    let log = server::recover::recover(source, &keyspace, &progress)?;
+    Ok(Recovered { keyspace, log })
+}
+
+/// See the module documentation.
+pub struct World {
+    options: WorldOptions,
+    /// The disk, below any sabotage.
+    pub disk: Arc<SimDisk>,
+    /// The time.
+    pub clock: Arc<SimClock>,
+    /// What must be.
+    pub oracle: Oracle,
+    /// What the server holds in memory.
+    pub keyspace: Arc<Keyspace>,
+    /// The server's log.
+    pub log: Log,
+    /// The connections.
+    pub clients: Vec<SimClient>,
+    host: SimHost,
+    executors: Vec<Executor>,
+    batch: RequestBatch,
+    workload: Workload,
+    prng: Prng,
+    failure: Option<String>,
+}
+
+impl World {
+    /// Starts a server on what the disk holds, which must be what `oracle` says now.
+    ///
+    /// # Errors
+    /// As [`recover`].
+    pub fn start(
+        options: WorldOptions,
+        disk: Arc<SimDisk>,
+        clock: Arc<SimClock>,
+        oracle: Oracle,
+    ) -> Result<World, RecoverError> {
+        let mut prng = Prng::new(options.seed);
+        let door: Arc<dyn Disk> = match options.sabotage {
+            Some(Sabotage::LyingDisk) => Arc::new(LyingDisk::over(disk.clone())),
+            _ => disk.clone(),
+        };
+        let Recovered { keyspace, log } = recover(door, &options, &clock)?;
+        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let executor = |worker: usize| {
+            let mut executor = Executor::new(keyspace.clone(), host.command_stats().worker(worker), 1);
+            executor.attach(log.appender());
+            executor
+        };
+        let executors = (0..WORKERS).map(executor).collect();
+        let client = |index: usize| {
+            let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
+            let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), waker: Box::new(|| {}) };
+            let session = Session::new(host.clients().register(connected), true);
+            SimClient::new(Conversation::new(session), index % WORKERS)
+        };
+        let clients = (0..options.clients).map(client).collect();
+        let workload = Workload::new(options.workload, prng.fork());
+        let (batch, failure) = (RequestBatch::new(), None);
+        Ok(World {
+            options,
+            disk,
+            clock,
+            oracle,
+            keyspace,
+            log,
+            clients,
+            host,
+            executors,
+            batch,
+            workload,
+            prng,
+            failure,
+        })
+    }
+
+    /// Why the log failed, if it has.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Whether the machine has stopped: nothing can happen any more.
+    pub fn has_stopped(&self) -> bool {
+        self.disk.has_stopped()
+    }
+
+    /// Does `steps` steps, fewer if the machine stops.
+    ///
+    /// # Errors
+    /// The first reply that is wrong.
+    pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
+        for _ in 0..steps {
+            if self.has_stopped() {
+                break;
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        let index = self.prng.below(self.clients.len() as u64) as usize;
+        match self.prng.below(100) {
+            0..35 => self.client_step(index)?,
+            35..62 => self.flush(),
+            62..85 => self.deliver(index, true),
+            85..89 => self.prepare(),
+            89..95 => {
+                let us = if self.prng.chance(20) { 2_000_000 } else { 5_000 };
+                self.clock.advance_us(self.prng.below(us));
+            }
+            95..98 => self.expire(),
+            _ => self.cut(),
+        }
+        Ok(())
+    }
+
+    /// Sends, lets bytes arrive, or lets an interrupted conversation go on.
+    fn client_step(&mut self, index: usize) -> Result<(), Violation> {
+        let client = &mut self.clients[index];
+        match client.turn {
+            Turn::Idle => {
+                if client.on_the_way_bytes() == 0 {
+                    if client.undelivered() > UNDELIVERED_MAX {
+                        return Ok(());
+                    }
+                    client.send(self.workload.pipeline(index));
+                }
+                let all = client.on_the_way_bytes();
+                let bytes = if self.prng.chance(70) { all } else { 1 + self.prng.below(all as u64) as usize };
+                self.receive(index, bytes)
+            }
+            _ => self.resume(index),
+        }
+    }
+
+    /// Sends commands of the test's choice, in one piece.
+    ///
+    /// # Errors
+    /// The first reply that is wrong.
+    pub fn send(&mut self, index: usize, commands: Vec<Command>) -> Result<(), Violation> {
+        self.clients[index].send(commands);
+        let bytes = self.clients[index].on_the_way_bytes();
+        self.receive(index, bytes)
+    }
+
+    fn receive(&mut self, index: usize, bytes: usize) -> Result<(), Violation> {
+        let input = self.clients[index].arrive(bytes);
+        self.round(index, |conversation, round| conversation.receive(&input, round))
+    }
+
+    fn resume(&mut self, index: usize) -> Result<(), Violation> {
+        self.round(index, Conversation::resume)
+    }
+
+    /// Runs commands of one client and checks every reply as it is made.
+    fn round(
+        &mut self,
+        index: usize,
+        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn,
+    ) -> Result<(), Violation> {
+        let log = self.log.clone();
+        // A failure shows as replies that never leave.
+        let flush_alone = move || drop(log.flush_all());
+        let client = &mut self.clients[index];
+        let executor = &mut self.executors[client.worker];
+        let now_ms = self.clock.unix_ms();
+        let mut round = Round {
+            executor,
+            batch: &mut self.batch,
+            host: &self.host,
+            now_ms,
+            policy: EvictionPolicy::NoEviction,
+            limits: Limits::DEFAULT,
+            flush_alone: if self.options.merges { None } else { Some(&flush_alone) },
+        };
+        client.turn = run(&mut client.conversation, &mut round);
+        drop(executor.take_freed());
+        for (end, reply) in client.take_new_replies()? {
+            let Some(command) = client.unexecuted.pop_front() else {
+                return Err(Violation::Protocol(format!("a reply to no command: {reply:?}")));
+            };
+            let position = self.oracle.executes(&mut client.db, &command, now_ms, &reply)?;
+            client.owes(end, position);
+        }
+        self.oracle.mark(self.log.appended_lsn());
+        Ok(())
+    }
+
+    /// One step of the log thread.
+    pub fn flush(&mut self) {
+        match self.log.flush() {
+            Ok(Flush::NeedSegment) => self.prepare(),
+            Ok(_) => {}
+            Err(error) => {
+                self.failure.get_or_insert(error.to_string());
+            }
+        }
+    }
+
+    /// One step of the thread that makes segments.
+    pub fn prepare(&mut self) {
+        if self.log.needs_segment() {
+            // A failure makes the log read-only, which the clients are told.
+            let prepared = self.log.prepare_segment();
+            assert!(prepared.is_ok(), "only a full disk is expected, and it is no error: {prepared:?}");
+        }
+    }
+
+    fn expire(&mut self) {
+        let now_ms = self.clock.unix_ms();
+        let worker = self.prng.below(WORKERS as u64) as usize;
+        let executor = &mut self.executors[worker];
+        executor.begin_round(now_ms, EvictionPolicy::NoEviction, usize::MAX);
+        let removed = executor.expire_due(SlotId::FIRST, SlotId::LAST, now_ms, usize::MAX);
+        self.oracle.expires(now_ms, removed);
+        self.oracle.mark(self.log.appended_lsn());
+    }
+
+    fn cut(&mut self) {
+        if self.failure.is_none() {
+            // The server warns and goes on.
+            drop(self.host.cut_dead_log());
+        }
+    }
+
+    /// A client takes what it may have, all of it or (`partly`) sometimes only a part.
+    fn deliver(&mut self, index: usize, partly: bool) {
+        let durable = match self.options.sabotage {
+            Some(Sabotage::EarlyReplies) => Lsn::MAX,
+            _ => self.log.durable_lsn(),
+        };
+        let client = &mut self.clients[index];
+        let outbox = &mut client.conversation.outbox;
+        outbox.release(durable);
+        let all = outbox.sendable().len();
+        let bytes =
+            if partly && self.prng.chance(20) { self.prng.below(all as u64 + 1) as usize } else { all };
+        outbox.consume(bytes);
+        for position in client.reads(bytes) {
+            self.oracle.delivers(position);
+        }
+    }
+
+    /// Everybody takes what they may have.
+    pub fn deliver_all(&mut self) {
+        (0..self.clients.len()).for_each(|index| self.deliver(index, false));
+    }
+
+    /// The log has failed: what the server does before it exits. Replies that are free still leave.
+    pub fn fail_all(&mut self) {
+        self.clients.iter_mut().for_each(|client| client.conversation.outbox.discard_held());
+        self.deliver_all();
+    }
+
+    /// Lets everything that was sent be executed, written and replied.
+    ///
+    /// # Errors
+    /// A wrong reply, or a client that waits for ever.
+    pub fn drain(&mut self) -> Result<(), Violation> {
+        for _ in 0..DRAIN_ROUNDS_MAX {
+            if self.clients.iter().all(|client| client.is_done() && client.on_the_way_bytes() == 0) {
+                return Ok(());
+            }
+            for index in 0..self.clients.len() {
+                match self.clients[index].turn {
+                    Turn::Idle => self.receive(index, usize::MAX)?,
+                    _ => self.resume(index)?,
+                }
+            }
+            self.flush();
+            self.prepare();
+            self.deliver_all();
+        }
+        let waiting = self.clients.iter().find(|client| !client.is_done());
+        let turn = waiting.map(|client| client.turn);
+        let next = waiting.and_then(|client| client.unexecuted.front().map(|it| format!("{it:?}")));
+        let next = next.map(|text| text.chars().take(60).collect::<String>());
+        Err(Violation::Protocol(format!("a client waits for ever: {turn:?}, next is {next:?}")))
+    }
+
+    /// Makes segments until there is one to spare or no room for one.
+    pub fn prepare_all(&mut self) {
+        while matches!(self.log.prepare_segment(), Ok(Prepare::Made)) {}
+    }
+}

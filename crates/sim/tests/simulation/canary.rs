@@ -1,0 +1,55 @@
+//! The oracle must find what is broken on purpose: a test that cannot fail proves nothing.
+
+use env::sim::FaultPlan;
+use sim::{Oracle, Sabotage, WorkloadOptions, WorldOptions, seed_or};
+use storage::Durability;
+
+use crate::{
+    crash::sweep,
+    states::{end, live, new_disk, seeded, start, with_durability},
+};
+
+const STEPS: usize = 200;
+
+fn assert_found(options: WorldOptions, what: &str) {
+    let found = sweep(options, STEPS, 2).expect_err(what);
+    println!("{what}: found as: {found}");
+}
+
+#[test]
+fn replies_that_leave_early_are_found() {
+    let options = WorldOptions { sabotage: Some(Sabotage::EarlyReplies), ..seeded(seed_or(300)) };
+    assert_found(options, "replies before durability");
+}
+
+#[test]
+fn a_lying_disk_is_found() {
+    // Without the lie about the first start, which would be found before anything else.
+    let mut options = seeded(seed_or(301));
+    let disk = new_disk(options.seed);
+    drop(start(options, disk.clone(), Oracle::new(Durability::Strict)).ok().expect("a sound disk starts"));
+    options.sabotage = Some(Sabotage::LyingDisk);
+    let mut world = start(options, disk, Oracle::new(Durability::Strict)).ok().expect("lying is not failing");
+    world.run(STEPS).expect("the replies are right");
+    assert!(world.oracle.acknowledged() > 0);
+    let found = end(world, options).judge_power_cuts(2).expect_err("a disk that does not sync");
+    println!("a lying disk: found as: {found}");
+}
+
+#[test]
+fn reads_that_show_what_is_not_durable_are_found() {
+    // Commit lets reads show what is not durable yet: correct for commit, wrong for strict.
+    // Few keys and no pipelines, so that a read of another client's write often comes first in its reply.
+    let workload = WorkloadOptions { keys: 2, pipeline_max: 1, ..WorkloadOptions::default() };
+    let options = WorldOptions { workload, ..with_durability(seed_or(302), Durability::Commit) };
+    for io in 0..live(options, STEPS, FaultPlan::default()).disk.io_count() {
+        let disk = new_disk(options.seed);
+        disk.set_fault_plan(FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() });
+        let Ok(mut world) = start(options, disk, Oracle::new(Durability::Strict)) else { continue };
+        world.run(STEPS).expect("the replies are right");
+        if end(world, options).judge_power_cuts(2).is_err() {
+            return;
+        }
+    }
+    panic!("a read of what was lost was not found");
+}

@@ -1,0 +1,45 @@
+//! A power cut at every I/O boundary of a workload, the first start included.
+
+use env::sim::FaultPlan;
+use sim::{WorldOptions, scale, seed_or};
+use storage::Durability;
+
+use crate::states::{live, seeded, with_durability};
+
+/// Steps of the workload: about 900 commands, six segments, a FLUSHALL or two.
+const STEPS: usize = 700;
+/// Random mixtures of what survives, per boundary.
+const MIXTURES: u64 = 14;
+
+/// Stops the machine in the middle of every I/O and judges all that may be left. Returns how many states that were.
+pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Result<u64, String> {
+    let total = live(options, steps, FaultPlan::default()).disk.io_count();
+    let mut states = 0;
+    for io in 0..total {
+        let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
+        states += live(options, steps, plan).judge_power_cuts(mixtures)?;
+    }
+    Ok(states)
+}
+
+#[test]
+fn power_cut_at_every_io_loses_nothing_acknowledged() {
+    let mut states = 0;
+    let mut round = 0;
+    while states < 10_000 * scale() {
+        states += sweep(seeded(seed_or(1) + round), STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
+        round += 1;
+    }
+    println!("{states} crash states in {round} workloads");
+}
+
+#[test]
+fn power_cut_of_a_lazy_log_leaves_a_prefix() {
+    for durability in [Durability::Commit, Durability::Interval, Durability::None] {
+        for round in 0..scale() {
+            let options = with_durability(seed_or(100) + round, durability);
+            let states = sweep(options, STEPS / 2, 4).unwrap_or_else(|lost| panic!("{lost}"));
+            println!("{states} crash states with {durability:?}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Many lives of one server, one after the other on one disk: what recovers must also go on working.
+
+use std::sync::Arc;
+
+use env::{
+    Prng, SimClock,
+    sim::{CrashMode, FaultPlan},
+};
+use sim::{Survival, World, WorldOptions, content_of, scale, seed_or};
+use storage::Durability;
+
+use crate::states::{new_disk, oracle_for};
+
+const LIVES: usize = 12;
+const STEPS_MAX: u64 = 250;
+const SEEDS: u64 = 40;
+
+#[test]
+fn servers_that_crash_again_and_again_keep_every_promise() {
+    let durabilities =
+        [Durability::Strict, Durability::Strict, Durability::Commit, Durability::Interval, Durability::None];
+    for round in 0..SEEDS * scale() {
+        let durability = durabilities[round as usize % durabilities.len()];
+        let options = WorldOptions { seed: seed_or(400) + round, durability, ..WorldOptions::default() };
+        many_lives(options);
+    }
+}
+
+fn many_lives(options: WorldOptions) {
+    let seed = options.seed;
+    let (disk, clock) = (new_disk(seed), Arc::new(SimClock::new(1_700_000_000_000)));
+    let mut prng = Prng::new(seed);
+    let mut oracle = oracle_for(&options);
+    let mut survival = Survival::Acknowledged;
+    let mut epoch = 0;
+    for life in 0..LIVES {
+        let options = WorldOptions { seed: prng.next_u64(), ..options };
+        let mut world = World::start(options, disk.clone(), clock.clone(), oracle)
+            .unwrap_or_else(|error| panic!("seed {seed}, life {life}: does not start: {error}"));
+        let position = world.oracle.judge(&content_of(&world.keyspace), survival);
+        let position = position.unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
+        assert!(world.log.epoch() > epoch, "seed {seed}, life {life}");
+        epoch = world.log.epoch();
+        world.oracle.restart(position, world.log.appended_lsn());
+
+        let crash_at_io = prng.chance(70).then(|| disk.io_count() + prng.below(120));
+        disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
+        let steps = prng.below(STEPS_MAX) as usize;
+        world.run(steps).unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
+        survival = end_life(&mut world, &mut prng);
+        oracle = world.oracle;
+    }
+}
+
+/// Ends a life in some way, and says what survives it.
+fn end_life(world: &mut World, prng: &mut Prng) -> Survival {
+    let disk = world.disk.clone();
+    let (durable, written) = (world.log.durable_lsn(), world.log.written_lsn());
+    if !world.has_stopped() {
+        match prng.below(3) {
+            0 => {
+                disk.set_fault_plan(FaultPlan::default());
+                world.drain().expect("a sound server answers everybody");
+                world.log.close().expect("a sound disk closes");
+                return Survival::Durable(world.log.durable_lsn());
+            }
+            1 => {
+                disk.set_fault_plan(FaultPlan::default());
+                return Survival::Written(written);
+            }
+            _ => {}
+        }
+    }
+    let mode = [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random, CrashMode::Random]
+        [prng.below(4) as usize];
+    disk.crash(mode);
+    if mode == CrashMode::KeepAll { Survival::Written(written) } else { Survival::Durable(durable) }
+}

@@ -1,0 +1,16 @@
+//! The whole server against crashes, failing disks and damage. See `sim` for the model and the oracle.
+//!
+//! A failure names its seed; `SHEAF_SIM_SEED=<seed>` repeats it, `SHEAF_SIM_SCALE=<n>` runs n times as many states.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod bit_rot;
+mod canary;
+mod crash;
+mod crash_in_recovery;
+mod failing_disk;
+mod large;
+mod lives;
+mod modes;
+mod states;

@@ -1,0 +1,154 @@
+//! What all tests do: run a world until something happens to it, and judge what its disk holds.
+
+use std::sync::Arc;
+
+use env::{
+    SimClock, SimDisk,
+    sim::{CrashMode, FaultPlan, SimDiskOptions},
+};
+use sim::{Content, Oracle, Recovered, Survival, Violation, World, WorldOptions, content_of, recover};
+use storage::Durability;
+
+/// When every simulation begins, unix milliseconds.
+const START_MS: u64 = 1_700_000_000_000;
+/// Out of so many judged states, one has the structure of its keyspace walked as well.
+const CHECKED_EVERY: u64 = 64;
+
+/// The end of a life: the disk as it was left, and what must be on it.
+pub(crate) struct Ended {
+    pub(crate) options: WorldOptions,
+    pub(crate) disk: Arc<SimDisk>,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) oracle: Oracle,
+    /// After a power cut.
+    pub(crate) power_cut: Survival,
+    /// After the process has ended.
+    pub(crate) process_end: Survival,
+    /// Why the log failed, if it did.
+    pub(crate) failure: Option<String>,
+}
+
+/// A new disk.
+pub(crate) fn new_disk(seed: u64) -> Arc<SimDisk> {
+    SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() })
+}
+
+/// Starts a world on this disk; `Err` is the end of a life that did not get that far.
+pub(crate) fn start(
+    options: WorldOptions,
+    disk: Arc<SimDisk>,
+    oracle: Oracle,
+) -> Result<World, (Ended, server::recover::RecoverError)> {
+    let clock = Arc::new(SimClock::new(START_MS));
+    World::start(options, disk.clone(), clock.clone(), oracle.clone()).map_err(|error| {
+        let survival = Survival::Acknowledged;
+        let (power_cut, process_end) = (survival, survival);
+        (Ended { options, disk, clock, oracle, power_cut, process_end, failure: None }, error)
+    })
+}
+
+/// An oracle for what these options promise.
+pub(crate) fn oracle_for(options: &WorldOptions) -> Oracle {
+    Oracle::new(options.durability)
+}
+
+/// Runs a new world for so many steps under a fault plan.
+pub(crate) fn live(options: WorldOptions, steps: usize, plan: FaultPlan) -> Ended {
+    let disk = new_disk(options.seed);
+    disk.set_fault_plan(plan);
+    match start(options, disk, oracle_for(&options)) {
+        Ok(mut world) => {
+            world.run(steps).unwrap_or_else(|violation| panic!("seed {}: {violation}", options.seed));
+            end(world, options)
+        }
+        Err((ended, error)) => {
+            assert!(plan != FaultPlan::default(), "seed {}: a sound disk starts: {error}", options.seed);
+            ended
+        }
+    }
+}
+
+/// Stops driving a world.
+pub(crate) fn end(world: World, options: WorldOptions) -> Ended {
+    Ended {
+        options,
+        disk: world.disk.clone(),
+        clock: world.clock.clone(),
+        power_cut: Survival::Durable(world.log.durable_lsn()),
+        process_end: Survival::Written(world.log.written_lsn()),
+        failure: world.failure().map(str::to_string),
+        oracle: world.oracle,
+    }
+}
+
+impl Ended {
+    /// One way the power may have been cut: a disk of its own.
+    pub(crate) fn after_power_cut(&self, mode: CrashMode, seed: u64) -> Arc<SimDisk> {
+        let disk = self.disk.clone_state();
+        disk.reseed(seed);
+        disk.crash(mode);
+        disk
+    }
+
+    /// Starts a server on `disk` and judges what it holds; then again, after another power cut: a recovery must make durable
+    /// what it shows, and find the same a second time.
+    pub(crate) fn judge(&self, disk: &Arc<SimDisk>, survival: Survival) -> Result<usize, Violation> {
+        let (position, first, epoch) = self.judge_once(disk, survival)?;
+        disk.crash(CrashMode::LoseAll);
+        let (_, second, next_epoch) = self.judge_once(disk, survival)?;
+        if first != second {
+            return Err(Violation::Protocol(format!("recovered {position} first, then something else")));
+        }
+        if next_epoch <= epoch {
+            return Err(Violation::Protocol(format!("epoch {next_epoch} after {epoch}")));
+        }
+        Ok(position)
+    }
+
+    fn judge_once(
+        &self,
+        disk: &Arc<SimDisk>,
+        survival: Survival,
+    ) -> Result<(usize, Content, u32), Violation> {
+        let Recovered { keyspace, log } = recover(disk.clone(), &self.options, &self.clock)
+            .map_err(|error| Violation::Protocol(format!("does not start: {error}")))?;
+        let content = content_of(&keyspace);
+        if disk.io_count().is_multiple_of(CHECKED_EVERY) {
+            keyspace.check();
+        }
+        Ok((self.oracle.judge(&content, survival)?, content, log.epoch()))
+    }
+
+    /// Judges every way of a power cut: all lost, all kept, and `random` mixtures. Returns how many states that were.
+    ///
+    /// # Errors
+    /// The first broken promise, with how to see it again.
+    pub(crate) fn judge_power_cuts(&self, random: u64) -> Result<u64, String> {
+        let chosen = [CrashMode::LoseAll, CrashMode::KeepAll].into_iter();
+        let modes = chosen.chain((0..random).map(|_| CrashMode::Random));
+        for (index, mode) in modes.enumerate() {
+            let disk = self.after_power_cut(mode, self.options.seed ^ index as u64);
+            let survival = if mode == CrashMode::KeepAll { self.process_end } else { self.power_cut };
+            self.judge(&disk, survival).map_err(|violation| self.describe(mode, index, &violation))?;
+        }
+        Ok(random + 2)
+    }
+
+    fn describe(&self, mode: CrashMode, index: usize, violation: &Violation) -> String {
+        let (seed, io) = (self.options.seed, self.disk.io_count());
+        format!(
+            "seed {seed}, stopped at I/O {io}, {mode:?} (#{index}), {:?}: {violation}",
+            self.options.durability
+        )
+    }
+}
+
+/// Options that differ from the default in their seed.
+pub(crate) fn seeded(seed: u64) -> WorldOptions {
+    WorldOptions { seed, ..WorldOptions::default() }
+}
+
+/// As [`seeded`], with this durability.
+pub(crate) fn with_durability(seed: u64, durability: Durability) -> WorldOptions {
+    WorldOptions { durability, ..seeded(seed) }
+}
