@@ -11,7 +11,7 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
-    row::resolve_call,
+    row::{Found, resolve_call},
     stats::{TIMED_EVERY, WorkerStats},
     unit::Scratch,
 };
@@ -22,13 +22,13 @@ const EFFECTS_BYTES_KEPT: usize = 1 << 20;
 /// A command found in its table, with what was computed ahead of its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
-    row: Option<&'static Row>,
+    found: Option<Found>,
     hash: Option<KeyHash>,
 }
 
 impl Resolved {
     /// Nothing is known: everything is looked up when the command is executed.
-    pub const UNKNOWN: Resolved = Resolved { row: None, hash: None };
+    pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
 }
 
 /// One command to execute.
@@ -62,6 +62,7 @@ pub struct Executor {
     freed: Freed,
     clock: AccessClock,
     commands: u64,
+    wrote: bool,
     bulk_bytes_max: usize,
 }
 
@@ -71,7 +72,7 @@ impl Executor {
     pub fn new(keyspace: Arc<Keyspace>, stats: Arc<WorkerStats>, seed: u32) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
         let (effects, freed, appender) = (Vec::new(), Freed::new(), None);
-        Executor { keyspace, appender, stats, effects, freed, clock, commands: 0, bulk_bytes_max: 512 << 20 }
+        Executor { keyspace, appender, stats, effects, freed, clock, commands: 0, wrote: false, bulk_bytes_max: 512 << 20 }
     }
 
     /// Starts a round of commands at this time (unix milliseconds) under these settings.
@@ -108,6 +109,12 @@ impl Executor {
         self.appender.as_ref().map_or(Admission::Wait, |appender| appender.admit(bytes))
     }
 
+    /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
+    #[inline]
+    pub fn take_wrote(&mut self) -> bool {
+        std::mem::take(&mut self.wrote)
+    }
+
     /// Takes the memory that commands have detached; freeing it can take long.
     pub fn take_freed(&mut self) -> Option<Freed> {
         (!self.freed.is_empty()).then(|| std::mem::take(&mut self.freed))
@@ -116,8 +123,8 @@ impl Executor {
     /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot.
     #[inline]
     pub fn resolve(&self, args: Args<'_>) -> Resolved {
-        let row = resolve_call(args).ok();
-        let first_key = match row.map(|row| row.keys) {
+        let found = resolve_call(args).ok();
+        let first_key = match found.map(|found| found.row.keys) {
             Some(Keys::First) => Some(1),
             Some(Keys::Range { first, .. }) => Some(first as usize),
             _ => None,
@@ -126,7 +133,7 @@ impl Executor {
         if let Some(hash) = &hash {
             self.keyspace.prefetch_slot(hash);
         }
-        Resolved { row, hash }
+        Resolved { found, hash }
     }
 
     /// Second stage: begins to fetch the bucket.
@@ -169,30 +176,32 @@ impl Executor {
             ReplyWriter::new(out, session.protocol).error(text);
             Outcome::Done { gate: Lsn::ZERO }
         };
-        let row = match call.resolved.row {
-            Some(row) => row,
+        let found = match call.resolved.found {
+            Some(found) => found,
             None => match resolve_call(call.args) {
-                Ok(row) => row,
+                Ok(found) => found,
                 // Redis tells unknown commands before it asks for a password.
                 Err(error) => return refused(error, session, out),
             },
         };
+        let (row, index) = (found.row, found.index as usize);
         match self.check(row, call.args, session, host) {
             Ok(Ready::Go) => {}
             Ok(Ready::Wait) => return Outcome::Wait,
             Err(error) => {
-                self.stats.rejected(row.index());
+                self.stats.rejected(index);
                 return refused(error, session, out);
             }
         }
         self.commands += 1;
+        session.client.runs(index, self.clock.now_ms);
         if self.commands.is_multiple_of(TIMED_EVERY) {
             let started_us = host.monotonic_us();
-            let outcome = self.run(row, call, session, host, out);
-            self.stats.timed(row.index(), host.monotonic_us().saturating_sub(started_us));
+            let outcome = self.run(found, call, session, host, out);
+            self.stats.timed(index, host.monotonic_us().saturating_sub(started_us));
             return outcome;
         }
-        self.run(row, call, session, host, out)
+        self.run(found, call, session, host, out)
     }
 
     /// Everything that can refuse a command before it touches a key.
@@ -243,9 +252,11 @@ impl Executor {
     pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let mut unit = Unit::lock_slot(&self.keyspace, slot, Scratch { effects, freed, clock, touches: false });
+        let scratch = Scratch { effects, freed, clock, touches: false, stats: &self.stats };
+        let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
         change(&mut unit);
-        commit(unit, self.appender.as_mut());
+        let (_, wrote) = commit(unit, self.appender.as_mut(), None);
+        self.wrote |= wrote;
         self.clear_effects();
     }
 
@@ -263,7 +274,7 @@ impl Executor {
 
     fn run(
         &mut self,
-        row: &'static Row,
+        Found { row, index }: Found,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
@@ -273,7 +284,7 @@ impl Executor {
         let durability = self.appender.as_ref().map_or(Durability::None, Appender::durability);
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch };
+        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats: &self.stats };
         let unit = match row.keys {
             Keys::First => Unit::lock(&self.keyspace, std::iter::once(args.at(1)), call.resolved.hash, scratch),
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
@@ -286,8 +297,10 @@ impl Executor {
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
         let cx = Context { unit, keyspace, session: &mut *session, host, reply, durability, bulk_bytes_max };
         let (unit, succeeded) = handle(row, args, cx);
-        self.stats.called(row.index(), !succeeded);
-        let (seen, wrote) = commit(unit, self.appender.as_mut());
+        self.stats.called(index as usize, !succeeded);
+        let flushing = unit.flushes_all().then_some(host);
+        let (seen, wrote) = commit(unit, self.appender.as_mut(), flushing);
+        self.wrote |= wrote;
         self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
@@ -311,10 +324,16 @@ fn handle<'k>(row: &'static Row, args: Args<'_>, mut cx: Context<'_, 'k>) -> (Un
 }
 
 /// Ends a unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
-/// newest position of anything the unit saw or wrote, and whether it wrote.
-fn commit(unit: Unit<'_>, appender: Option<&mut Appender>) -> (Lsn, bool) {
+/// newest position of anything the unit saw or wrote, and whether it wrote. `flushing` is the host of a FLUSHALL: it must
+/// know the position before anything can follow it.
+fn commit(unit: Unit<'_>, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
     let (seen, pending) = unit.finish(|effects| match appender.expect("no write while loading").reserve(effects) {
-        Ok(pending) => (pending.lsn(), Some(pending)),
+        Ok(pending) => {
+            if let Some(host) = flushing {
+                host.flushing_all(pending.lsn());
+            }
+            (pending.lsn(), Some(pending))
+        }
         // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
         Err(_) => (Lsn::MAX, None),
     });

@@ -74,6 +74,7 @@ pub trait Host: Send + Sync {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
     /// Unix seconds of the last moment at which everything written was durable.
     fn last_save_unix_s(&self) -> u64;
-    /// Told before FLUSHALL runs: what the log holds up to here is dead once FLUSHALL is durable.
+    /// FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What the log
+    /// holds before it is dead once it is durable.
     fn flushing_all(&self, record: lsn::Lsn);
 }

@@ -33,6 +33,7 @@ pub struct Unit<'k> {
     freed: &'k mut Freed,
     clock: AccessClock,
     touches: bool,
+    flushes_all: bool,
     stats: &'k WorkerStats,
 }
 
@@ -75,7 +76,7 @@ impl<'k> Unit<'k> {
     ) -> Unit<'k> {
         let Scratch { effects, freed, clock, touches, stats } = scratch;
         debug_assert!(effects.is_empty());
-        Unit { keyspace, locked, first, effects, freed, clock, touches, stats }
+        Unit { keyspace, locked, first, effects, freed, clock, touches, flushes_all: false, stats }
     }
 
     /// The time of the command, unix milliseconds.
@@ -178,10 +179,13 @@ impl<'k> Unit<'k> {
                 let hash = self.hash(key);
                 self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed);
             }
-            None => match &mut self.locked {
-                Locked::Many(slots) => slots.apply(effect, clock, self.freed),
-                _ => panic!("a global effect needs every slot locked"),
-            },
+            None => {
+                self.flushes_all |= matches!(effect, Effect::FlushAll);
+                match &mut self.locked {
+                    Locked::Many(slots) => slots.apply(effect, clock, self.freed),
+                    _ => panic!("a global effect needs every slot locked"),
+                }
+            }
         }
     }
 
@@ -202,6 +206,12 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn changed(&self) -> bool {
         !self.effects.is_empty()
+    }
+
+    /// Whether it has removed every key.
+    #[inline]
+    pub(crate) fn flushes_all(&self) -> bool {
+        self.flushes_all
     }
 
     /// Ends the unit: `reserve` gets the encoded effects (never empty) and returns their position, taken while the slots

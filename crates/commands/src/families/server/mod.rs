@@ -1,0 +1,153 @@
+//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
+//!
+//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](crate::Host) for the rest.
+//! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
+//!
+//! Invariants
+//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
+//! - COMMAND is generated from the rows: nothing about a command is said twice.
+
+mod arguments;
+mod command;
+mod command_docs;
+mod config;
+mod databases;
+mod process;
+mod syntax;
+
+use crate::{
+    Family, Flags, Keys, Row,
+    families::help::{help, no_subcommand},
+};
+
+/// Allowed at any time.
+const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
+/// For administrators, at any time.
+const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 1,
+    flags: ALWAYS,
+    keys: Keys::None,
+    family: Family::Server,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: no_subcommand,
+    subcommands: &[],
+};
+
+/// HELP of a container, but for its name.
+const HELP: Row =
+    Row { arity: 2, since: "5.0.0", summary: "Describes the subcommands.", handler: help, ..ROW };
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "command",
+        arity: -1,
+        flags: ALWAYS.or(Flags::CONTAINER),
+        since: "2.8.13",
+        complexity: "O(N) where N is the number of commands.",
+        summary: "Describes all commands.",
+        handler: command::command,
+        subcommands: &command::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "config",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.0.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows and changes the settings of the server.",
+        subcommands: &config::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "dbsize",
+        flags: Flags::READONLY.or(Flags::FAST).or(Flags::READS_ALL),
+        summary: "Counts the keys of the selected database.",
+        handler: databases::dbsize,
+        ..ROW
+    },
+    Row {
+        name: "debug",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        complexity: "Depends on the subcommand.",
+        summary: "Helps to test clients.",
+        subcommands: &process::DEBUG_ROWS,
+        ..ROW
+    },
+    Row {
+        name: "flushall",
+        arity: -1,
+        flags: Flags::WRITE.or(Flags::DANGEROUS),
+        keys: Keys::AllSlots,
+        complexity: "O(1) while commands wait; memory is freed aside.",
+        summary: "Removes all keys of all databases.",
+        syntax: "[ASYNC | SYNC]",
+        handler: databases::flushall,
+        ..ROW
+    },
+    Row {
+        name: "flushdb",
+        arity: -1,
+        flags: Flags::WRITE.or(Flags::DANGEROUS),
+        keys: Keys::AllSlots,
+        complexity: "O(1) while commands wait; memory is freed aside.",
+        summary: "Removes all keys of the selected database.",
+        syntax: "[ASYNC | SYNC]",
+        handler: databases::flushdb,
+        ..ROW
+    },
+    Row {
+        name: "info",
+        arity: -1,
+        flags: ALWAYS.or(Flags::DANGEROUS),
+        summary: "Describes the state of the server.",
+        syntax: "[section [section ...]]",
+        handler: process::info,
+        ..ROW
+    },
+    Row {
+        name: "lastsave",
+        flags: ALWAYS.or(Flags::FAST).or(Flags::DANGEROUS),
+        summary: "Replies with the unix time at which everything written was last durable.",
+        handler: process::lastsave,
+        ..ROW
+    },
+    Row {
+        name: "shutdown",
+        arity: -1,
+        flags: ADMIN,
+        complexity: "O(N) where N is the number of bytes not yet durable.",
+        summary: "Stops the server once everything written is durable.",
+        syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+        handler: process::shutdown,
+        ..ROW
+    },
+    Row {
+        name: "swapdb",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::DANGEROUS),
+        keys: Keys::AllSlots,
+        since: "4.0.0",
+        summary: "Exchanges the content of two databases.",
+        syntax: "index1 index2",
+        handler: databases::swapdb,
+        ..ROW
+    },
+    Row {
+        name: "time",
+        flags: ALWAYS.or(Flags::FAST),
+        since: "2.6.0",
+        summary: "Replies with the unix time: seconds, and microseconds of the second.",
+        handler: process::time,
+        ..ROW
+    },
+];

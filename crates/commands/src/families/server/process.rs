@@ -1,0 +1,166 @@
+//! The process: INFO, TIME, LASTSAVE, SHUTDOWN, DEBUG.
+
+use wire::{Args, number::parse_f64};
+
+use super::{ADMIN, HELP, ROW};
+use crate::{CommandError, Context, Row, ShutdownMode};
+
+/// Longest pause a client can ask for: one day.
+const SLEEP_SECONDS_MAX: f64 = 86_400.0;
+
+/// The subcommands of DEBUG.
+pub(super) const DEBUG_ROWS: [Row; 2] = [
+    Row { name: "debug|help", ..HELP },
+    Row {
+        name: "debug|sleep",
+        arity: 3,
+        flags: ADMIN,
+        complexity: "O(1); nobody else waits.",
+        summary: "Holds this connection for some seconds, and no other.",
+        syntax: "seconds",
+        handler: debug_sleep,
+        ..ROW
+    },
+];
+
+/// `INFO [section [section ...]]`
+pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut sections: Vec<String> = Vec::new();
+    for section in args.skip(1) {
+        let section = String::from_utf8_lossy(section).to_lowercase();
+        if !sections.contains(&section) {
+            sections.push(section);
+        }
+    }
+    cx.reply.verbatim(*b"txt", cx.host.info(&sections).as_bytes());
+    Ok(())
+}
+
+/// `TIME`. All commands of a round have the same time, to the millisecond.
+pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let now_ms = cx.now_ms() as i64;
+    cx.reply.array(2);
+    cx.reply.bulk_integer(now_ms / 1000);
+    cx.reply.bulk_integer(now_ms % 1000 * 1000);
+    Ok(())
+}
+
+/// `LASTSAVE`
+pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.reply.integer(cx.host.last_save_unix_s() as i64);
+    Ok(())
+}
+
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. What was written is durable or becomes so in any case, so that the
+/// options but ABORT make no difference. There is no reply: the connection ends with the server.
+pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mode = parse_shutdown(args.skip(1))?;
+    cx.host.shutdown(mode).map_err(CommandError::Composed)?;
+    if mode == ShutdownMode::Abort {
+        cx.reply.ok();
+    }
+    Ok(())
+}
+
+fn parse_shutdown(options: Args<'_>) -> Result<ShutdownMode, CommandError> {
+    let (mut save, mut nosave, mut abort) = (false, false, false);
+    for option in options {
+        match option.to_ascii_lowercase().as_slice() {
+            b"save" => save = true,
+            b"nosave" => nosave = true,
+            b"abort" => abort = true,
+            b"now" | b"force" => {}
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    if (save && nosave) || (abort && options.len() > 1) {
+        return Err(CommandError::Syntax);
+    }
+    Ok(if abort { ShutdownMode::Abort } else { ShutdownMode::InOrder })
+}
+
+/// `DEBUG SLEEP seconds`: the worker serves others meanwhile.
+fn debug_sleep(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let seconds = parse_f64(args.at(2)).ok_or(CommandError::NotAFloat)?;
+    if !(0.0..=SLEEP_SECONDS_MAX).contains(&seconds) {
+        return Err(CommandError::OutOfRange);
+    }
+    cx.session.pause_ms = (seconds * 1000.0).ceil() as u64;
+    cx.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Value;
+
+    use crate::testing::{START_MS, TestServer, check};
+
+    #[test]
+    fn info_passes_on_the_sections_once_each() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("info", "\"# Sections\\r\\nsections:\\r\\n\""),
+            ("info Server CLIENTS server", "\"# Sections\\r\\nsections:server,clients\\r\\n\""),
+        ]);
+        server.run("hello 3");
+        assert!(matches!(
+            server.value("info everything"),
+            Value::Verbatim { format: [b't', b'x', b't'], .. }
+        ));
+    }
+
+    #[test]
+    fn time_is_the_time_of_the_round() {
+        let seconds = START_MS / 1000;
+        check(&[
+            ("time", &format!("[\"{seconds}\", \"0\"]")),
+            ("after 1234", ""),
+            ("time", &format!("[\"{}\", \"234000\"]", seconds + 1)),
+            ("lastsave", &format!(":{}", seconds + 1)),
+            ("time x", "-ERR wrong number of arguments for 'time' command"),
+            ("lastsave x", "-ERR wrong number of arguments for 'lastsave' command"),
+        ]);
+    }
+
+    #[test]
+    fn shutdown_has_no_reply_when_it_begins() {
+        for line in ["shutdown", "SHUTDOWN NOSAVE", "shutdown save now force", "shutdown now now"] {
+            let mut server = TestServer::new();
+            assert_eq!(server.run(line), "", "{line}");
+            assert_eq!(*server.host.asked.lock(), ["shutdown InOrder"], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_shutdown_that_is_wrong_does_nothing() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("shutdown foo", "-ERR syntax error"),
+            ("shutdown save nosave", "-ERR syntax error"),
+            ("shutdown abort now", "-ERR syntax error"),
+        ]);
+        assert!(server.host.asked.lock().is_empty());
+        server.check(&[("shutdown abort", "-ERR No shutdown in progress.")]);
+        assert_eq!(*server.host.asked.lock(), ["shutdown Abort"]);
+    }
+
+    #[test]
+    fn debug_sleep_asks_the_worker_to_hold_the_connection() {
+        let mut server = TestServer::new();
+        for (seconds, pause_ms) in [("0", 0), ("0.0001", 1), ("1.5", 1500), ("86400", 86_400_000)] {
+            assert_eq!(server.run(&format!("debug sleep {seconds}")), "+OK");
+            assert_eq!(server.session.pause_ms, pause_ms);
+        }
+        server.session.pause_ms = 0;
+        server.check(&[
+            ("debug sleep x", "-ERR value is not a valid float"),
+            ("debug sleep -1", "-ERR value is out of range"),
+            ("debug sleep inf", "-ERR value is out of range"),
+            ("debug sleep 86400.1", "-ERR value is out of range"),
+            ("debug sleep", "-ERR wrong number of arguments for 'debug|sleep' command"),
+            ("debug jmap", "-ERR unknown subcommand 'jmap'. Try DEBUG HELP."),
+        ]);
+        assert_eq!(server.session.pause_ms, 0);
+    }
+}
