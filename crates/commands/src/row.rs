@@ -181,8 +181,7 @@ impl Row {
         if self.arity < 0 { count >= self.arity.unsigned_abs() as usize } else { count == self.arity as usize }
     }
 
-    /// The position in [`rows`] order, subcommands after their container: the index of its counters.
-    #[inline]
+    /// The position in [`rows`], subcommands after their container: the index of its counters.
     pub fn index(&'static self) -> usize {
         TABLE.index_of(self)
     }
@@ -199,27 +198,34 @@ pub fn resolve(name: &[u8]) -> Option<&'static Row> {
     TABLE.find(name).map(|index| TABLE.rows[index as usize])
 }
 
+/// A row and its position in [`rows`], which is the index of its counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) row: &'static Row,
+    pub(crate) index: u16,
+}
+
 /// Finds the row a call runs: containers resolve to the subcommand.
 ///
 /// # Errors
 /// The unknown command or subcommand.
 #[inline]
-pub(crate) fn resolve_call(args: Args<'_>) -> Result<&'static Row, CommandError> {
+pub(crate) fn resolve_call(args: Args<'_>) -> Result<Found, CommandError> {
     let name = args.at(0);
-    let Some(row) = resolve(name) else {
+    let Some(index) = TABLE.find(name) else {
         let args = args.skip(1).iter().take(20).map(<[u8]>::to_vec).collect();
         return Err(CommandError::UnknownCommand { name: name.to_vec(), args });
     };
+    let row = TABLE.rows[index as usize];
     if !row.flags.has(Flags::CONTAINER) || args.len() < 2 {
-        return Ok(row);
+        return Ok(Found { row, index });
     }
     let wanted = args.at(1);
-    let subcommand = row.subcommands.iter().find(|sub| {
+    let position = row.subcommands.iter().position(|sub| {
         sub.name.split_once('|').is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(wanted))
     });
-    match subcommand {
-        Some(sub) => Ok(sub),
-        // A container that also works by itself (COMMAND) takes what is no subcommand as an error too.
+    match position {
+        Some(position) => Ok(Found { row: &row.subcommands[position], index: index + 1 + position as u16 }),
         None => Err(CommandError::UnknownSubcommand { command: row.name, subcommand: wanted.to_vec() }),
     }
 }
