@@ -36,7 +36,7 @@ impl Default for WorkloadOptions {
             value_bytes_max: 90,
             large_percent: 3,
             large_bytes_max: 20_000,
-            global_permille: 8,
+            global_permille: 3,
         }
     }
 }

@@ -25,8 +25,6 @@ use crate::{Command, LyingDisk, Oracle, SimClient, SimHost, Violation, Workload,
 
 /// The directory of the server.
 pub const DIR: &str = "/data";
-/// When every simulation begins, unix milliseconds.
-pub const START_MS: u64 = 1_700_000_000_000;
 /// Workers, each with an appender of its own.
 const WORKERS: usize = 2;
 /// A client with more replies than this outstanding sends nothing more.
@@ -266,7 +264,11 @@ impl World {
         self.round(index, |conversation, round| conversation.receive(&input, round))
     }
 
-    fn resume(&mut self, index: usize) -> Result<(), Violation> {
+    /// Lets an interrupted conversation go on.
+    ///
+    /// # Errors
+    /// The first reply that is wrong.
+    pub fn resume(&mut self, index: usize) -> Result<(), Violation> {
         self.round(index, Conversation::resume)
     }
 

@@ -10,6 +10,7 @@ use crate::{
 };
 
 const STEPS: usize = 200;
+const LONG_STEPS: usize = 2000;
 
 fn assert_found(options: WorldOptions, what: &str) {
     let found = sweep(options, STEPS, 2).expect_err(what);
@@ -42,11 +43,11 @@ fn reads_that_show_what_is_not_durable_are_found() {
     // Few keys and no pipelines, so that a read of another client's write often comes first in its reply.
     let workload = WorkloadOptions { keys: 2, pipeline_max: 1, ..WorkloadOptions::default() };
     let options = WorldOptions { workload, ..with_durability(seed_or(302), Durability::Commit) };
-    for io in 0..live(options, STEPS, FaultPlan::default()).disk.io_count() {
+    for io in 0..live(options, LONG_STEPS, FaultPlan::default()).disk.io_count() {
         let disk = new_disk(options.seed);
         disk.set_fault_plan(FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() });
         let Ok(mut world) = start(options, disk, Oracle::new(Durability::Strict)) else { continue };
-        world.run(STEPS).expect("the replies are right");
+        world.run(LONG_STEPS).expect("the replies are right");
         if end(world, options).judge_power_cuts(2).is_err() {
             return;
         }

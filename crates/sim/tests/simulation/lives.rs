@@ -6,7 +6,7 @@ use env::{
     Prng, SimClock,
     sim::{CrashMode, FaultPlan},
 };
-use sim::{Survival, World, WorldOptions, content_of, scale, seed_or};
+use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, scale, seed_or};
 use storage::Durability;
 
 use crate::states::{new_disk, oracle_for};
@@ -19,9 +19,12 @@ const SEEDS: u64 = 40;
 fn servers_that_crash_again_and_again_keep_every_promise() {
     let durabilities =
         [Durability::Strict, Durability::Strict, Durability::Commit, Durability::Interval, Durability::None];
+    // FLUSHALL is what lets the log be cut and segments be recycled.
+    let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
     for round in 0..SEEDS * scale() {
         let durability = durabilities[round as usize % durabilities.len()];
-        let options = WorldOptions { seed: seed_or(400) + round, durability, ..WorldOptions::default() };
+        let options =
+            WorldOptions { seed: seed_or(400) + round, durability, workload, ..WorldOptions::default() };
         many_lives(options);
     }
 }
