@@ -120,7 +120,9 @@ impl fmt::Display for CommandError {
             CommandError::WrongArity(name) => {
                 return write!(f, "ERR wrong number of arguments for '{name}' command");
             }
-            CommandError::InvalidExpire(name) => return write!(f, "ERR invalid expire time in '{name}' command"),
+            CommandError::InvalidExpire(name) => {
+                return write!(f, "ERR invalid expire time in '{name}' command");
+            }
             CommandError::InvalidDbIndex(which) => return write!(f, "ERR invalid {which} DB index"),
             CommandError::DiskFull(reason) => {
                 return write!(
@@ -154,7 +156,9 @@ impl fmt::Display for CommandError {
             CommandError::NoProto => "NOPROTO unsupported protocol version",
             CommandError::Loading => "LOADING Redis is loading the dataset in memory",
             CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
-            CommandError::LogStalled => "BUSY log stalled: the disk has not answered for seconds, try again later",
+            CommandError::LogStalled => {
+                "BUSY log stalled: the disk has not answered for seconds, try again later"
+            }
             CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
             CommandError::Text(text) => text,
         };

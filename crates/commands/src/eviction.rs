@@ -26,7 +26,11 @@ impl Executor {
                 return Err(CommandError::OutOfMemory);
             }
         }
-        if self.keyspace().bytes() <= limits.memory_bytes_max { Ok(()) } else { Err(CommandError::OutOfMemory) }
+        if self.keyspace().bytes() <= limits.memory_bytes_max {
+            Ok(())
+        } else {
+            Err(CommandError::OutOfMemory)
+        }
     }
 
     fn evict_one(&mut self, policy: EvictionPolicy, samples: usize) -> bool {

@@ -19,6 +19,10 @@ use crate::{
 /// Effects buffers above this are given back after the command that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
 
+/// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
+/// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
+const ADMITTED_BYTES: u64 = 16 << 10;
+
 /// A command found in its table, with what was computed ahead of its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
@@ -63,6 +67,8 @@ pub struct Executor {
     clock: AccessClock,
     commands: u64,
     wrote: bool,
+    /// What is left of the last admission.
+    admitted_bytes: u64,
     bulk_bytes_max: usize,
 }
 
@@ -72,7 +78,18 @@ impl Executor {
     pub fn new(keyspace: Arc<Keyspace>, stats: Arc<WorkerStats>, seed: u32) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
         let (effects, freed, appender) = (Vec::new(), Freed::new(), None);
-        Executor { keyspace, appender, stats, effects, freed, clock, commands: 0, wrote: false, bulk_bytes_max: 512 << 20 }
+        Executor {
+            keyspace,
+            appender,
+            stats,
+            effects,
+            freed,
+            clock,
+            commands: 0,
+            wrote: false,
+            admitted_bytes: 0,
+            bulk_bytes_max: 512 << 20,
+        }
     }
 
     /// Starts a round of commands at this time (unix milliseconds) under these settings.
@@ -80,6 +97,7 @@ impl Executor {
         self.clock.now_ms = now_ms;
         self.clock.policy = policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
+        self.admitted_bytes = 0;
     }
 
     /// The keyspace it works on.
@@ -154,7 +172,13 @@ impl Executor {
 
     /// Executes a command and appends its reply to `out`.
     #[inline]
-    pub fn execute(&mut self, call: Call<'_>, session: &mut Session, host: &dyn Host, out: &mut Vec<u8>) -> Outcome {
+    pub fn execute(
+        &mut self,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         let before = out.len();
         let outcome = self.execute_replying(call, session, host, out);
         if outcome != Outcome::Wait && session.reply_mode != ReplyMode::On {
@@ -225,20 +249,33 @@ impl Executor {
         if !row.flags.has(Flags::WRITE) {
             return Ok(Ready::Go);
         }
-        match self.admit(args.size_bytes() as u64) {
-            Admission::Go => {}
-            Admission::Wait => return Ok(Ready::Wait),
-            Admission::NoRoom => {
-                let reason = self.appender.as_ref().map_or_else(String::new, |it| it.log().no_room_reason());
-                return Err(CommandError::DiskFull(reason));
-            }
-            Admission::Stalled => return Err(CommandError::LogStalled),
-            Admission::Poisoned => return Err(CommandError::LogFailed),
+        let bytes = args.size_bytes() as u64;
+        if bytes <= self.admitted_bytes {
+            self.admitted_bytes -= bytes;
+        } else if !self.admit_write(bytes)? {
+            return Ok(Ready::Wait);
         }
         if row.flags.has(Flags::DENYOOM) {
             self.make_room(host)?;
         }
         Ok(Ready::Go)
+    }
+
+    /// Asks the log whether a write may be executed; `false`: not now.
+    fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        match self.admit(bytes) {
+            Admission::Go => {
+                self.admitted_bytes = ADMITTED_BYTES;
+                Ok(true)
+            }
+            Admission::Wait => Ok(false),
+            Admission::NoRoom => {
+                let reason = self.appender.as_ref().map_or_else(String::new, |it| it.log().no_room_reason());
+                Err(CommandError::DiskFull(reason))
+            }
+            Admission::Stalled => Err(CommandError::LogStalled),
+            Admission::Poisoned => Err(CommandError::LogFailed),
+        }
     }
 
     /// The round's clock with fresh randomness.
@@ -286,7 +323,9 @@ impl Executor {
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats: &self.stats };
         let unit = match row.keys {
-            Keys::First => Unit::lock(&self.keyspace, std::iter::once(args.at(1)), call.resolved.hash, scratch),
+            Keys::First => {
+                Unit::lock(&self.keyspace, std::iter::once(args.at(1)), call.resolved.hash, scratch)
+            }
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
             keys => {
                 let keys = keys.indices(args.len()).map(|index| args.at(index));
@@ -327,16 +366,17 @@ fn handle<'k>(row: &'static Row, args: Args<'_>, mut cx: Context<'_, 'k>) -> (Un
 /// newest position of anything the unit saw or wrote, and whether it wrote. `flushing` is the host of a FLUSHALL: it must
 /// know the position before anything can follow it.
 fn commit(unit: Unit<'_>, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
-    let (seen, pending) = unit.finish(|effects| match appender.expect("no write while loading").reserve(effects) {
-        Ok(pending) => {
-            if let Some(host) = flushing {
-                host.flushing_all(pending.lsn());
+    let (seen, pending) =
+        unit.finish(|effects| match appender.expect("no write while loading").reserve(effects) {
+            Ok(pending) => {
+                if let Some(host) = flushing {
+                    host.flushing_all(pending.lsn());
+                }
+                (pending.lsn(), Some(pending))
             }
-            (pending.lsn(), Some(pending))
-        }
-        // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
-        Err(_) => (Lsn::MAX, None),
-    });
+            // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
+            Err(_) => (Lsn::MAX, None),
+        });
     let wrote = pending.is_some();
     if let Some(Some(pending)) = pending {
         pending.publish();

@@ -130,7 +130,8 @@ impl Keys {
             Keys::None | Keys::AllSlots => (0, 0, 1),
             Keys::First => (1, 2, 1),
             Keys::Range { first, last, step } => {
-                let last = if last < 0 { count.saturating_sub(last.unsigned_abs().into()) } else { last as usize };
+                let last =
+                    if last < 0 { count.saturating_sub(last.unsigned_abs().into()) } else { last as usize };
                 (first as usize, last + 1, step as usize)
             }
         };
@@ -178,7 +179,11 @@ impl Row {
     /// Whether a call with `count` arguments, the name included, can be right.
     #[inline]
     pub const fn accepts(&self, count: usize) -> bool {
-        if self.arity < 0 { count >= self.arity.unsigned_abs() as usize } else { count == self.arity as usize }
+        if self.arity < 0 {
+            count >= self.arity.unsigned_abs() as usize
+        } else {
+            count == self.arity as usize
+        }
     }
 
     /// The position in [`rows`], subcommands after their container: the index of its counters.
@@ -333,7 +338,11 @@ mod tests {
         for (index, row) in rows().iter().enumerate() {
             assert_eq!(row.index(), index, "{}", row.name);
             assert_eq!(row.name, row.name.to_lowercase());
-            assert!(!row.summary.is_empty() && !row.since.is_empty() && !row.complexity.is_empty(), "{}", row.name);
+            assert!(
+                !row.summary.is_empty() && !row.since.is_empty() && !row.complexity.is_empty(),
+                "{}",
+                row.name
+            );
             assert_eq!(row.flags.has(Flags::CONTAINER), !row.subcommands.is_empty(), "{}", row.name);
             assert!(!(row.flags.has(Flags::WRITE) && row.flags.has(Flags::READONLY)), "{}", row.name);
             assert!(row.flags.has(Flags::WRITE) || !row.flags.has(Flags::DENYOOM), "{}", row.name);

@@ -19,8 +19,8 @@ pub(crate) enum Locked<'k> {
     None,
     /// The slot of its only key.
     One(SlotGuard<'k>),
-    /// Several, or all of them.
-    Many(LockedSlots<'k>),
+    /// Several, or all of them. Boxed: a unit is moved around, and most have one slot.
+    Many(Box<LockedSlots<'k>>),
 }
 
 /// See the module documentation.
@@ -54,7 +54,7 @@ impl<'k> Unit<'k> {
             return Unit::with(keyspace, Locked::One(keyspace.lock(first_hash.slot())), known, scratch);
         };
         let slots = [first_hash.slot(), slot_of(second_key)].into_iter().chain(keys.map(slot_of));
-        let locked = Locked::Many(keyspace.lock_many(slots));
+        let locked = Locked::Many(Box::new(keyspace.lock_many(slots)));
         Unit::with(keyspace, locked, known, scratch)
     }
 
@@ -65,7 +65,7 @@ impl<'k> Unit<'k> {
 
     /// Locks every slot.
     pub(crate) fn lock_all(keyspace: &'k Keyspace, scratch: Scratch<'k>) -> Unit<'k> {
-        Unit::with(keyspace, Locked::Many(keyspace.lock_all()), None, scratch)
+        Unit::with(keyspace, Locked::Many(Box::new(keyspace.lock_all())), None, scratch)
     }
 
     fn with(
@@ -131,7 +131,11 @@ impl<'k> Unit<'k> {
         let hash = self.hash(key);
         let (clock, touches) = (self.clock, self.touches);
         let slot = self.locked.slot_mut(hash.slot());
-        if touches { slot.get_and_touch(db, &hash, key, clock) } else { slot.get(db, &hash, key, clock.now_ms) }
+        if touches {
+            slot.get_and_touch(db, &hash, key, clock)
+        } else {
+            slot.get(db, &hash, key, clock.now_ms)
+        }
     }
 
     /// The entry of a key, its access stamp left alone; `None` if absent or expired.
@@ -154,7 +158,9 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) {
         match *effect {
-            Effect::Append { db, key, .. } | Effect::SetRange { db, key, .. } | Effect::SetExpiry { db, key, .. } => {
+            Effect::Append { db, key, .. }
+            | Effect::SetRange { db, key, .. }
+            | Effect::SetExpiry { db, key, .. } => {
                 self.bury_expired(db, key);
             }
             _ => {}

@@ -154,6 +154,7 @@ impl Connection {
     }
 
     fn go_on(self: &Rc<Self>) {
+        self.send();
         self.resumable.set(false);
         self.conversation.borrow_mut().session.pause_ms = 0;
         self.round(|conversation, round| conversation.resume(round));
@@ -181,8 +182,12 @@ impl Connection {
         self.send();
     }
 
-    /// Sends what is free, as far as the socket takes it.
+    /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
+    /// reply is due when the pause ends.
     fn send(&self) {
+        if self.turn.get() == Turn::Paused && !self.resumable.get() {
+            return;
+        }
         let mut conversation = self.conversation.borrow_mut();
         let mut sent = 0;
         let refused = loop {

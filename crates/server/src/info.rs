@@ -2,13 +2,10 @@
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
-use commands::{Host, rows};
+use commands::{Host, families::REDIS_VERSION, rows};
 use keyspace::DbId;
 
 use crate::{config::Key, host::ServerHost};
-
-/// What clients take the server for: the command set and texts are those of this version.
-const REDIS_VERSION: &str = "7.2.4";
 
 type Section = fn(&ServerHost, &mut String);
 

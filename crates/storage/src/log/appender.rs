@@ -29,6 +29,8 @@ const RING_WAIT_MS: u64 = 100;
 pub struct Appender {
     shared: Arc<Shared>,
     index: usize,
+    /// Larger payloads are cut; a piece must fit the ring several times.
+    piece_bytes_max: usize,
 }
 
 /// A record whose position is taken and whose bytes are not there yet. [`Pending::publish`] it: nothing
@@ -47,12 +49,13 @@ pub struct Pending<'a> {
 
 impl Appender {
     pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Appender { shared, index }
+        let piece_bytes_max = PAYLOAD_BYTES_MAX.min(shared.options.ring_bytes as usize / 4);
+        Appender { shared, index, piece_bytes_max }
     }
 
     /// Takes the next position for a record with `payload`. Call it with the slots locked that the record changes.
     ///
-    /// A payload above 1 MiB is appended as a chain of parts: all but the last are published before this returns.
+    /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts: all but the last are published before this returns.
     /// Waits only if the ring is full, which admission ([`Log::admit`]) keeps from happening for ordinary
     /// records; flushing does not need the caller's locks, so the wait ends.
     ///
@@ -63,7 +66,7 @@ impl Appender {
     /// If the payload exceeds 2 GiB.
     #[inline]
     pub fn reserve<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
-        if payload.len() > PAYLOAD_BYTES_MAX {
+        if payload.len() > self.piece_bytes_max {
             return self.reserve_chain(payload);
         }
         let start = self.reserve_bytes(record::occupied_bytes(payload.len()))?;
@@ -94,7 +97,7 @@ impl Appender {
     #[cold]
     fn reserve_chain<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
         assert!(payload.len() <= CHAIN_BYTES_MAX, "a record of {} bytes", payload.len());
-        let piece_bytes = PAYLOAD_BYTES_MAX - CHAIN_ID_BYTES;
+        let piece_bytes = self.piece_bytes_max - CHAIN_ID_BYTES;
         let mut chain_id = None;
         let mut rest = payload;
         while rest.len() > piece_bytes {

@@ -103,7 +103,7 @@ pub struct LogOptions {
     /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
     pub segment_bytes: u64,
     /// Bytes of the ring, a power of two of at least 64 KiB and at most a quarter of a segment: space for what is not
-    /// yet written.
+    /// yet written. Small enough to stay in the processor's cache.
     pub ring_bytes: u64,
     /// How many threads may append.
     pub appenders_max: usize,
@@ -117,9 +117,9 @@ impl Default for LogOptions {
         LogOptions {
             durability: Durability::Strict,
             segment_bytes: 64 << 20,
-            ring_bytes: 16 << 20,
+            ring_bytes: 4 << 20,
             appenders_max: 130,
-            unwritten_bytes_max: 2 << 20,
+            unwritten_bytes_max: 1 << 20,
         }
     }
 }
