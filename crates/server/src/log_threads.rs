@@ -72,6 +72,13 @@ impl LogThreads {
         }
     }
 
+    /// Sees to it that segments are made if commands wait for them, also while the log is idle.
+    pub fn make_segment_if_needed(&self) {
+        if self.log.needs_segment() {
+            self.maker.unpark();
+        }
+    }
+
     /// Flushes one batch here, if nobody is flushing: with a single writer this saves two changes of thread.
     ///
     /// A failure is left to the flushing thread, which meets it again at once.
@@ -81,9 +88,7 @@ impl LogThreads {
             // Something is due, more was appended meanwhile, or it failed: the thread sees to it.
             _ => self.flusher.unpark(),
         }
-        if self.log.needs_segment() {
-            self.maker.unpark();
-        }
+        self.make_segment_if_needed();
     }
 
     /// The log they work on.

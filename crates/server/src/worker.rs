@@ -292,6 +292,10 @@ impl Worker {
         let must_wait = self.executor.borrow().appender().is_some_and(|appender| appender.wait_for_room());
         if must_wait {
             self.awaiting_log.borrow_mut().extend(waiting);
+            // The log thread sleeps while nothing is appended.
+            if let Some(threads) = self.log.get() {
+                threads.make_segment_if_needed();
+            }
             return;
         }
         for connection in waiting {

@@ -66,6 +66,10 @@ impl Appender {
     /// If the payload exceeds 2 GiB.
     #[inline]
     pub fn reserve<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
+        // Whoever locks a slot after a record of it was refused must be refused too: both see the same flag.
+        if self.shared.poisoned.load(Ordering::Relaxed) {
+            return Err(self.poisoned());
+        }
         if payload.len() > self.piece_bytes_max {
             return self.reserve_chain(payload);
         }
@@ -126,8 +130,8 @@ impl Appender {
     #[cold]
     fn make_space(&self) -> Result<(), Error> {
         let shared = &*self.shared;
-        if let Some(reason) = shared.poison_reason.lock().clone() {
-            return Err(Error::Poisoned { reason });
+        if shared.poisoned.load(Ordering::SeqCst) {
+            return Err(self.poisoned());
         }
         if let Some(mut flusher) = shared.flusher.try_lock() {
             if let Flush::NeedSegment = shared.flush(&mut flusher)? {
@@ -141,6 +145,11 @@ impl Appender {
             shared.progress.1.wait_for(&mut progress, Duration::from_millis(RING_WAIT_MS));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn poisoned(&self) -> Error {
+        Error::Poisoned { reason: self.shared.poison_reason.lock().clone().unwrap_or_default() }
     }
 
     /// The log this appends to.
@@ -191,7 +200,8 @@ impl Appender {
     /// `false`: there is room by now.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
-        self.shared.admit(0) == Admission::Wait
+        let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);
+        self.shared.admit(0) == Admission::Wait || self.shared.is_wanted_beyond(prepared_end)
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) struct Flusher {
     /// A batch that is closed and not yet written: its first and last position.
     closed: Option<(Lsn, Lsn)>,
     next_batch_number: u64,
-    /// Written files that are not synced, oldest first, each with the end of what was written to it.
+    /// Written files that are not synced, oldest first, each with the batch boundary that is reached once it and those
+    /// before it are synced: a batch that goes on in the next file is durable only with that.
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
     last_sync_us: u64,
     last_write_us: u64,
@@ -150,7 +151,8 @@ impl Shared {
                 self.enter_next_segment(flusher)?;
             }
             let piece_end = end.min(flusher.active.end);
-            self.write_piece(flusher, position, piece_end, durable)?;
+            let boundary = if piece_end == end { end } else { start };
+            self.write_piece(flusher, (position, piece_end), boundary, durable)?;
             position = piece_end;
         }
         flusher.closed = None;
@@ -166,7 +168,13 @@ impl Shared {
         Ok(Flush::Wrote)
     }
 
-    fn write_piece(&self, flusher: &mut Flusher, from: Lsn, to: Lsn, durable: bool) -> Result<(), Error> {
+    fn write_piece(
+        &self,
+        flusher: &mut Flusher,
+        (from, to): (Lsn, Lsn),
+        boundary: Lsn,
+        durable: bool,
+    ) -> Result<(), Error> {
         // SAFETY: the batch is closed: its bytes are filled and stay untouched until `advance` releases them.
         let bytes = unsafe { self.ring.slice(from.get(), to.bytes_since(from) as usize) };
         let Segment { path, file, .. } = &flusher.active;
@@ -177,8 +185,8 @@ impl Shared {
         }
         file.write_direct_at(bytes, offset).map_err(Error::io("write", path))?;
         match flusher.unsynced.last_mut() {
-            Some((last, written)) if Arc::ptr_eq(last, file) => *written = to,
-            _ => flusher.unsynced.push((file.clone(), to)),
+            Some((last, reached)) if Arc::ptr_eq(last, file) => *reached = boundary,
+            _ => flusher.unsynced.push((file.clone(), boundary)),
         }
         Ok(())
     }
@@ -203,10 +211,10 @@ impl Shared {
 
     fn enter_next_segment(&self, flusher: &mut Flusher) -> Result<(), Error> {
         if flusher.unsynced.len() >= UNSYNCED_FILES_MAX {
-            let (file, end) = flusher.unsynced.remove(0);
+            let (file, boundary) = flusher.unsynced.remove(0);
             LogStats::add(&self.stats.syncs, 1);
             file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
-            self.set_durable(end);
+            self.set_durable(boundary);
         }
         let next = self.segments.lock().ready.pop_front().expect("segments are prepared up to prepared_end");
         assert_eq!(next.start, flusher.active.end, "segments follow each other");
@@ -216,10 +224,10 @@ impl Shared {
 
     /// Makes durable all that was written lazily.
     fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
-        for (file, end) in std::mem::take(&mut flusher.unsynced) {
+        for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
             LogStats::add(&self.stats.syncs, 1);
             file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
-            self.set_durable(end);
+            self.set_durable(boundary);
         }
         flusher.last_sync_us = self.clock.monotonic_us();
         Ok(())

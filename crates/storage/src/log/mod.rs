@@ -184,6 +184,8 @@ struct Shared {
     durable: AtomicU64,
     /// Segments exist up to here.
     prepared_end: AtomicU64,
+    /// Segments are wanted up to here, for a record larger than the usual reserve; 0 for none.
+    wanted_end: AtomicU64,
     durability: AtomicU8,
     poisoned: AtomicBool,
     poison_reason: Mutex<Option<String>>,
@@ -375,8 +377,9 @@ impl Shared {
             return Admission::NoRoom;
         }
         // What may be executed meanwhile by other appenders fits the ring, so a ring of room ahead is enough.
-        let tail = self.sequencer.tail();
-        if tail + self.options.ring_bytes + bytes > self.prepared_end.load(Ordering::Acquire) {
+        let end = self.sequencer.tail() + self.options.ring_bytes + bytes;
+        if end > self.prepared_end.load(Ordering::Acquire) {
+            self.wanted_end.fetch_max(end, Ordering::SeqCst);
             return Admission::Wait;
         }
         match self.sequencer.used() {
@@ -397,8 +400,21 @@ impl Shared {
     }
 
     fn needs_segment(&self) -> bool {
-        let ahead = self.prepared_end.load(Ordering::SeqCst) - self.written.load(Ordering::SeqCst);
-        ahead <= self.options.segment_bytes
+        let prepared_end = self.prepared_end.load(Ordering::SeqCst);
+        let ahead = prepared_end - self.written.load(Ordering::SeqCst);
+        ahead <= self.options.segment_bytes || self.is_wanted_beyond(prepared_end)
+    }
+
+    /// Whether a record waits for segments beyond `prepared_end`.
+    fn is_wanted_beyond(&self, prepared_end: u64) -> bool {
+        self.wanted_end.load(Ordering::SeqCst) > prepared_end
+    }
+
+    fn has_room_again(&self) {
+        if self.no_room.swap(false, Ordering::SeqCst) {
+            tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
+            self.waiters.wake_all();
+        }
     }
 
     fn prepare_segment(&self) -> Result<Prepare, Error> {
@@ -406,6 +422,8 @@ impl Shared {
             return Ok(Prepare::Enough);
         }
         if !self.needs_segment() {
+            // What there was no room for is not wanted any more.
+            self.has_room_again();
             return Ok(Prepare::Enough);
         }
         let start = Lsn::new(self.prepared_end.load(Ordering::SeqCst));
@@ -421,14 +439,14 @@ impl Shared {
                 LogStats::add(counter, 1);
                 self.prepared_end.store(segment.end.get(), Ordering::SeqCst);
                 self.segments.lock().ready.push_back(segment);
-                if self.no_room.swap(false, Ordering::SeqCst) {
-                    tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
-                }
+                self.has_room_again();
                 self.waiters.wake_all();
                 Ok(Prepare::Made)
             }
             Err(error) => {
                 *self.no_room_reason.lock() = error.to_string();
+                // The record that is too large for the disk is refused; the next try is for those that may fit.
+                self.wanted_end.store(0, Ordering::SeqCst);
                 if !self.no_room.swap(true, Ordering::SeqCst) {
                     tracing::warn!(target: "storage", %error, "no room for the log, the server is read-only until there is");
                 }

@@ -173,6 +173,7 @@ impl Recovery {
                 written: AtomicU64::new(end.get()),
                 durable: AtomicU64::new(end.get()),
                 prepared_end: AtomicU64::new(prepared_end.get()),
+                wanted_end: AtomicU64::new(0),
                 durability: (options.durability as u8).into(),
                 poisoned: AtomicBool::new(false),
                 poison_reason: Mutex::new(None),

@@ -278,3 +278,53 @@ fn an_idle_log_vouches_for_its_last_batch() {
     disk.corrupt(&path, SEGMENT_HEADER_BYTES + 30, 1).unwrap();
     assert!(matches!(recover(&disk), Err(Error::Corrupt(_))));
 }
+
+#[test]
+fn a_record_larger_than_the_segments_ahead_waits_for_as_many_as_it_needs() {
+    const LARGE_BYTES: u64 = 3 << 20;
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let mut appender = log.appender();
+    while log.prepare_segment().unwrap() == Prepare::Made {}
+    assert_eq!(log.admit(LARGE_BYTES), Admission::Wait);
+    assert!(log.needs_segment() && appender.wait_for_room());
+    while log.prepare_segment().unwrap() == Prepare::Made {}
+    assert_eq!(log.admit(LARGE_BYTES), Admission::Go);
+    let large = vec![7; LARGE_BYTES as usize];
+    append(&mut appender, &large);
+    log.flush_all().unwrap();
+    drop((appender, log));
+    assert_eq!(recover(&disk).unwrap().0, [large]);
+}
+
+#[test]
+fn a_record_too_large_for_the_disk_is_refused_and_smaller_ones_go_on() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    while log.prepare_segment().unwrap() == Prepare::Made {}
+    disk.set_space_limit(Some(600 << 10));
+    assert_eq!(log.admit(3 << 20), Admission::Wait);
+    assert_eq!(log.prepare_segment().unwrap(), Prepare::NoRoom);
+    assert_eq!(log.admit(3 << 20), Admission::NoRoom);
+    assert_eq!(log.prepare_segment().unwrap(), Prepare::Enough);
+    assert_eq!(log.admit(1000), Admission::Go);
+}
+
+#[test]
+fn a_lazy_log_is_durable_up_to_batch_boundaries_only() {
+    let disk = disk();
+    let options = LogOptions { durability: Durability::None, ..options() };
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options, &SimEntropy::new(1)).unwrap();
+    while recovery.next_batch().unwrap().is_some() {}
+    let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
+    let mut appender = log.appender();
+    let mut boundaries = vec![Lsn::ZERO];
+    // Batches of 12 KiB, which do not divide a segment; the oldest of more than four unsynced files is synced.
+    for _ in 0..200 {
+        append(&mut appender, &[5; 9000]);
+        log.flush_all().unwrap();
+        boundaries.push(log.written_lsn());
+        assert!(boundaries.contains(&log.durable_lsn()), "{} is within a batch", log.durable_lsn());
+    }
+    assert!(log.durable_lsn() > Lsn::ZERO);
+}
