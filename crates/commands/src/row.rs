@@ -299,15 +299,18 @@ impl Table {
     }
 }
 
-/// Depends on the length and all letters up to the eighth and the last, without their case.
+/// Depends on the length and on the first and last four letters, without their case. `name` is not empty.
 #[inline]
 fn name_hash(name: &[u8]) -> usize {
-    let mut word = [0; 8];
-    let head = name.len().min(8);
-    word[..head].copy_from_slice(&name[..head]);
-    let folded = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
-    let tail = u64::from(name[name.len() - 1] | 0x20) << 8 | name.len() as u64;
-    let mixed = (folded ^ tail.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let (head, tail) = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => (u32::from_le_bytes(*head), u32::from_le_bytes(*tail)),
+        _ => (
+            u32::from(name[0]) | u32::from(name[name.len() / 2]) << 8 | u32::from(name[name.len() - 1]) << 16,
+            0,
+        ),
+    };
+    let folded = (u64::from(tail) << 32 | u64::from(head)) | 0x2020_2020_2020_2020;
+    let mixed = (folded ^ (name.len() as u64) << 5).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     (mixed >> 54) as usize % NAME_SLOTS
 }
 

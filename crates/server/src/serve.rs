@@ -118,7 +118,8 @@ fn new_host(settings: Settings, config_file: Option<PathBuf>, dir: &Path) -> Arc
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let entropy = Arc::new(RealEntropy);
     let workers = match settings.integer(Key::Workers) as usize {
-        0 => env::process::cores_available(),
+        // One core is left to the log thread and to the kernel's network work.
+        0 => env::process::cores_available().saturating_sub(1).max(1),
         workers => workers,
     };
     let run_id = (0..3).map(|_| format!("{:016x}", entropy.random_u64())).collect::<String>();

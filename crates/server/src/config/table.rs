@@ -64,7 +64,7 @@ settings! {
     Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Beyond loopback only with a password, or protected-mode no.";
     Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 takes a free one.";
     HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port for HTTP: /_up and /metrics; 0 takes a free one.";
-    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core.";
+    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core but one, which is left to the log and the network.";
     Durability "durability" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "What an OK promises. strict: on disk, and nobody reads what is not. commit: on disk. interval: at most a second is lost by a power cut. none: the operating system decides.";
     Maxclients "maxclients" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Connections at most.";
     Requirepass "requirepass" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
