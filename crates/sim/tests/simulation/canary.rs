@@ -10,7 +10,8 @@ use crate::{
 };
 
 const STEPS: usize = 200;
-const LONG_STEPS: usize = 2000;
+/// Seeds after which a canary that is still not found counts as missed.
+const SEEDS_MAX: u64 = 100;
 
 fn assert_found(options: WorldOptions, what: &str) {
     let found = sweep(options, STEPS, 2).expect_err(what);
@@ -39,18 +40,22 @@ fn a_lying_disk_is_found() {
 
 #[test]
 fn reads_that_show_what_is_not_durable_are_found() {
-    // Commit lets reads show what is not durable yet: correct for commit, wrong for strict.
+    // Such a read must be the first in its reply, and the power must fail before the next flush: not in every run.
+    let found = (0..SEEDS_MAX).any(|round| is_dirty_read_found(seed_or(302) + round));
+    assert!(found, "a read of what was lost was not found");
+}
+
+/// Runs a server that promises less than the oracle was told: commit lets reads show what is not durable yet.
+fn is_dirty_read_found(seed: u64) -> bool {
     // Few keys and no pipelines, so that a read of another client's write often comes first in its reply.
     let workload = WorkloadOptions { keys: 2, pipeline_max: 1, ..WorkloadOptions::default() };
-    let options = WorldOptions { workload, ..with_durability(seed_or(302), Durability::Commit) };
-    for io in 0..live(options, LONG_STEPS, FaultPlan::default()).disk.io_count() {
+    let options = WorldOptions { workload, ..with_durability(seed, Durability::Commit) };
+    let ios = live(options, STEPS, FaultPlan::default()).disk.io_count();
+    (0..ios).any(|io| {
         let disk = new_disk(options.seed);
         disk.set_fault_plan(FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() });
-        let Ok(mut world) = start(options, disk, Oracle::new(Durability::Strict)) else { continue };
-        world.run(LONG_STEPS).expect("the replies are right");
-        if end(world, options).judge_power_cuts(2).is_err() {
-            return;
-        }
-    }
-    panic!("a read of what was lost was not found");
+        let Ok(mut world) = start(options, disk, Oracle::new(Durability::Strict)) else { return false };
+        world.run(STEPS).expect("the replies are right");
+        end(world, options).judge_power_cuts(2).is_err()
+    })
 }

@@ -1,10 +1,10 @@
 //! Every single I/O of a workload fails, in every way: once or from then on.
 
 use env::sim::{CrashMode, FaultKind, FaultPlan, IoEvent, IoKind};
-use sim::{Survival, World, WorldOptions, scale, seed_or};
-use storage::Admission;
+use sim::{Survival, WorkloadOptions, World, WorldOptions, scale, seed_or};
+use storage::{Admission, Durability};
 
-use crate::states::{Ended, end, live, new_disk, oracle_for, seeded, start};
+use crate::states::{Ended, end, live, new_disk, oracle_for, start, with_durability};
 
 const STEPS: usize = 260;
 /// Steps that clients go on for after the log has failed.
@@ -13,8 +13,12 @@ const STEPS_AFTER: usize = 60;
 #[test]
 fn no_io_error_is_taken_for_success() {
     let (mut poisoned, mut read_only, mut refused_to_start) = (0, 0, 0);
-    for round in 0..scale() {
-        let options = seeded(seed_or(500) + round);
+    let durabilities = [Durability::Strict, Durability::Interval];
+    for (round, durability) in (0..scale()).flat_map(|round| durabilities.map(|it| (round, it))) {
+        // Large values and FLUSHALLs, so that segments are made and recycled and the control file is replaced.
+        let workload =
+            WorkloadOptions { large_percent: 25, global_permille: 12, ..WorkloadOptions::default() };
+        let options = WorldOptions { workload, ..with_durability(seed_or(500) + round, durability) };
         for io in 0..live(options, STEPS, FaultPlan::default()).disk.io_count() {
             for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
                 for sticky in [false, true] {
@@ -69,20 +73,19 @@ fn fail_one(options: WorldOptions, plan: FaultPlan) -> Outcome {
     let hit_log = hit.as_ref().is_some_and(writes_log);
     if hit_log || world.failure().is_some() {
         assert_poisoned(&mut world, &place);
-        judge_after(&end(world, options), Survival::Acknowledged, &place);
+        let ended = end(world, options);
+        judge_after(&ended, ended.power_cut, &place);
         return Outcome::Poisoned;
     }
     let read_only = world.oracle.refused() > 0 || world.log.admit(0) == Admission::NoRoom;
-    if plan.sticky {
-        judge_after(&end(world, options), Survival::Acknowledged, &place);
-    } else {
+    if !plan.sticky {
         // One failure beside the log's own writes: the server is whole again by itself.
         world.prepare_all();
         world.drain().unwrap_or_else(|violation| panic!("{place}: {violation}"));
         assert_ne!(world.log.admit(0), Admission::NoRoom, "{place}: read-only although there is room again");
-        let ended = end(world, options);
-        judge_after(&ended, ended.power_cut, &place);
     }
+    let ended = end(world, options);
+    judge_after(&ended, ended.power_cut, &place);
     if read_only { Outcome::ReadOnly } else { Outcome::Unharmed }
 }
 

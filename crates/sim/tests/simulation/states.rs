@@ -24,8 +24,6 @@ pub(crate) struct Ended {
     pub(crate) power_cut: Survival,
     /// After the process has ended.
     pub(crate) process_end: Survival,
-    /// Why the log failed, if it did.
-    pub(crate) failure: Option<String>,
 }
 
 /// A new disk.
@@ -43,7 +41,7 @@ pub(crate) fn start(
     World::start(options, disk.clone(), clock.clone(), oracle.clone()).map_err(|error| {
         let survival = Survival::Acknowledged;
         let (power_cut, process_end) = (survival, survival);
-        (Ended { options, disk, clock, oracle, power_cut, process_end, failure: None }, error)
+        (Ended { options, disk, clock, oracle, power_cut, process_end }, error)
     })
 }
 
@@ -76,7 +74,6 @@ pub(crate) fn end(world: World, options: WorldOptions) -> Ended {
         clock: world.clock.clone(),
         power_cut: Survival::Durable(world.log.durable_lsn()),
         process_end: Survival::Written(world.log.written_lsn()),
-        failure: world.failure().map(str::to_string),
         oracle: world.oracle,
     }
 }

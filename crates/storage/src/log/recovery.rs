@@ -8,7 +8,8 @@
 //! in this order, each step durable before the next, so that a crash anywhere leaves a directory that recovers the same:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
 //! 2. the control file is replaced: a higher epoch, no clean end;
-//! 3. segments are made until one is ready to be written.
+//! 3. segments that the log has forgotten, and a crash has kept from being removed, are removed;
+//! 4. segments are made until one is ready to be written.
 
 use std::{path::Path, sync::Arc};
 
@@ -153,6 +154,7 @@ impl Recovery {
         }
         let control = Control { epoch: old.epoch.max(self.reader.epoch()) + 1, clean_end: None, ..*old };
         control.store(&*disk, &dir)?;
+        remove_forgotten(&*disk, &dir, &control)?;
 
         let next_batch_number = self.reader.next_batch_number();
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
@@ -256,6 +258,18 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
     }
     Segment::create(disk, dir, &control, Lsn::ZERO, None)?;
     control.store(disk, dir)
+}
+
+/// Removes segments that lie before the start of the log. One that cannot be removed only takes space.
+fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
+    let first = control.log_start.align_down(control.segment_bytes);
+    for start in segment::list(disk, dir)?.into_iter().filter(|&start| start < first) {
+        let path = dir.join(segment::file_name(start));
+        if let Err(error) = disk.remove(&path) {
+            tracing::warn!(target: "storage", %error, path = %path.display(), "cannot remove a segment that is not needed");
+        }
+    }
+    Ok(())
 }
 
 /// Whether the first segment of a log without control file starts with anything but zeros.

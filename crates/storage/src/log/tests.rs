@@ -102,6 +102,24 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
 }
 
 #[test]
+fn forgotten_segments_are_removed_at_the_next_start() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads: Vec<Vec<u8>> = (0..100u32).map(|number| vec![number as u8; 4000]).collect();
+    let ends = write_batches(&log, &payloads);
+    log.truncate_before(ends[98]).unwrap();
+    drop(log);
+    let first = ends[98].align_down(options().segment_bytes);
+    let forgotten = || {
+        let starts = segment::list(&*disk, Path::new(DIR)).unwrap();
+        starts.into_iter().filter(|start| *start < first).count()
+    };
+    assert_eq!(forgotten(), 1, "one was kept to be recycled");
+    assert_eq!(recover(&disk).unwrap().0, payloads[99..]);
+    assert_eq!(forgotten(), 0);
+}
+
+#[test]
 fn large_payloads_travel_in_parts_between_others() {
     let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() });
     let options = LogOptions { segment_bytes: 16 << 20, ring_bytes: 4 << 20, ..options() };
