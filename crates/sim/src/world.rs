@@ -58,6 +58,8 @@ pub struct WorldOptions {
     pub ring_bytes: u64,
     /// Whether concurrent writes are merged; without, every write is flushed alone.
     pub merges: bool,
+    /// Threads that apply the log in recovery; 0 for none but the caller's, which alone is repeatable step by step.
+    pub appliers: usize,
     /// What is broken on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -72,6 +74,7 @@ impl Default for WorldOptions {
             segment_bytes: 256 << 10,
             ring_bytes: 64 << 10,
             merges: true,
+            appliers: 0,
             sabotage: None,
         }
     }
@@ -109,7 +112,7 @@ pub fn recover(
         options: log_options,
         clock: clock.clone(),
         entropy: &entropy,
-        appliers: 0,
+        appliers: options.appliers,
     };
     let progress = LoadProgress::new(clock.clone());
     let log = server::recover::recover(source, &keyspace, &progress)?;

@@ -51,8 +51,8 @@ fn fail_one(options: WorldOptions, plan: FaultPlan) -> Outcome {
     disk.set_fault_plan(plan);
     let mut world = match start(options, disk, oracle_for(&options)) {
         Ok(world) => world,
-        Err((ended, _)) => {
-            judge_after(&ended, Survival::Acknowledged, &place);
+        Err(not_started) => {
+            judge_after(&not_started.ended, Survival::Acknowledged, &place);
             return Outcome::NotStarted;
         }
     };

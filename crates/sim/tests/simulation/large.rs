@@ -13,7 +13,7 @@ fn world(options: WorldOptions) -> World {
 }
 
 fn set(key: &str, bytes: usize) -> Command {
-    let value = (0..bytes).map(|at| (at * 31 >> 3) as u8).collect();
+    let value = (0..bytes).map(|at| ((at * 31) >> 3) as u8).collect();
     Command::Set { key: key.into(), value, px_ms: None }
 }
 

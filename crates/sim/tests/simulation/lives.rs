@@ -6,10 +6,10 @@ use env::{
     Prng, SimClock,
     sim::{CrashMode, FaultPlan},
 };
-use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, scale, seed_or};
+use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, recover, scale, seed_or};
 use storage::Durability;
 
-use crate::states::{new_disk, oracle_for};
+use crate::states::{live, new_disk, oracle_for, seeded};
 
 const LIVES: usize = 12;
 const STEPS_MAX: u64 = 250;
@@ -78,4 +78,24 @@ fn end_life(world: &mut World, prng: &mut Prng) -> Survival {
         [prng.below(4) as usize];
     disk.crash(mode);
     if mode == CrashMode::KeepAll { Survival::Written(written) } else { Survival::Durable(durable) }
+}
+
+#[test]
+fn recovery_by_several_threads_finds_what_one_finds() {
+    for round in 0..SEEDS * scale() {
+        let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
+        let alone = WorldOptions { workload, ..seeded(seed_or(450) + round) };
+        let crash_at_io = Some(20 + 3 * (round % SEEDS));
+        let plan = FaultPlan { crash_at_io, ..FaultPlan::default() };
+        let ended = live(alone, STEPS_MAX as usize, plan);
+        let contents = [0, 1, 3].map(|appliers| {
+            let disk = ended.after_power_cut(CrashMode::Random, round);
+            let recovered = recover(disk, &WorldOptions { appliers, ..alone }, &ended.clock);
+            let recovered = recovered.unwrap_or_else(|error| panic!("seed {}: {error}", alone.seed));
+            recovered.keyspace.check();
+            content_of(&recovered.keyspace)
+        });
+        ended.oracle.judge(&contents[0], ended.power_cut).unwrap();
+        assert!(contents.iter().all(|content| *content == contents[0]), "seed {}", alone.seed);
+    }
 }

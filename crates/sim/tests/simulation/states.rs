@@ -6,6 +6,7 @@ use env::{
     SimClock, SimDisk,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
+use server::recover::RecoverError;
 use sim::{Content, Oracle, Recovered, Survival, Violation, World, WorldOptions, content_of, recover};
 use storage::Durability;
 
@@ -31,17 +32,24 @@ pub(crate) fn new_disk(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() })
 }
 
-/// Starts a world on this disk; `Err` is the end of a life that did not get that far.
+/// The end of a life that did not get as far as serving.
+pub(crate) struct NotStarted {
+    pub(crate) ended: Ended,
+    pub(crate) error: RecoverError,
+}
+
+/// Starts a world on this disk.
 pub(crate) fn start(
     options: WorldOptions,
     disk: Arc<SimDisk>,
     oracle: Oracle,
-) -> Result<World, (Ended, server::recover::RecoverError)> {
+) -> Result<World, Box<NotStarted>> {
     let clock = Arc::new(SimClock::new(START_MS));
     World::start(options, disk.clone(), clock.clone(), oracle.clone()).map_err(|error| {
         let survival = Survival::Acknowledged;
         let (power_cut, process_end) = (survival, survival);
-        (Ended { options, disk, clock, oracle, power_cut, process_end }, error)
+        let ended = Ended { options, disk, clock, oracle, power_cut, process_end };
+        Box::new(NotStarted { ended, error })
     })
 }
 
@@ -59,7 +67,8 @@ pub(crate) fn live(options: WorldOptions, steps: usize, plan: FaultPlan) -> Ende
             world.run(steps).unwrap_or_else(|violation| panic!("seed {}: {violation}", options.seed));
             end(world, options)
         }
-        Err((ended, error)) => {
+        Err(not_started) => {
+            let NotStarted { ended, error } = *not_started;
             assert!(plan != FaultPlan::default(), "seed {}: a sound disk starts: {error}", options.seed);
             ended
         }
