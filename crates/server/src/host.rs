@@ -25,8 +25,8 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     config::{Key, Settings},
+    mailbox::{Mailbox, Message},
     progress::LoadProgress,
-    worker::{Mailbox, Message},
 };
 
 /// The eviction policies by the names that `maxmemory-policy` takes.

@@ -26,6 +26,7 @@ pub mod inspect;
 mod listen;
 mod log_threads;
 mod logging;
+mod mailbox;
 mod metrics;
 pub mod outbox;
 pub mod progress;

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     host::ServerHost,
-    worker::{Mailbox, Message},
+    mailbox::{Mailbox, Message},
 };
 
 /// Pause after a failed accept, which usually means that descriptors have run out.

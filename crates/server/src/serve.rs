@@ -25,9 +25,10 @@ use crate::{
     http, listen,
     log_threads::LogThreads,
     logging,
+    mailbox::{Mailbox, Message},
     reaper::Reaper,
     recover::{RecoverError, Source, recover},
-    worker::{self, Mailbox, Message},
+    worker,
 };
 
 /// Exit status when the log failed (EX_IOERR).

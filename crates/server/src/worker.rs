@@ -33,7 +33,12 @@ use tokio::{
 use wire::{Limits, RequestBatch};
 
 use crate::{
-    connection::Connection, conversation::Round, host::ServerHost, log_threads::LogThreads, reaper::Reaper,
+    connection::Connection,
+    conversation::Round,
+    host::ServerHost,
+    log_threads::LogThreads,
+    mailbox::{Mailbox, Message},
+    reaper::Reaper,
 };
 
 /// Bytes read from a socket at once, into a buffer all connections of the worker share.
@@ -44,33 +49,6 @@ const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const EXPIRED_KEYS_MAX: usize = 2048;
 /// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
-
-/// What a worker is told.
-pub(crate) enum Message {
-    /// Serve this connection.
-    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
-    /// Recovery is done: all commands may run.
-    Attach(LogThreads),
-    /// CLIENT KILL.
-    Kill(u64),
-    /// The log failed: answer who waits, close everything, report.
-    Fail(std::sync::mpsc::Sender<()>),
-    /// Close everything once replies are sent, report, end.
-    Stop(std::sync::mpsc::Sender<()>),
-}
-
-/// How to reach a worker from any thread.
-#[derive(Clone)]
-pub(crate) struct Mailbox {
-    pub(crate) sender: mpsc::UnboundedSender<Message>,
-}
-
-impl Mailbox {
-    /// Sends; a worker that has ended takes nothing more.
-    pub(crate) fn send(&self, message: Message) {
-        let _ = self.sender.send(message);
-    }
-}
 
 /// See the module documentation.
 pub(crate) struct Worker {

@@ -17,6 +17,7 @@
 pub(crate) mod appender;
 pub(crate) mod check;
 pub(crate) mod flusher;
+pub(crate) mod options;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -42,6 +43,7 @@ use parking_lot::{Condvar, Mutex};
 
 pub use appender::{Appender, Pending};
 pub use flusher::Flush;
+pub use options::{Durability, LogOptions};
 
 use self::{flusher::Flusher, segment::Segment, sequencer::Sequencer, waiters::Waiters};
 use crate::{
@@ -51,95 +53,6 @@ use crate::{
 
 /// A flush that takes longer than this makes new writes fail.
 const FLUSH_STALLED_US: u64 = 5_000_000;
-
-/// When the log is synced, and so what an OK promises. See DESIGN.md, the contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Durability {
-    /// The operating system decides when to write; a power cut loses what it had not.
-    None = 0,
-    /// Synced once a second; a power cut loses at most about a second.
-    Interval = 1,
-    /// Every write is durable before its OK; reads may show what is not yet.
-    Commit = 2,
-    /// Every write is durable before its OK or before anyone can read it.
-    Strict = 3,
-}
-
-impl Durability {
-    /// Whether every batch is durable before anything waiting for it is released.
-    pub fn syncs_every_batch(self) -> bool {
-        self >= Durability::Commit
-    }
-
-    /// The names used by configuration and replies, weakest first.
-    pub const NAMES: [(&'static str, Durability); 4] = [
-        ("none", Durability::None),
-        ("interval", Durability::Interval),
-        ("commit", Durability::Commit),
-        ("strict", Durability::Strict),
-    ];
-
-    /// The name of this setting.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
-
-    /// The setting of this name, whatever its case.
-    pub fn parse(name: &str) -> Option<Durability> {
-        Self::NAMES.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, it)| it)
-    }
-
-    fn from_byte(byte: u8) -> Durability {
-        Self::NAMES[byte as usize].1
-    }
-}
-
-/// How a log is kept.
-#[derive(Debug, Clone, Copy)]
-pub struct LogOptions {
-    /// When the log is synced. Can be changed while running.
-    pub durability: Durability,
-    /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
-    pub segment_bytes: u64,
-    /// Bytes of the ring, a power of two of at least 64 KiB and at most a quarter of a segment: space for what is not
-    /// yet written. Small enough to stay in the processor's cache.
-    pub ring_bytes: u64,
-    /// How many threads may append.
-    pub appenders_max: usize,
-    /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the time one
-    /// flush takes.
-    pub unwritten_bytes_max: u64,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        LogOptions {
-            durability: Durability::Strict,
-            segment_bytes: 64 << 20,
-            ring_bytes: 4 << 20,
-            appenders_max: 130,
-            unwritten_bytes_max: 1 << 20,
-        }
-    }
-}
-
-impl LogOptions {
-    /// The options with a ring that fits the segments.
-    #[must_use]
-    pub fn fitting(self) -> LogOptions {
-        let ring_bytes = self.ring_bytes.min(self.segment_bytes / 4);
-        let unwritten_bytes_max = self.unwritten_bytes_max.min(ring_bytes / 2);
-        LogOptions { ring_bytes, unwritten_bytes_max, ..self }
-    }
-
-    fn assert_valid(&self) {
-        assert!(self.segment_bytes.is_power_of_two() && self.segment_bytes >= segment::SEGMENT_BYTES_MIN * 4);
-        assert!(self.ring_bytes.is_power_of_two() && self.ring_bytes >= segment::SEGMENT_BYTES_MIN);
-        assert!(self.ring_bytes <= self.segment_bytes / 4);
-        assert!(self.unwritten_bytes_max <= self.ring_bytes / 2);
-    }
-}
 
 /// Whether a write may be executed now. Asked before execution, so that a refusal changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,37 @@
+//! How to reach a worker from any thread: messages into its queue.
+//!
+//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections and kills) and by the few events
+//! in a server's life.
+
+use std::net::SocketAddr;
+
+use tokio::sync::mpsc;
+
+use crate::log_threads::LogThreads;
+
+/// What a worker is told.
+pub(crate) enum Message {
+    /// Serve this connection.
+    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
+    /// Recovery is done: all commands may run.
+    Attach(LogThreads),
+    /// CLIENT KILL.
+    Kill(u64),
+    /// The log failed: answer who waits, close everything, report.
+    Fail(std::sync::mpsc::Sender<()>),
+    /// Close everything once replies are sent, report, end.
+    Stop(std::sync::mpsc::Sender<()>),
+}
+
+/// How to reach a worker from any thread.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    pub(crate) sender: mpsc::UnboundedSender<Message>,
+}
+
+impl Mailbox {
+    /// Sends; a worker that has ended takes nothing more.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = self.sender.send(message);
+    }
+}
