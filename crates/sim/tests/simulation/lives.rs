@@ -14,6 +14,9 @@ use crate::states::{live, new_disk, oracle_for, seeded};
 const LIVES: usize = 12;
 const STEPS_MAX: u64 = 250;
 const SEEDS: u64 = 40;
+/// Lives so short that a run often ends within what the one before has left.
+const SHORT_STEPS_MAX: u64 = 30;
+const SHORT_SEEDS: u64 = 100;
 
 #[test]
 fn servers_that_crash_again_and_again_keep_every_promise() {
@@ -25,11 +28,26 @@ fn servers_that_crash_again_and_again_keep_every_promise() {
         let durability = durabilities[round as usize % durabilities.len()];
         let options =
             WorldOptions { seed: seed_or(400) + round, durability, workload, ..WorldOptions::default() };
-        many_lives(options);
+        many_lives(options, STEPS_MAX);
     }
 }
 
-fn many_lives(options: WorldOptions) {
+/// A run that was cut off leaves whole batches behind its end, and the next run's batches are as long as those were.
+#[test]
+fn leftovers_of_a_run_never_continue_the_next() {
+    let workload = WorkloadOptions {
+        large_percent: 0,
+        pipeline_max: 2,
+        global_permille: 0,
+        ..WorkloadOptions::default()
+    };
+    for round in 0..SHORT_SEEDS * scale() {
+        let (seed, durability) = (seed_or(430) + round, Durability::None);
+        many_lives(WorldOptions { seed, durability, workload, ..WorldOptions::default() }, SHORT_STEPS_MAX);
+    }
+}
+
+fn many_lives(options: WorldOptions, steps_max: u64) {
     let seed = options.seed;
     let (disk, clock) = (new_disk(seed), Arc::new(SimClock::new(1_700_000_000_000)));
     let mut prng = Prng::new(seed);
@@ -48,7 +66,7 @@ fn many_lives(options: WorldOptions) {
 
         let crash_at_io = prng.chance(70).then(|| disk.io_count() + prng.below(120));
         disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
-        let steps = prng.below(STEPS_MAX) as usize;
+        let steps = prng.below(steps_max) as usize;
         world.run(steps).unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
         survival = end_life(&mut world, &mut prng);
         oracle = world.oracle;
