@@ -6,8 +6,8 @@ use storage::Durability;
 
 use crate::states::{live, seeded, with_durability};
 
-/// Steps of the workload: about 900 commands, six segments, a FLUSHALL or two.
-const STEPS: usize = 700;
+/// Steps of the workload: about 600 commands, a segment or two made on the way.
+const STEPS: usize = 450;
 /// Random mixtures of what survives, per boundary.
 const MIXTURES: u64 = 14;
 

@@ -6,7 +6,7 @@ use storage::{Admission, Durability};
 
 use crate::states::{Ended, end, live, new_disk, oracle_for, start, with_durability};
 
-const STEPS: usize = 260;
+const STEPS: usize = 220;
 /// Steps that clients go on for after the log has failed.
 const STEPS_AFTER: usize = 60;
 
