@@ -292,7 +292,8 @@ impl Executor {
         let scratch = Scratch { effects, freed, clock, touches: false, stats: &self.stats };
         let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
         change(&mut unit);
-        let (_, wrote) = commit(unit, self.appender.as_mut(), None);
+        let (_, wrote) = unit.commit(self.appender.as_mut(), None);
+        drop(unit);
         self.wrote |= wrote;
         self.clear_effects();
     }
@@ -323,9 +324,7 @@ impl Executor {
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats: &self.stats };
         let unit = match row.keys {
-            Keys::First => {
-                Unit::lock(&self.keyspace, std::iter::once(args.at(1)), call.resolved.hash, scratch)
-            }
+            Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
             keys => {
                 let keys = keys.indices(args.len()).map(|index| args.at(index));
@@ -334,11 +333,14 @@ impl Executor {
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-        let cx = Context { unit, keyspace, session: &mut *session, host, reply, durability, bulk_bytes_max };
-        let (unit, succeeded) = handle(row, args, cx);
-        self.stats.called(index as usize, !succeeded);
-        let flushing = unit.flushes_all().then_some(host);
-        let (seen, wrote) = commit(unit, self.appender.as_mut(), flushing);
+        let (seen, wrote) = {
+            let session = &mut *session;
+            let mut cx = Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max };
+            let succeeded = handle(row, args, &mut cx);
+            self.stats.called(index as usize, !succeeded);
+            let flushing = cx.unit.flushes_all().then_some(host);
+            cx.unit.commit(self.appender.as_mut(), flushing)
+        };
         self.wrote |= wrote;
         self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
@@ -347,41 +349,17 @@ impl Executor {
     }
 }
 
-/// Runs the handler; an error takes its reply back and becomes the reply.
+/// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded.
 #[inline]
-fn handle<'k>(row: &'static Row, args: Args<'_>, mut cx: Context<'_, 'k>) -> (Unit<'k>, bool) {
+fn handle(row: &'static Row, args: Args<'_>, cx: &mut Context<'_, '_>) -> bool {
     let start = cx.reply.position();
-    let result = (row.handler)(&mut cx, args);
-    if let Err(error) = &result {
-        assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
-        cx.reply.truncate(start);
-        let mut text = Vec::new();
-        error.render(&mut text);
-        cx.reply.error(text);
-    }
-    (cx.unit, result.is_ok())
-}
-
-/// Ends a unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
-/// newest position of anything the unit saw or wrote, and whether it wrote. `flushing` is the host of a FLUSHALL: it must
-/// know the position before anything can follow it.
-fn commit(unit: Unit<'_>, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
-    let (seen, pending) =
-        unit.finish(|effects| match appender.expect("no write while loading").reserve(effects) {
-            Ok(pending) => {
-                if let Some(host) = flushing {
-                    host.flushing_all(pending.lsn());
-                }
-                (pending.lsn(), Some(pending))
-            }
-            // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
-            Err(_) => (Lsn::MAX, None),
-        });
-    let wrote = pending.is_some();
-    if let Some(Some(pending)) = pending {
-        pending.publish();
-    }
-    (seen, wrote)
+    let Err(error) = (row.handler)(cx, args) else { return true };
+    assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
+    cx.reply.truncate(start);
+    let mut text = Vec::new();
+    error.render(&mut text);
+    cx.reply.error(text);
+    false
 }
 
 /// Whether a command may run now.

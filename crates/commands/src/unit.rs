@@ -10,8 +10,9 @@ use keyspace::{
     AccessClock, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId, slot_of,
 };
 use lsn::Lsn;
+use storage::Appender;
 
-use crate::stats::WorkerStats;
+use crate::{Host, stats::WorkerStats};
 
 /// The locked slots.
 pub(crate) enum Locked<'k> {
@@ -19,7 +20,7 @@ pub(crate) enum Locked<'k> {
     None,
     /// The slot of its only key.
     One(SlotGuard<'k>),
-    /// Several, or all of them. Boxed: a unit is moved around, and most have one slot.
+    /// Several, or all of them. Boxed: most units have one slot.
     Many(Box<LockedSlots<'k>>),
 }
 
@@ -38,6 +39,19 @@ pub struct Unit<'k> {
 }
 
 impl<'k> Unit<'k> {
+    /// Locks the slot of the only key. `hash` is its hash, if it is known.
+    #[inline]
+    pub(crate) fn lock_one(
+        keyspace: &'k Keyspace,
+        key: &[u8],
+        hash: Option<KeyHash>,
+        scratch: Scratch<'k>,
+    ) -> Unit<'k> {
+        let hash = hash.unwrap_or_else(|| keyspace.hash(key));
+        let known = Some((key.as_ptr(), key.len(), hash));
+        Unit::with(keyspace, Locked::One(keyspace.lock(hash.slot())), known, scratch)
+    }
+
     /// Locks the slots of `keys`. `first` is the hash of the first of them, if it is known.
     pub(crate) fn lock<'a>(
         keyspace: &'k Keyspace,
@@ -68,6 +82,7 @@ impl<'k> Unit<'k> {
         Unit::with(keyspace, Locked::Many(Box::new(keyspace.lock_all())), None, scratch)
     }
 
+    #[inline]
     fn with(
         keyspace: &'k Keyspace,
         locked: Locked<'k>,
@@ -220,18 +235,37 @@ impl<'k> Unit<'k> {
         self.flushes_all
     }
 
-    /// Ends the unit: `reserve` gets the encoded effects (never empty) and returns their position, taken while the slots
-    /// are still locked; the slots remember it. Returns what `reserve` returned, and the newest position among
-    /// the locked slots.
+    /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
+    /// newest position of anything the unit saw or wrote, and whether it wrote. `flushing` is the host of a FLUSHALL: it must
+    /// know the position before anything can follow it.
+    ///
+    /// In place: a unit is large, and moving it about costs more than what this does.
     #[inline]
-    pub(crate) fn finish<R>(mut self, reserve: impl FnOnce(&'k [u8]) -> (Lsn, R)) -> (Lsn, Option<R>) {
-        if self.effects.is_empty() {
-            return (self.locked.last_lsn(), None);
+    pub(crate) fn commit(
+        &mut self,
+        appender: Option<&mut Appender>,
+        flushing: Option<&dyn Host>,
+    ) -> (Lsn, bool) {
+        let Unit { effects, locked, .. } = self;
+        if effects.is_empty() {
+            let seen = locked.last_lsn();
+            *locked = Locked::None;
+            return (seen, false);
         }
-        let effects: &'k [u8] = self.effects;
-        let (lsn, reserved) = reserve(effects);
-        self.locked.set_last_lsn(lsn);
-        (lsn, Some(reserved))
+        let Ok(pending) = appender.expect("no write while loading").reserve(effects) else {
+            // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
+            locked.set_last_lsn(Lsn::MAX);
+            *locked = Locked::None;
+            return (Lsn::MAX, true);
+        };
+        let lsn = pending.lsn();
+        if let Some(host) = flushing {
+            host.flushing_all(lsn);
+        }
+        locked.set_last_lsn(lsn);
+        *locked = Locked::None;
+        pending.publish();
+        (lsn, true)
     }
 }
 
