@@ -37,14 +37,19 @@ function commandLine(directory, port, httpPort, password) {
   return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret]];
 }
 
-/* Resolves to true when something on the port answers, with PONG or by asking for a password. */
-function answers(port) {
+/* Resolves to true when something on the port answers PING: it has loaded what it has. */
+function answers(port, password) {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
+    const hello = password ? `AUTH ${password}\r\nPING\r\n` : 'PING\r\n';
+    const socket = connect(port, '127.0.0.1', () => socket.write(hello));
+    let said = '';
     const done = (ready) => { socket.destroy(); resolve(ready); };
     socket.on('error', () => done(false));
     socket.on('close', () => done(false));
-    socket.on('data', (reply) => done(/^(\+PONG|-NOAUTH)/.test(reply)));
+    socket.on('data', (reply) => {
+      said += reply;
+      if (said.startsWith('-') || said.endsWith('+PONG\r\n')) done(said.endsWith('+PONG\r\n'));
+    });
   });
 }
 
@@ -64,7 +69,7 @@ async function startServer(password) {
     rmSync(directory, { recursive: true, force: true });
   };
   const deadline = Date.now() + PATIENCE_MS;
-  while (!(await answers(port))) {
+  while (!(await answers(port, password))) {
     if (child.exitCode !== null || Date.now() > deadline) {
       await server.stop();
       throw new Error(`the server did not start:\n${server.log}`);

@@ -96,7 +96,7 @@ def test_client_commands_of_7_2(client):
     assert client.client_setinfo("LIB-VER", "1.2.3") is True
     assert client.client_info()["lib-name"] == "our-lib"
     assert client.client_info()["lib-ver"] == "1.2.3"
-    with pytest.raises(redis.ResponseError, match="lib-name cannot contain spaces"):
+    with pytest.raises(redis.ResponseError, match="LIB-NAME cannot contain spaces"):
         client.client_setinfo("LIB-NAME", "our lib")
 
 
