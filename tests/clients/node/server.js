@@ -48,7 +48,8 @@ function answers(port, password) {
     socket.on('close', () => done(false));
     socket.on('data', (reply) => {
       said += reply;
-      if (said.startsWith('-') || said.endsWith('+PONG\r\n')) done(said.endsWith('+PONG\r\n'));
+      if (/^\+PONG\r\n/m.test(said)) done(true);
+      if (/^-.*\r\n/m.test(said)) done(false);
     });
   });
 }
@@ -83,6 +84,8 @@ async function startServer(password) {
 function serverTest(name, work, { password } = {}) {
   test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
     const server = await startServer(password);
+    // A client that waits for ever is set free when its server goes away.
+    t.signal.addEventListener('abort', server.stop);
     try {
       await work(server, t);
     } catch (error) {
