@@ -4,7 +4,7 @@ use keyspace::{DbId, Effect, Keyspace};
 use storage::Durability;
 use wire::ReplyWriter;
 
-use crate::{Host, Session, Unit};
+use crate::{CommandError, Host, Session, Unit};
 
 /// The surroundings of one command while it runs.
 pub struct Context<'a, 'k> {
@@ -22,6 +22,8 @@ pub struct Context<'a, 'k> {
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
+    /// The log has admitted a record of this many bytes.
+    pub(crate) admitted_bytes: u64,
 }
 
 impl Context<'_, '_> {
@@ -35,6 +37,15 @@ impl Context<'_, '_> {
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.unit.now_ms()
+    }
+
+    /// To be called before the first change by commands whose record can be much larger than their arguments: makes sure
+    /// that the log has room for a record with `bytes` of content.
+    ///
+    /// # Errors
+    /// [`CommandError::NeedsRoom`], to be passed on: the executor asks the log and runs the command again.
+    pub fn require_room(&self, bytes: u64) -> Result<(), CommandError> {
+        if bytes <= self.admitted_bytes { Ok(()) } else { Err(CommandError::NeedsRoom(bytes)) }
     }
 
     /// Makes a change; see [`Unit::apply`].

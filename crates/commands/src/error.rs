@@ -75,6 +75,8 @@ pub enum CommandError {
     LogStalled,
     /// The log is poisoned.
     LogFailed,
+    /// Not for clients: the record will be so many bytes, which must be admitted first. The executor sees to it.
+    NeedsRoom(u64),
     /// Any other text that belongs to exactly one command, prefix included.
     Text(&'static str),
     /// The same, with a part that varies.
@@ -130,6 +132,9 @@ impl fmt::Display for CommandError {
                     "MISCONF Sheaf cannot make room for its log and is read-only until it can. Free disk space; \
                      writes are accepted again by themselves. Reason: {reason}"
                 );
+            }
+            CommandError::NeedsRoom(bytes) => {
+                return write!(f, "ERR a record of {bytes} bytes was not admitted");
             }
             CommandError::Composed(text) => return f.write_str(text),
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",

@@ -194,18 +194,12 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let refused = |error: CommandError, session: &Session, out: &mut Vec<u8>| {
-            let mut text = Vec::new();
-            error.render(&mut text);
-            ReplyWriter::new(out, session.protocol).error(text);
-            Outcome::Done { gate: Lsn::ZERO }
-        };
         let found = match call.resolved.found {
             Some(found) => found,
             None => match resolve_call(call.args) {
                 Ok(found) => found,
                 // Redis tells unknown commands before it asks for a password.
-                Err(error) => return refused(error, session, out),
+                Err(error) => return refuse(&error, session, out),
             },
         };
         let (row, index) = (found.row, found.index as usize);
@@ -214,7 +208,7 @@ impl Executor {
             Ok(Ready::Wait) => return Outcome::Wait,
             Err(error) => {
                 self.stats.rejected(index);
-                return refused(error, session, out);
+                return refuse(&error, session, out);
             }
         }
         self.commands += 1;
@@ -310,14 +304,43 @@ impl Executor {
         &self.stats
     }
 
+    /// Runs a command that has passed its checks; twice if it turns out to need more room in the log than its arguments say.
     fn run(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let mut admitted_bytes = ADMITTED_BYTES;
+        loop {
+            let needed_bytes = match self.run_once(found, call, session, host, out, admitted_bytes) {
+                Ok(outcome) => return outcome,
+                Err(needed_bytes) => needed_bytes,
+            };
+            match self.admit_write(needed_bytes) {
+                Ok(true) => admitted_bytes = needed_bytes,
+                Ok(false) => return Outcome::Wait,
+                Err(error) => {
+                    self.stats.rejected(found.index as usize);
+                    return refuse(&error, session, out);
+                }
+            }
+        }
+    }
+
+    /// Runs a command; the error is the size of the record that must be admitted first, and nothing has happened.
+    #[inline]
+    fn run_once(
         &mut self,
         Found { row, index }: Found,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
         out: &mut Vec<u8>,
-    ) -> Outcome {
+        admitted_bytes: u64,
+    ) -> Result<Outcome, u64> {
         let args = call.args;
         let durability = self.appender.as_ref().map_or(Durability::None, Appender::durability);
         let clock = self.next_clock();
@@ -335,8 +358,9 @@ impl Executor {
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
         let (seen, wrote) = {
             let session = &mut *session;
-            let mut cx = Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max };
-            let succeeded = handle(row, args, &mut cx);
+            let mut cx =
+                Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max, admitted_bytes };
+            let succeeded = handle(row, args, &mut cx)?;
             self.stats.called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
             cx.unit.commit(self.appender.as_mut(), flushing)
@@ -345,21 +369,34 @@ impl Executor {
         self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
-        Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) }
+        Ok(Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) })
     }
 }
 
-/// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded.
+/// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error the
+/// size of the record that must be admitted first.
 #[inline]
-fn handle(row: &'static Row, args: Args<'_>, cx: &mut Context<'_, '_>) -> bool {
+fn handle(row: &'static Row, args: Args<'_>, cx: &mut Context<'_, '_>) -> Result<bool, u64> {
     let start = cx.reply.position();
-    let Err(error) = (row.handler)(cx, args) else { return true };
+    let Err(error) = (row.handler)(cx, args) else { return Ok(true) };
     assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
     cx.reply.truncate(start);
+    if let CommandError::NeedsRoom(bytes) = error {
+        return Err(bytes);
+    }
     let mut text = Vec::new();
     error.render(&mut text);
     cx.reply.error(text);
-    false
+    Ok(false)
+}
+
+/// Replies to a command that was refused before it ran.
+#[cold]
+fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
+    let mut text = Vec::new();
+    error.render(&mut text);
+    ReplyWriter::new(out, session.protocol).error(text);
+    Outcome::Done { gate: Lsn::ZERO }
 }
 
 /// Whether a command may run now.

@@ -3,7 +3,7 @@
 //! A value that moves is put in its new place and removed from the old one, in one record. Putting it by reference would
 //! need effects on two slots, which replay could not split by slot.
 
-use keyspace::{DbId, Effect, EntryRef, Value};
+use keyspace::{DbId, Effect, Value};
 use wire::Args;
 
 use crate::{CommandError, Context, families::database::parse_db};
@@ -15,9 +15,13 @@ struct Copied {
 }
 
 impl Copied {
-    fn of(entry: EntryRef<'_>) -> Copied {
+    /// Copies what is at the key, once the log has room for a record with it; `None` if there is nothing. To be called
+    /// before anything is changed.
+    fn of(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<Option<Copied>, CommandError> {
+        let Some(entry) = cx.unit.peek(db, key) else { return Ok(None) };
         let Value::String(bytes) = entry.value();
-        Copied { value: bytes.to_vec(), expire_at_ms: entry.expire_at_ms() }
+        cx.require_room(bytes.len() as u64)?;
+        Ok(Some(Copied { value: bytes.to_vec(), expire_at_ms: entry.expire_at_ms() }))
     }
 
     fn put(&self, cx: &mut Context<'_, '_>, db: DbId, key: &[u8]) {
@@ -49,17 +53,19 @@ fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Resul
     if key == new_key || (!replaces && cx.unit.exists(db, new_key)) {
         return Ok(false);
     }
-    Ok(move_value(cx, (db, key), (db, new_key)))
+    move_value(cx, (db, key), (db, new_key))
 }
 
 /// Moves what is at `from` to `to`. Returns whether there was anything.
-fn move_value(cx: &mut Context<'_, '_>, from: (DbId, &[u8]), to: (DbId, &[u8])) -> bool {
-    let Some(copied) = cx.unit.peek(from.0, from.1).map(Copied::of) else {
-        return false;
-    };
+fn move_value(
+    cx: &mut Context<'_, '_>,
+    from: (DbId, &[u8]),
+    to: (DbId, &[u8]),
+) -> Result<bool, CommandError> {
+    let Some(copied) = Copied::of(cx, from.0, from.1)? else { return Ok(false) };
     copied.put(cx, to.0, to.1);
     cx.apply(&Effect::Delete { db: from.0, key: from.1 });
-    true
+    Ok(true)
 }
 
 /// `COPY source destination [DB destination-db] [REPLACE]`
@@ -81,7 +87,7 @@ pub(super) fn copy(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     }
     let found = cx.unit.read(db, source).is_some();
     let copies = found && (replaces || !cx.unit.exists(destination_db, destination));
-    if copies && let Some(copied) = cx.unit.peek(db, source).map(Copied::of) {
+    if copies && let Some(copied) = Copied::of(cx, db, source)? {
         copied.put(cx, destination_db, destination);
     }
     cx.reply.integer(copies.into());
@@ -95,7 +101,7 @@ pub(super) fn move_key(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     if db == destination_db {
         return Err(CommandError::SameObject);
     }
-    let moved = !cx.unit.exists(destination_db, key) && move_value(cx, (db, key), (destination_db, key));
+    let moved = !cx.unit.exists(destination_db, key) && move_value(cx, (db, key), (destination_db, key))?;
     cx.reply.integer(moved.into());
     Ok(())
 }
@@ -105,6 +111,18 @@ mod tests {
     use keyspace::DbId;
 
     use crate::testing::{TestServer, check};
+
+    #[test]
+    fn values_larger_than_what_the_arguments_admit_are_copied() {
+        let mut server = TestServer::new();
+        let value = vec![b'v'; 300_000];
+        server.run_args(&[b"SET", b"a", &value]);
+        assert_eq!(server.run("COPY a b"), ":1");
+        assert_eq!(server.run("RENAME b c"), "+OK");
+        assert_eq!(server.run("MOVE c 1"), ":1");
+        assert_eq!(server.run("STRLEN a"), ":300000");
+        server.assert_replays();
+    }
 
     #[test]
     fn rename_takes_value_and_expiry_along() {
