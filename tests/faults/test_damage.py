@@ -118,40 +118,92 @@ def test_a_damaged_control_file(written):
 
 
 @pytest.mark.parametrize("garbage_bytes", [1, 100, 4096, 50_000])
-def test_garbage_after_the_end_is_cut_and_told(written, garbage_bytes):
-    """What an interrupted write leaves."""
+def test_garbage_after_the_end_is_no_record(written, garbage_bytes):
+    """Recycled segments hold old bytes there, so what is no piece of a batch means nothing."""
     [path, *_] = segments(written)
     offset = SEGMENT_HEADER_BYTES + end_of_log(written)
-    garbage = random.Random(garbage_bytes).randbytes(garbage_bytes)
     with path.open("r+b") as file:
         file.seek(offset)
-        file.write(garbage)
-    assert run_sheaf("check", str(written.directory)).returncode == 0
-    before = written.log()
-    written.start()
-    assert "torn" in written.log()[len(before) :]
-    kept = list(written.directory.glob("torn-*.bin"))
-    assert len(kept) == 1
-    assert garbage in kept[0].read_bytes()
-    with written.connect() as connection:
-        assert connection.call("DBSIZE") == BATCHES
-        assert connection.call("SET", "after", "v") == b"OK"
-    assert written.stop() == 0
-    assert run_sheaf("check", str(written.directory)).returncode == 0
+        file.write(random.Random(garbage_bytes).randbytes(garbage_bytes))
+    for number in range(2):
+        assert run_sheaf("check", str(written.directory)).returncode == 0
+        written.start()
+        with written.connect() as connection:
+            assert connection.call("DBSIZE") == BATCHES + number
+            assert connection.call("SET", f"after{number}", "v") == b"OK"
+        written.kill()
 
 
-def test_a_half_written_last_batch_is_cut_and_told(written):
-    """The batch was acknowledged here; in life it is one whose write the power cut."""
-    [path, *_] = segments(written)
-    end = SEGMENT_HEADER_BYTES + end_of_log(written)
+def interrupt_last_write(server: Server, kept: str) -> bytes:
+    """Lets a server write a batch of many blocks and takes away all of it but what is named; returns what is left."""
+    server.start()
+    with server.connect() as connection:
+        assert connection.call("SET", "small", "v") == b"OK"
+        assert connection.call("SET", "torn", random.Random(1).randbytes(100_000)) == b"OK"
+    server.kill()
+    # The first batch is one block, the second is all the rest.
+    start, end = BLOCK_BYTES, end_of_log(server)
+    assert end - start > 100_000
+    [path, *_] = segments(server)
     with path.open("r+b") as file:
-        file.seek(end - 16)
-        file.write(bytes(16))
-    before = written.log()
-    written.start()
-    assert "torn" in written.log()[len(before) :]
-    with written.connect() as connection:
-        assert BATCHES - 1 <= connection.call("DBSIZE") <= BATCHES
+        file.seek(SEGMENT_HEADER_BYTES + start)
+        left = cut(file.read(end - start), kept)
+        file.seek(SEGMENT_HEADER_BYTES + start)
+        file.write(left)
+    return left
+
+
+def cut(whole: bytes, kept: str) -> bytes:
+    """What of a batch reached the disk before the power was cut; zeros where nothing did."""
+    half = len(whole) // 2 // BLOCK_BYTES * BLOCK_BYTES
+    return {
+        "nothing": bytes(len(whole)),
+        "the first half": whole[:half] + bytes(len(whole) - half),
+        "the second half": bytes(half) + whole[half:],
+        "all but the last bytes": whole[:-16] + bytes(16),
+        "one block in the middle missing": whole[:half] + bytes(BLOCK_BYTES) + whole[half + BLOCK_BYTES :],
+    }[kept]
+
+
+@pytest.mark.parametrize(
+    "kept", ["the second half", "all but the last bytes", "one block in the middle missing"]
+)
+def test_an_interrupted_last_write_is_cut_and_told(new_server, kept):
+    """The batch was acknowledged here; in life it is one whose write the power cut."""
+    server = new_server()
+    left = interrupt_last_write(server, kept)
+    [path, *_] = segments(server)
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0, checked.stderr
+    assert "interrupted write" in checked.stdout
+    assert path.read_bytes()[SEGMENT_HEADER_BYTES + BLOCK_BYTES :].startswith(left), "check changes nothing"
+    before = server.log()
+    server.start()
+    assert "torn" in server.log()[len(before) :]
+    [aside] = server.directory.glob("torn-*.bin")
+    assert left.startswith(aside.read_bytes())
+    with server.connect() as connection:
+        assert connection.call("KEYS", "*") == [b"small"]
+        assert connection.call("SET", "after", "v") == b"OK"
+    assert server.stop() == 0
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0
+    assert "closed in order" in checked.stdout
+
+
+@pytest.mark.parametrize("kept", ["nothing", "the first half"])
+def test_an_interrupted_last_write_that_left_no_whole_record(new_server, kept):
+    """It may look like the bytes of a recycled segment; the server starts all the same."""
+    server = new_server()
+    interrupt_last_write(server, kept)
+    for number in range(3):
+        assert run_sheaf("check", str(server.directory)).returncode == 0
+        server.start()
+        with server.connect() as connection:
+            assert connection.call("EXISTS", "small", "torn") == 1
+            assert connection.call("DBSIZE") == 1 + number
+            assert connection.call("SET", f"after{number}", "v") == b"OK"
+        server.kill()
 
 
 def test_a_segment_file_cut_after_the_end_still_starts(written):

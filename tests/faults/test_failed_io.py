@@ -134,11 +134,11 @@ def test_recovery_that_cannot_write_leaves_everything_as_it_was(new_server):
     server.kill()
     storm.join()
     calls = "pwrite64,pwritev2,fdatasync,fsync"
+    # With -D strace stays in the background and the server is our child.
+    trace = ("strace", "-D", "-f", "-o", "/dev/null", "-P", str(server.directory), "-e", f"trace={calls}")
     for when in range(1, 6):
-        failing = new_server(
-            directory=server.directory,
-            wrapper=("strace", "-f", "-o", "/dev/null", "-P", str(server.directory), "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO:when={when}"),
-        )
+        wrapper = (*trace, "-e", f"inject={calls}:error=EIO:when={when}")
+        failing = new_server(directory=server.directory, wrapper=wrapper)
         failing.spawn()
         wait_until("a decision", lambda failing=failing: not failing.is_running() or failing.answers())
         failing.close()

@@ -48,7 +48,7 @@ class TestRefusedStarts:
             (("--workers", "-1"), "-1"),
             (("--port",), "--port"),
             (("--config", "/nowhere/sheaf.toml"), "/nowhere/sheaf.toml"),
-            (("--log-segment-bytes", "3000000"), "log-segment-bytes"),
+            (("--log-segment-bytes", "5"), "log-segment-bytes"),
         ],
     )
     def test_flags(self, tmp_path, flags, named):
@@ -133,7 +133,8 @@ class TestProtectedMode:
                 done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
                 return done.stdout
 
-            wait_until("the server in its namespace", lambda: cli("PING", host="127.0.0.1")[:4] in ("PONG", "NOAU"))
+            password = ("-a", options["requirepass"]) if "requirepass" in options else ()
+            wait_until("the server in its namespace", lambda: cli(*password, "PING", host="127.0.0.1") == "PONG\n")
             return server, cli
 
         return start

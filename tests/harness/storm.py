@@ -75,6 +75,9 @@ class Reader:
         assert connection.read() == b"OK"
         for _ in keys:
             value = connection.read()
+            if isinstance(value, resp.ErrorReply):
+                assert value.text.startswith("IOERR"), value
+                raise OutcomeUnknown(value.text)
             if value is not None:
                 self.seen[number] = max(self.seen[number], newest_mark(value))
 
