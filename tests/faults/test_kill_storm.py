@@ -12,7 +12,7 @@ from harness.server import UNDER_TEST, Server, run_sheaf
 from harness.storm import Reader, Storm, Writer
 
 WRITERS = 8
-READERS = 2
+READERS = 1
 ACKNOWLEDGEMENTS_MAX = 12_000
 # The longest that a kill waits after enough replies came, or a restart is left alone before it is killed.
 JITTER_S = 0.03
@@ -33,7 +33,7 @@ class Rounds:
         """Load, kill, check, so many times; then a clean stop."""
         self.server.start()
         for number in range(kills):
-            if self._random.random() < 0.12:
+            if self._random.random() < 0.25:
                 self._flush_all()
             readers = [Reader(self.writers, self._seed + number) for _ in range(self._readers)]
             self._load_and_kill(readers)

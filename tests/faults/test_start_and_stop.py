@@ -209,6 +209,22 @@ def test_everything_is_there_after_a_restart(server, stop):
 
 
 @pytest.mark.sheaf_only
+def test_flushall_gives_the_disk_space_back(new_server):
+    server = new_server(log_segment_bytes="1mb").start()
+    with server.connect() as connection:
+        connection.send(encode("SET", "k", "x" * 100_000) * 100)
+        assert [connection.read() for _ in range(100)] == [b"OK"] * 100
+        assert len(list(server.directory.glob("log-*.seg"))) > 9
+        assert connection.call("FLUSHALL") == b"OK"
+        wait_until("old segments to be removed", lambda: len(list(server.directory.glob("log-*.seg"))) <= 4)
+        assert connection.call("SET", "k", "after") == b"OK"
+    server.kill()
+    server.start()
+    with server.connect() as connection:
+        assert connection.call("GET", "k") == b"after"
+
+
+@pytest.mark.sheaf_only
 def test_durability_can_be_changed_while_running(server):
     with server.connect() as connection:
         for durability in ("none", "interval", "commit", "strict"):

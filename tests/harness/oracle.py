@@ -22,7 +22,7 @@ State = dict[bytes, bytes]
 KEYS = [b"key:%d" % number for number in range(48)]
 COUNTERS = [b"counter:%d" % number for number in range(4)]
 MARK = re.compile(rb"#(\d+)#")
-NOISE = random.Random(20).randbytes(12 << 20)
+NOISE = random.Random(20).randbytes(12 << 20).replace(b"#", b"+")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Operation:
 def value_of(number: int, size: int) -> bytes:
     """A value that names the command that wrote it; about `size` bytes, different for every number."""
     start = number * 31 % 4096
-    return b"#%d#" % number + NOISE[start : start + size].replace(b"#", b"+")
+    return b"#%d#" % number + NOISE[start : start + size]
 
 
 def newest_mark(value: bytes) -> int:
