@@ -5,7 +5,7 @@
 
 use keyspace::{Effect, EvictionPolicy};
 
-use crate::{CommandError, Executor, Host};
+use crate::{CommandError, Executor};
 
 /// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
 const EVICTIONS_MAX: usize = 64;
@@ -13,8 +13,8 @@ const EVICTIONS_MAX: usize = 64;
 impl Executor {
     /// Evicts until the data fits the limit, or says that it cannot.
     #[inline]
-    pub(crate) fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
-        let limits = host.memory_limits();
+    pub(crate) fn make_room(&mut self) -> Result<(), CommandError> {
+        let limits = self.limits;
         if limits.memory_bytes_max == 0 {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use storage::{Admission, Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
+    CommandError, Context, Flags, Host, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
     row::{Found, resolve_call},
     stats::{TIMED_EVERY, WorkerStats},
     unit::Scratch,
@@ -69,6 +69,10 @@ pub struct Executor {
     wrote: bool,
     /// What is left of the last admission.
     admitted_bytes: u64,
+    /// The memory limit of this round.
+    pub(crate) limits: MemoryLimits,
+    /// Whether the server is loading in this round.
+    loading: bool,
     bulk_bytes_max: usize,
 }
 
@@ -88,14 +92,19 @@ impl Executor {
             commands: 0,
             wrote: false,
             admitted_bytes: 0,
+            limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
+            loading: true,
             bulk_bytes_max: 512 << 20,
         }
     }
 
-    /// Starts a round of commands at this time (unix milliseconds) under these settings.
-    pub fn begin_round(&mut self, now_ms: u64, policy: EvictionPolicy, bulk_bytes_max: usize) {
+    /// Starts a round of commands at this time (unix milliseconds). What the process says of itself (loading, memory limits)
+    /// holds for the round.
+    pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
+        self.limits = host.memory_limits();
+        self.loading = host.loading().is_some();
         self.clock.now_ms = now_ms;
-        self.clock.policy = policy.access_policy();
+        self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
     }
@@ -203,7 +212,7 @@ impl Executor {
             },
         };
         let (row, index) = (found.row, found.index as usize);
-        match self.check(row, call.args, session, host) {
+        match self.check(row, call.args, session) {
             Ok(Ready::Go) => {}
             Ok(Ready::Wait) => return Outcome::Wait,
             Err(error) => {
@@ -224,20 +233,14 @@ impl Executor {
 
     /// Everything that can refuse a command before it touches a key.
     #[inline]
-    fn check(
-        &mut self,
-        row: &'static Row,
-        args: Args<'_>,
-        session: &Session,
-        host: &dyn Host,
-    ) -> Result<Ready, CommandError> {
+    fn check(&mut self, row: &'static Row, args: Args<'_>, session: &Session) -> Result<Ready, CommandError> {
         if !row.accepts(args.len()) {
             return Err(CommandError::WrongArity(row.name));
         }
         if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
             return Err(CommandError::NoAuth);
         }
-        if !row.flags.has(Flags::LOADING) && host.loading().is_some() {
+        if !row.flags.has(Flags::LOADING) && self.loading {
             return Err(CommandError::Loading);
         }
         if !row.flags.has(Flags::WRITE) {
@@ -250,7 +253,7 @@ impl Executor {
             return Ok(Ready::Wait);
         }
         if row.flags.has(Flags::DENYOOM) {
-            self.make_room(host)?;
+            self.make_room()?;
         }
         Ok(Ready::Go)
     }

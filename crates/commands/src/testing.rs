@@ -126,8 +126,7 @@ impl TestServer {
     }
 
     fn execute_raw(&mut self, args: &OwnedArgs) -> (Vec<u8>, Lsn) {
-        let policy = self.host.memory_limits().policy;
-        self.executor.begin_round(self.clock.unix_ms(), policy, self.bulk_bytes_max);
+        self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
         let resolved = self.executor.resolve(args.as_args());
         self.executor.prefetch_bucket(&self.session, &resolved);
         self.executor.prefetch_entry(&self.session, &resolved);

@@ -127,12 +127,23 @@ impl SlotGuard<'_> {
         let deadlines = run(&mut self.state, target);
         let after = self.state.tally(target.db);
         self.keyspace.totals.change(target.db, before, after);
+        if before.bytes != after.bytes {
+            self.note_buckets();
+        }
         if deadlines.old != deadlines.new {
             let item = deadlines.new.map(|ms| Item::new(ms, target.db, target.hash.position()));
             self.tend_expiry(item);
         }
         if before.keys == 0 || after.keys == 0 {
             self.settle_emptiness();
+        }
+    }
+
+    /// The buckets may have moved: tells those who fetch them ahead.
+    #[inline]
+    pub(crate) fn note_buckets(&self) {
+        if let Some(table) = self.state.table(DbId::ZERO) {
+            self.keyspace.hints.note(self.slot(), table);
         }
     }
 
@@ -178,6 +189,7 @@ impl SlotGuard<'_> {
         let before = self.state.tally(db);
         freed.table(std::mem::take(self.state.table_mut(db)));
         self.keyspace.totals.change(db, before, self.state.tally(db));
+        self.note_buckets();
         self.tend_expiry(None);
         self.settle_emptiness();
     }
@@ -192,6 +204,7 @@ impl SlotGuard<'_> {
         *self.state.table_mut(a) = table_b;
         self.keyspace.totals.change(a, before_a, before_b);
         self.keyspace.totals.change(b, before_b, before_a);
+        self.note_buckets();
         let bytes_before = self.state.heap_bytes();
         self.state.rebuild_heap();
         self.heap_bytes_changed(bytes_before);

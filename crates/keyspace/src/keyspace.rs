@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use smallvec::SmallVec;
 
 use crate::hash::{KeyHash, KeyHasher};
+use crate::hints::Hints;
 use crate::id::{DbId, SLOT_COUNT, SlotId};
 use crate::locked::LockedSlots;
 use crate::slot::{Slot, SlotGuard};
@@ -33,6 +34,8 @@ pub struct Keyspace {
     pub(crate) occupied: SlotSet,
     /// Slots with at least one item in their expiry heap.
     pub(crate) expiring: SlotSet,
+    /// Where the buckets of each slot are.
+    pub(crate) hints: Hints,
 }
 
 impl Keyspace {
@@ -44,6 +47,7 @@ impl Keyspace {
             totals: Totals::new(),
             occupied: SlotSet::new(),
             expiring: SlotSet::new(),
+            hints: Hints::new(),
         }
     }
 
@@ -59,14 +63,11 @@ impl Keyspace {
         prefetch_line(self.slot(hash.slot()));
     }
 
-    /// Second stage, when the slot is probably loaded: starts loading the bucket of the key. Does nothing if
-    /// the slot is locked.
+    /// Second stage: starts loading the bucket of the key, without a look at the slot. Covers database 0.
     #[inline]
     pub fn prefetch_bucket(&self, db: DbId, hash: &KeyHash) {
-        if let Some(state) = self.slot(hash.slot()).state.try_lock()
-            && let Some(table) = state.table(db)
-        {
-            table.prefetch_bucket(hash);
+        if db == DbId::ZERO {
+            self.hints.prefetch_bucket(hash);
         }
     }
 

@@ -42,6 +42,7 @@ mod eviction;
 mod expiry;
 mod freed;
 mod hash;
+mod hints;
 mod id;
 mod keyspace;
 mod locked;

@@ -228,6 +228,7 @@ impl<'k> SlotGuard<'k> {
         let before = self.state.tally(db);
         self.state.table_mut(db).reserve(additional);
         self.keyspace.totals.change(db, before, self.state.tally(db));
+        self.note_buckets();
     }
 
     /// Takes due keys out of the expiry index, earliest first, until it has added about `max` of them to

@@ -31,7 +31,7 @@ use bucket::{Bucket, PLACES, Word};
 pub(crate) use prefetch::prefetch_line;
 pub(crate) use walk::POSITION_END;
 
-const BUCKET_BYTES: usize = size_of::<Bucket>();
+pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
 
 /// The hash table of one slot and database. See the module documentation.
 pub(crate) struct Table {
@@ -80,12 +80,10 @@ impl Table {
         self.buckets.len() * BUCKET_BYTES + self.entry_bytes
     }
 
-    /// Starts loading the bucket where the key would be.
+    /// Address and number of the buckets.
     #[inline]
-    pub(crate) fn prefetch_bucket(&self, hash: &KeyHash) {
-        if !self.buckets.is_empty() {
-            prefetch_line(&self.buckets[self.home(hash.position())]);
-        }
+    pub(crate) fn location(&self) -> (usize, usize) {
+        (self.buckets.as_ptr().addr(), self.buckets.len())
     }
 
     /// Starts loading the first two lines of the entry that probably is the key's.
@@ -223,7 +221,7 @@ impl Table {
     /// The bucket where an entry at this position belongs.
     #[inline]
     fn home(&self, position: u32) -> usize {
-        ((u64::from(position) * self.buckets.len() as u64) >> 24) as usize
+        home_of(position, self.buckets.len())
     }
 
     /// The bucket after this one, wrapping.
@@ -316,6 +314,12 @@ impl Drop for WriteBack<'_, '_> {
         table.expiring -= u32::from(self.old.is_expiring());
         table.buckets[place.bucket].replace_word(place.index, new);
     }
+}
+
+/// The bucket, out of `buckets`, where the entry of a key at this position belongs: buckets are in position order.
+#[inline]
+pub(crate) fn home_of(position: u32, buckets: usize) -> usize {
+    ((u64::from(position) * buckets as u64) >> 24) as usize
 }
 
 /// Most entries in this many buckets: all places of one bucket, else a load of 7/8.

@@ -12,7 +12,6 @@
 //! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded by the limits.
 
 use commands::{Call, Executor, Host, Outcome, Resolved, Session};
-use keyspace::EvictionPolicy;
 use lsn::Lsn;
 use wire::{Limits, RequestBatch, RequestParser};
 
@@ -37,8 +36,6 @@ pub struct Round<'w> {
     pub host: &'w dyn Host,
     /// Unix milliseconds.
     pub now_ms: u64,
-    /// The eviction policy in force.
-    pub policy: EvictionPolicy,
     /// The limits of authenticated clients.
     pub limits: Limits,
     /// With merging off, called around every command that may write.
@@ -115,7 +112,7 @@ impl Conversation {
     /// Executes commands from the front of `buffer`; returns how many bytes they took.
     fn process(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, Turn) {
         self.outbox.begin_round();
-        round.executor.begin_round(round.now_ms, round.policy, round.limits.bulk_bytes_max);
+        round.executor.begin_round(round.now_ms, round.host, round.limits.bulk_bytes_max);
         let (mut at, mut executed) = (0, 0);
         let turn = loop {
             if let Some(turn) = self.blocked() {

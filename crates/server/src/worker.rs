@@ -183,7 +183,6 @@ impl Worker {
             batch: &mut self.batch.borrow_mut(),
             host: &*self.host,
             now_ms: self.host.unix_ms(),
-            policy: self.host.memory_limits().policy,
             limits,
             flush_alone: if merging { None } else { Some(&flush_alone) },
         };
@@ -292,7 +291,7 @@ impl Worker {
             if self.log.get().is_some() {
                 let now_ms = self.host.unix_ms();
                 let mut executor = self.executor.borrow_mut();
-                executor.begin_round(now_ms, self.host.memory_limits().policy, self.host.bulk_bytes_max());
+                executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
                 executor.expire_due(from, to, now_ms, EXPIRED_KEYS_MAX);
                 let wrote = executor.take_wrote();
                 drop(executor);

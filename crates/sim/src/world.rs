@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 
 use commands::{Executor, Host, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk, SimEntropy};
-use keyspace::{EvictionPolicy, Keyspace, SlotId};
+use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
 use server::{
     conversation::{Conversation, Round, Turn},
@@ -292,7 +292,6 @@ impl World {
             batch: &mut self.batch,
             host: &self.host,
             now_ms,
-            policy: EvictionPolicy::NoEviction,
             limits: Limits::DEFAULT,
             flush_alone: if self.options.merges { None } else { Some(&flush_alone) },
         };
@@ -333,7 +332,7 @@ impl World {
         let now_ms = self.clock.unix_ms();
         let worker = self.prng.below(WORKERS as u64) as usize;
         let executor = &mut self.executors[worker];
-        executor.begin_round(now_ms, EvictionPolicy::NoEviction, usize::MAX);
+        executor.begin_round(now_ms, &self.host, usize::MAX);
         let removed = executor.expire_due(SlotId::FIRST, SlotId::LAST, now_ms, usize::MAX);
         self.oracle.expires(now_ms, removed);
         self.oracle.mark(self.log.appended_lsn());

@@ -78,15 +78,17 @@ impl Sequencer {
     #[inline]
     pub(crate) fn reserve(&self, appender: usize, bytes: u64) -> Option<u64> {
         let word = &self.words[appender].0.filling_from;
-        let mut tail = self.tail.0.load(Ordering::SeqCst);
-        word.store(tail, Ordering::SeqCst);
+        let mut tail = self.tail.0.load(Ordering::Relaxed);
+        // Relaxed: the swap below releases it, and swaps of others continue that release sequence, so whoever acquires a
+        // tail that counts this reservation also sees this word.
+        word.store(tail, Ordering::Relaxed);
         loop {
             let used = tail + bytes - self.released.0.load(Ordering::Acquire);
             if used > self.capacity - FLUSHER_RESERVE_BYTES {
                 word.store(IDLE, Ordering::Release);
                 return None;
             }
-            match self.tail.0.compare_exchange_weak(tail, tail + bytes, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.tail.0.compare_exchange_weak(tail, tail + bytes, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(start) => return Some(start),
                 Err(current) => tail = current,
             }
