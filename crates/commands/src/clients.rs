@@ -311,6 +311,8 @@ pub struct Clients {
 #[derive(Debug, Default)]
 struct List {
     accepted: u64,
+    /// Bytes received from and sent to clients that have gone.
+    departed_bytes: (u64, u64),
     by_id: BTreeMap<u64, Arc<Client>>,
 }
 
@@ -331,7 +333,19 @@ impl Clients {
 
     /// Removes a connection that has closed. Returns whether it was there.
     pub fn remove(&self, id: u64) -> bool {
-        self.list.lock().by_id.remove(&id).is_some()
+        let mut list = self.list.lock();
+        let Some(client) = list.by_id.remove(&id) else { return false };
+        let (input, output) = client.traffic_bytes();
+        list.departed_bytes.0 += input;
+        list.departed_bytes.1 += output;
+        true
+    }
+
+    /// Bytes (received, sent) by all clients there have ever been.
+    pub fn traffic_bytes(&self) -> (u64, u64) {
+        let list = self.list.lock();
+        let present = list.by_id.values().map(|client| client.traffic_bytes());
+        present.fold(list.departed_bytes, |sum, it| (sum.0 + it.0, sum.1 + it.1))
     }
 
     /// The client with this id.
@@ -391,6 +405,17 @@ mod tests {
         assert_eq!((ids, clients.accepted()), (vec![2, 3], 3));
         assert!(clients.find(1).is_none());
         assert_eq!(clients.find(2).map(|client| client.peer().to_string()).as_deref(), Some("a:2"));
+    }
+
+    #[test]
+    fn traffic_of_clients_that_have_gone_still_counts() {
+        let clients = Clients::new();
+        let client = clients.register(connected("a:1"));
+        client.received(10);
+        client.sent(20);
+        clients.remove(client.id());
+        clients.register(connected("a:2")).received(1);
+        assert_eq!(clients.traffic_bytes(), (11, 20));
     }
 
     #[test]

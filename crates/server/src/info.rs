@@ -151,12 +151,7 @@ fn persistence(host: &ServerHost, out: &mut String) {
 fn stats(host: &ServerHost, out: &mut String) {
     let stats = host.command_stats();
     let totals = stats.keyspace_totals();
-    let (input, output) = host
-        .clients()
-        .all()
-        .iter()
-        .map(|client| client.traffic_bytes())
-        .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let (input, output) = host.clients().traffic_bytes();
     fields!(out,
         "total_connections_received": host.clients().accepted(),
         "total_commands_processed": stats.total_calls(),
