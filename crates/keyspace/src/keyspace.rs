@@ -51,6 +51,9 @@ impl Keyspace {
         }
     }
 
+    /// Bytes that an empty keyspace takes; not part of [`Keyspace::bytes`].
+    pub const FIXED_BYTES: u64 = (SLOT_COUNT * (size_of::<Slot>() + size_of::<u64>())) as u64;
+
     /// The hash of a key. Compute it once per key and command.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {

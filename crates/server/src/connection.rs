@@ -81,11 +81,12 @@ impl Connection {
     /// One step of the state machine.
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<()> {
         self.remember(cx.waker());
-        if self.refused.get() {
+        // Until the socket is not ready: only then will it wake the task.
+        while self.refused.get() && !self.broken.get() {
             match self.writer.as_ref().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Pending => {}
+                Poll::Pending => break,
             }
         }
         loop {

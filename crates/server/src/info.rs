@@ -3,7 +3,7 @@
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use commands::{Host, families::REDIS_VERSION, rows};
-use keyspace::DbId;
+use keyspace::{DbId, Keyspace};
 
 use crate::{config::Key, host::ServerHost};
 
@@ -95,7 +95,8 @@ fn human(bytes: u64) -> String {
 
 fn memory(host: &ServerHost, out: &mut String) {
     let settings = host.settings();
-    let (used, rss) = (host.keyspace().bytes(), env::process::rss_bytes());
+    let dataset = host.keyspace().bytes();
+    let (used, rss) = (dataset + Keyspace::FIXED_BYTES, env::process::rss_bytes());
     let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
     let limit = settings.integer(Key::Maxmemory);
     fields!(out,
@@ -105,7 +106,7 @@ fn memory(host: &ServerHost, out: &mut String) {
         "used_memory_rss_human": human(rss),
         "used_memory_peak": peak,
         "used_memory_peak_human": human(peak),
-        "used_memory_dataset": used,
+        "used_memory_dataset": dataset,
         "total_system_memory": total,
         "total_system_memory_human": human(total),
         "maxmemory": limit,

@@ -107,7 +107,11 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
 
 fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     use env::Disk;
-    RealDisk.create_dir_all(dir)?;
+    let refused = |error: std::io::Error| {
+        let message = format!("cannot use {} as the data directory: {error}", dir.display());
+        std::io::Error::new(error.kind(), message)
+    };
+    RealDisk.create_dir_all(dir).map_err(refused)?;
     Ok(DirLock::acquire(dir)?)
 }
 
