@@ -36,6 +36,7 @@
 mod access;
 mod apply;
 mod check;
+mod collection;
 mod effect;
 mod entry;
 mod eviction;

@@ -1,0 +1,8 @@
+//! Collections: how lists, sets, sorted sets and hashes lie in memory.
+//!
+//! What it is: for each type a packed form, which is a byte string inside the entry of its key, and a big form
+//! for what outgrows it; and the views that read either.
+//! What it is not: commands. What a type can do is decided by its effects.
+
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
+pub(crate) mod element;
