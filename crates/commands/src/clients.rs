@@ -8,10 +8,11 @@
 //! - Ids start at 1, grow with every connection and are never used again.
 //! - What changes with every command is a relaxed store: no lock, no shared counter, no read-modify-write. The worker
 //!   of the connection is the only writer of those fields; readers see each of them as it was a moment ago.
-//! - Killing only asks: the worker closes the connection when its waker tells it to look.
+//! - Killing only asks: the worker closes the connection when the signal reaches it.
 
 mod filter;
 mod line;
+mod signal;
 
 use std::{
     collections::BTreeMap,
@@ -28,6 +29,7 @@ use storage::Durability;
 use wire::Protocol;
 
 pub use filter::ClientFilter;
+pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 
 /// The only user there is.
 pub const DEFAULT_USER: &str = "default";
@@ -36,9 +38,6 @@ pub const DEFAULT_USER: &str = "default";
 const NO_COMMAND: u16 = u16::MAX;
 /// The client follows the server's durability.
 const NO_WISH: u8 = u8::MAX;
-
-/// What makes a worker look at a connection that was killed.
-pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// What is known about a connection when it is accepted.
 pub struct Connected {
@@ -50,8 +49,8 @@ pub struct Connected {
     pub fd: i32,
     /// Unix milliseconds.
     pub now_ms: u64,
-    /// Called once, from any thread, when the client is killed. Must not block.
-    pub waker: Waker,
+    /// Takes what others ask of the connection to its worker.
+    pub signaller: Signaller,
 }
 
 /// What a client does, as the TYPE filters name it.
@@ -117,7 +116,7 @@ pub struct Client {
     local: Box<str>,
     fd: i32,
     created_ms: u64,
-    waker: Waker,
+    signaller: Signaller,
     last_active_ms: AtomicU64,
     last_command: AtomicU16,
     db: AtomicU8,
@@ -131,19 +130,21 @@ pub struct Client {
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
     output_buffer_bytes: AtomicU64,
+    /// Pushed by others and not yet taken by the client.
+    pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
 }
 
 impl Client {
     fn new(id: u64, connected: Connected) -> Client {
-        let Connected { peer, local, fd, now_ms, waker } = connected;
+        let Connected { peer, local, fd, now_ms, signaller } = connected;
         Client {
             id,
             peer: peer.into(),
             local: local.into(),
             fd,
             created_ms: now_ms,
-            waker,
+            signaller,
             last_active_ms: now_ms.into(),
             last_command: NO_COMMAND.into(),
             db: 0.into(),
@@ -157,6 +158,7 @@ impl Client {
             output_bytes: 0.into(),
             query_buffer_bytes: 0.into(),
             output_buffer_bytes: 0.into(),
+            pushed_bytes: 0.into(),
             labels: Mutex::default(),
         }
     }
@@ -281,14 +283,6 @@ impl Client {
         change(&mut self.labels.lock());
     }
 
-    /// Asks the worker to close the connection at once, without sending what is buffered. The waker is called by the
-    /// first call only.
-    pub fn kill(&self) {
-        if !self.killed.swap(true, Relaxed) {
-            (self.waker)();
-        }
-    }
-
     /// Whether [`Client::kill`] was called.
     #[inline]
     pub fn is_killed(&self) -> bool {
@@ -378,8 +372,6 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
 
     pub(super) fn connected(peer: &str) -> Connected {
@@ -388,7 +380,7 @@ mod tests {
             local: "127.0.0.1:6379".to_string(),
             fd: 8,
             now_ms: 1_000,
-            waker: Box::new(|| {}),
+            signaller: Box::new(|_, _| {}),
         }
     }
 
@@ -416,21 +408,6 @@ mod tests {
         clients.remove(client.id());
         clients.register(connected("a:2")).received(1);
         assert_eq!(clients.traffic_bytes(), (11, 20));
-    }
-
-    #[test]
-    fn killing_wakes_the_worker_once() {
-        let wakes = Arc::new(AtomicUsize::new(0));
-        let counter = wakes.clone();
-        let waker: Waker = Box::new(move || {
-            counter.fetch_add(1, Relaxed);
-        });
-        let client = Clients::new().register(Connected { waker, ..connected("a:1") });
-        assert!(!client.is_killed());
-        client.kill();
-        client.kill();
-        assert!(client.is_killed());
-        assert_eq!(wakes.load(Relaxed), 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 
 use crate::{
     Call, CommandStats, Executor, Host, Loading, MemoryLimits, Outcome, Session, ShutdownMode,
-    clients::{Clients, Connected},
+    clients::{Client, Clients, Connected, Signal, Signaller},
 };
 
 /// The time at which every test begins, unix milliseconds.
@@ -64,13 +64,13 @@ impl TestServer {
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 1 }));
         let mut executor = Executor::new(keyspace, host.stats.worker(0), 1);
         executor.attach(log.appender());
-        let session = Session::new(host.clients.register(connected()), true);
+        let session = Session::new(host.connect(), true);
         TestServer { clock, host, executor, session, bulk_bytes_max: 512 << 20, disk, log }
     }
 
     /// Another client of the same server, to be swapped with `session`.
     pub(crate) fn connect(&self) -> Session {
-        Session::new(self.host.clients.register(connected()), true)
+        Session::new(self.host.connect(), true)
     }
 
     /// Runs commands against the replies that are expected; see [`check()`].
@@ -209,11 +209,6 @@ fn open(disk: &Arc<SimDisk>) -> Recovery {
         .expect("a simulated disk works")
 }
 
-fn connected() -> Connected {
-    let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
-    Connected { peer, local, fd: 8, now_ms: START_MS, waker: Box::new(|| {}) }
-}
-
 /// The arguments of an inline request.
 pub(crate) fn parse(line: &str) -> OwnedArgs {
     let request = [line.as_bytes(), b"\r\n"].concat();
@@ -254,6 +249,9 @@ pub(crate) fn notation(value: &Value) -> String {
     }
 }
 
+/// What was pushed to the client of an id, and the gate of it.
+type Pushed = (u64, Arc<[u8]>, Lsn);
+
 /// A process that notes what it is asked for.
 pub(crate) struct TestHost {
     pub(crate) clients: Clients,
@@ -266,6 +264,8 @@ pub(crate) struct TestHost {
     pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
     /// What was asked for, in order: `rewrite`, `reset`, `shutdown InOrder`, `flushing_all 4096`.
     pub(crate) asked: Mutex<Vec<String>>,
+    /// What was pushed to clients and not looked at.
+    pushed: Arc<Mutex<Vec<Pushed>>>,
     clock: Arc<SimClock>,
 }
 
@@ -280,8 +280,41 @@ impl TestHost {
             password: Mutex::default(),
             settings: Mutex::default(),
             asked: Mutex::default(),
+            pushed: Arc::default(),
             clock,
         }
+    }
+
+    /// Registers a client.
+    fn connect(&self) -> Arc<Client> {
+        let pushed = self.pushed.clone();
+        let signaller: Signaller = Box::new(move |id, signal| {
+            if let Signal::Push { bytes, gate } = signal {
+                pushed.lock().push((id, bytes, gate));
+            }
+        });
+        let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
+        self.clients.register(Connected { peer, local, fd: 8, now_ms: START_MS, signaller })
+    }
+
+    /// Takes what was pushed to a client, in the notation of [`notation`], and the newest gate of it.
+    pub(crate) fn take_pushed(&self, client: u64) -> (Vec<String>, Lsn) {
+        let mut pushed = self.pushed.lock();
+        let (mut values, mut gate) = (Vec::new(), Lsn::ZERO);
+        pushed.retain(|(id, bytes, of)| {
+            if *id != client {
+                return true;
+            }
+            gate = gate.max(*of);
+            let mut rest = &bytes[..];
+            while let Some((value, len)) = decoded(rest) {
+                values.push(notation(&value));
+                rest = &rest[len..];
+            }
+            assert!(rest.is_empty(), "pushes are whole: {rest:?}");
+            false
+        });
+        (values, gate)
     }
 
     /// Sets what to evict, without a limit that would evict anything.

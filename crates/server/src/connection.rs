@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     broken: Cell<bool>,
     /// The interrupted conversation may go on.
     resumable: Cell<bool>,
+    /// Something was pushed and not tried to be sent.
+    pushed: Cell<bool>,
 }
 
 impl Connection {
@@ -68,6 +70,7 @@ impl Connection {
             refused: Cell::new(false),
             broken: Cell::new(false),
             resumable: Cell::new(false),
+            pushed: Cell::new(false),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
@@ -210,6 +213,7 @@ impl Connection {
         };
         if sent > 0 {
             conversation.session.client.sent(sent as u64);
+            conversation.note_sent();
         }
         let waits_for_client = self.turn.get() == Turn::WaitForClient;
         if waits_for_client && conversation.outbox.is_empty() {
@@ -231,6 +235,22 @@ impl Connection {
     /// The log is durable up to here: sends what waited for it.
     pub(crate) fn release(&self, durable: Lsn) {
         self.conversation.borrow_mut().outbox.release(durable);
+        if !self.refused.get() {
+            self.send();
+        }
+    }
+
+    /// Appends what others send to the client; the worker calls [`Connection::send_pushed`] once it has passed on all it
+    /// has. Returns what the bytes wait for, and whether these are the first since then.
+    pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
+        let mut conversation = self.conversation.borrow_mut();
+        conversation.push(bytes, gate, durable);
+        (conversation.outbox.held_in_round(), !self.pushed.replace(true))
+    }
+
+    /// Sends what was pushed, as far as it is free.
+    pub(crate) fn send_pushed(&self) {
+        self.pushed.set(false);
         if !self.refused.get() {
             self.send();
         }

@@ -67,17 +67,46 @@ pub struct Conversation {
     pub outbox: Outbox,
     parser: RequestParser,
     pending: Vec<u8>,
+    /// Of the bytes in the outbox, so many at most were pushed by others.
+    pushed_bytes: usize,
 }
 
 impl Conversation {
     /// A conversation that has just begun.
     pub fn new(session: Session) -> Conversation {
-        Conversation { session, outbox: Outbox::default(), parser: RequestParser::new(), pending: Vec::new() }
+        let (outbox, parser) = (Outbox::default(), RequestParser::new());
+        Conversation { session, outbox, parser, pending: Vec::new(), pushed_bytes: 0 }
     }
 
     /// Bytes held over from before.
     pub fn pending_bytes(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Appends bytes that others send to the client, held until `gate` is durable. A conversation that is closing takes
+    /// nothing more.
+    pub fn push(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
+        if self.session.closing {
+            self.session.client.pushed_taken(bytes.len() as u64);
+            return;
+        }
+        self.outbox.begin_round();
+        let mark = self.outbox.mark();
+        self.outbox.bytes_mut().extend_from_slice(bytes);
+        if gate > durable {
+            self.outbox.hold(mark, gate);
+        }
+        self.pushed_bytes += bytes.len();
+    }
+
+    /// To be called when something was sent: gives the sent part of what was pushed back to the client's limit. Replies and
+    /// pushes are not told apart, so a client that never catches up is given too little back, never too much.
+    pub fn note_sent(&mut self) {
+        let left = self.pushed_bytes.min(self.outbox.len());
+        if left < self.pushed_bytes {
+            self.session.client.pushed_taken((self.pushed_bytes - left) as u64);
+            self.pushed_bytes = left;
+        }
     }
 
     /// Executes the commands in `input`, which follows everything received before. What is left is kept.
@@ -207,5 +236,69 @@ impl Conversation {
             }
             Outcome::Wait => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use commands::clients::{Clients, Connected};
+
+    use super::*;
+
+    fn conversation() -> Conversation {
+        let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
+        let signaller = Box::new(|_, _| {});
+        let client = Clients::new().register(Connected { peer, local, fd: 8, now_ms: 0, signaller });
+        Conversation::new(Session::new(client, true))
+    }
+
+    fn sendable(conversation: &Conversation) -> &str {
+        std::str::from_utf8(conversation.outbox.sendable()).unwrap()
+    }
+
+    #[test]
+    fn what_is_pushed_stands_behind_the_replies_and_waits_for_its_gate() {
+        let mut conversation = conversation();
+        conversation.outbox.begin_round();
+        conversation.outbox.bytes_mut().extend_from_slice(b"+held\r\n");
+        conversation.outbox.hold(0, Lsn::new(10));
+        conversation.push(b"+free\r\n", Lsn::ZERO, Lsn::ZERO);
+        assert_eq!(conversation.outbox.held_in_round(), None, "nothing new to wait for");
+        conversation.push(b"+later\r\n", Lsn::new(20), Lsn::ZERO);
+        assert_eq!(conversation.outbox.held_in_round(), Some(Lsn::new(20)));
+        assert_eq!(sendable(&conversation), "");
+        conversation.outbox.release(Lsn::new(10));
+        assert_eq!(sendable(&conversation), "+held\r\n", "what follows belongs to the next gate");
+        conversation.outbox.release(Lsn::new(20));
+        assert_eq!(sendable(&conversation), "+held\r\n+free\r\n+later\r\n");
+        conversation.push(b"+durable\r\n", Lsn::new(20), Lsn::new(20));
+        assert!(sendable(&conversation).ends_with("+durable\r\n"));
+    }
+
+    #[test]
+    fn a_conversation_that_ends_takes_nothing_more() {
+        let mut conversation = conversation();
+        conversation.session.closing = true;
+        conversation.push(b"+x\r\n", Lsn::ZERO, Lsn::ZERO);
+        assert!(conversation.outbox.is_empty());
+    }
+
+    #[test]
+    fn what_was_sent_no_longer_counts_against_the_limit() {
+        use commands::clients::PUSHED_BYTES_MAX;
+        let mut conversation = conversation();
+        let client = conversation.session.client.clone();
+        let bytes: std::sync::Arc<[u8]> = vec![b'x'; PUSHED_BYTES_MAX as usize / 2 + 1].into();
+        for _ in 0..3 {
+            client.push(bytes.clone(), Lsn::ZERO);
+            conversation.push(&bytes, Lsn::ZERO, Lsn::ZERO);
+            let count = conversation.outbox.sendable().len();
+            conversation.outbox.consume(count);
+            conversation.note_sent();
+        }
+        assert!(!client.is_killed());
+        client.push(bytes.clone(), Lsn::ZERO);
+        client.push(bytes, Lsn::ZERO);
+        assert!(client.is_killed());
     }
 }

@@ -25,7 +25,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     config::{Key, Settings},
-    mailbox::{Mailbox, Message},
+    mailbox::Mailbox,
     progress::LoadProgress,
 };
 
@@ -213,18 +213,13 @@ impl ServerHost {
         local: SocketAddr,
         mailbox: Mailbox,
     ) -> Arc<Client> {
-        // The waker needs the id that registering gives.
-        let id = Arc::new(AtomicU64::new(0));
-        let killed = id.clone();
-        let client = self.clients.register(Connected {
+        self.clients.register(Connected {
             peer: peer.to_string(),
             local: local.to_string(),
             fd: stream.as_raw_fd(),
             now_ms: self.unix_ms(),
-            waker: Box::new(move || mailbox.send(Message::Kill(killed.load(Relaxed)))),
-        });
-        id.store(client.id(), Relaxed);
-        client
+            signaller: Box::new(move |id, signal| mailbox.signal(id, signal)),
+        })
     }
 
     /// Completes when SHUTDOWN or a signal asked to stop.

@@ -1,9 +1,12 @@
 //! How to reach a worker from any thread: messages into its queue.
 //!
-//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections and kills) and by the few events
-//! in a server's life.
+//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections and kills), by
+//! [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes) and by the few events in a server's life.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
+
+use commands::clients::Signal;
+use lsn::Lsn;
 
 use tokio::sync::mpsc;
 
@@ -17,6 +20,8 @@ pub(crate) enum Message {
     Attach(LogThreads),
     /// CLIENT KILL.
     Kill(u64),
+    /// Append these bytes to what the client is sent, and send them once `gate` is durable.
+    Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The log failed: answer who waits, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.
@@ -33,5 +38,13 @@ impl Mailbox {
     /// Sends; a worker that has ended takes nothing more.
     pub(crate) fn send(&self, message: Message) {
         let _ = self.sender.send(message);
+    }
+
+    /// Passes on what others ask of a connection of this worker.
+    pub(crate) fn signal(&self, client_id: u64, signal: Signal) {
+        self.send(match signal {
+            Signal::Close => Message::Kill(client_id),
+            Signal::Push { bytes, gate } => Message::Push { client_id, bytes, gate },
+        });
     }
 }

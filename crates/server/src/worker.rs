@@ -59,6 +59,8 @@ pub(crate) struct Worker {
     /// Shared by all connections while they read; one at a time.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
+    /// Connections that something was pushed to in this tick.
+    pushed: RefCell<Vec<Rc<Connection>>>,
     /// Connections whose next command waits until the log has moved.
     awaiting_log: RefCell<Vec<Rc<Connection>>>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
@@ -94,6 +96,7 @@ pub(crate) fn start(
             batch: RefCell::new(RequestBatch::new()),
             read_buffer: RefCell::new(vec![0; READ_BYTES]),
             parked: RefCell::default(),
+            pushed: RefCell::default(),
             awaiting_log: RefCell::default(),
             connections: RefCell::default(),
             tick: Arc::new(Notify::new()),
@@ -128,6 +131,7 @@ impl Worker {
                         connection.kill();
                     }
                 }
+                Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
                 Message::Fail(done) => {
                     self.fail_all();
                     let _ = done.send(());
@@ -158,6 +162,26 @@ impl Worker {
             worker.connections.borrow_mut().remove(&id);
             worker.host.clients().remove(id);
         });
+    }
+
+    /// Passes bytes on to a client; they are sent at the end of the tick, with what else comes for it until then.
+    fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().durable_lsn();
+        let (held, first) = connection.push(bytes, gate, durable);
+        if let Some(gate) = held {
+            self.parked.borrow_mut().push_back((gate, connection.clone()));
+        }
+        if first {
+            self.pushed.borrow_mut().push(connection);
+        }
+        self.end_tick_later();
+    }
+
+    fn end_tick_later(&self) {
+        if !self.tick_due.replace(true) {
+            self.tick.notify_one();
+        }
     }
 
     fn attach(&self, log: LogThreads) {
@@ -206,8 +230,8 @@ impl Worker {
             self.awaiting_log.borrow_mut().push(connection.clone());
         }
         let wrote = self.executor.borrow_mut().take_wrote();
-        if (wrote || held.is_some() || awaits_log) && !self.tick_due.replace(true) {
-            self.tick.notify_one();
+        if wrote || held.is_some() || awaits_log {
+            self.end_tick_later();
         }
         let freed = self.executor.borrow_mut().take_freed();
         if let Some(freed) = freed {
@@ -225,6 +249,8 @@ impl Worker {
     }
 
     fn end_tick(&self) {
+        let pushed = std::mem::take(&mut *self.pushed.borrow_mut());
+        pushed.iter().for_each(|connection| connection.send_pushed());
         let Some(threads) = self.log.get() else { return };
         let parked = self.parked.borrow().len();
         let syncs = threads.log().durability() >= Durability::Commit;

@@ -168,7 +168,8 @@ impl World {
         let executors = (0..WORKERS).map(executor).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
-            let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), waker: Box::new(|| {}) };
+            let connected =
+                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
             let session = Session::new(host.clients().register(connected), true);
             SimClient::new(Conversation::new(session), index % WORKERS)
         };

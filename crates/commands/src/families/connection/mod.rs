@@ -1,7 +1,7 @@
 //! Connection commands: who a client is, which protocol and database it uses, and who else is connected.
 //!
 //! What it is: changes of the session and of the entry in the list of clients, which must agree.
-//! What it is not: the sockets. Closing is asked for ([`Session::closing`](crate::Session), a killed client's waker) and
+//! What it is not: the sockets. Closing is asked for ([`Session::closing`](crate::Session), a killed client's signal) and
 //! done by the server.
 //!
 //! Invariants
