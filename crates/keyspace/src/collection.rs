@@ -6,3 +6,5 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
 pub(crate) mod element;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the sorted set, which follows"))]
+pub(crate) mod rank_tree;

@@ -1,0 +1,240 @@
+//! Rank trees: the order of one big sorted set.
+//!
+//! What it is: a B+tree of (score, member), ordered by score and then by the bytes of the member, in which
+//! every inner node knows how many items lie below each child. So an item has a rank, a rank has an item, and
+//! both take one way down; items with neighbouring ranks lie side by side in memory.
+//! What it is not: a set. Members are small copies (in production: addresses of entries); the tree neither
+//! owns nor frees them and does not find an item by its member alone. Whoever uses it keeps the members alive
+//! and unchanged, looks up their scores, and inserts an item only if it is absent.
+//!
+//! Searches go by key and end in a rank; changes go by rank. Search looks at the bytes of a member only
+//! where scores are equal: each such look is a cache miss.
+//!
+//! Invariants
+//! - Items are strictly ascending. Scores are never NaN; 0.0 and -0.0 are equal.
+//! - All leaves have the same depth; only the root may be an empty leaf, and an inner root has two children or
+//!   more.
+//! - An inner node knows the first item of each child and the number of items below it, exactly.
+//! - Two neighbours under one parent do not fit in one node with room to spare. So nodes are more than half
+//!   full on average, whatever was removed.
+//! - No operation touches more than three nodes per level or moves other memory than theirs. Nodes are
+//!   allocated one by one and given back one by one.
+
+mod node;
+mod range;
+
+use std::cmp::Ordering;
+use std::ops;
+
+use node::{Inner, Leaf, Node};
+pub(crate) use range::Range;
+
+/// The handle of a member: cheap to copy, with bytes behind it that do not change while it is in a tree.
+pub(crate) trait Member: Copy {
+    /// The name of the member, by which items of equal score are ordered.
+    fn bytes(&self) -> &[u8];
+}
+
+/// What leaves hold.
+#[derive(Clone, Copy)]
+struct Item<M> {
+    score: f64,
+    member: M,
+}
+
+impl<M: Member> Item<M> {
+    #[inline]
+    fn cmp(&self, score: f64, bytes: &[u8]) -> Ordering {
+        // Not `total_cmp`: 0.0 and -0.0 are one score.
+        if self.score < score {
+            Ordering::Less
+        } else if self.score > score {
+            Ordering::Greater
+        } else {
+            self.member.bytes().cmp(bytes)
+        }
+    }
+}
+
+/// The order of one sorted set. See the module documentation.
+pub(crate) struct RankTree<M> {
+    root: Node<M>,
+    len: usize,
+    /// Memory of all nodes.
+    bytes: usize,
+}
+
+impl<M: Member> RankTree<M> {
+    /// An empty tree. It has one leaf already.
+    pub(crate) fn new() -> Self {
+        RankTree { root: Node::Leaf(Box::default()), len: 0, bytes: size_of::<Leaf<M>>() }
+    }
+
+    /// A tree of these items, which are in ascending order. Its nodes are full.
+    pub(crate) fn from_sorted(items: impl Iterator<Item = (f64, M)>) -> Self {
+        let mut tree = RankTree::new();
+        for (score, member) in items {
+            debug_assert!(tree.last().is_none_or(|last| last.cmp(score, member.bytes()).is_lt()));
+            tree.insert_at(tree.len, Item { score, member });
+        }
+        tree
+    }
+
+    /// The number of items.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory that the nodes occupy.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds an item, which must be absent, and returns its rank.
+    ///
+    /// # Panics
+    /// If the score is NaN, for which there is no place in the order.
+    pub(crate) fn insert(&mut self, score: f64, member: M) -> usize {
+        assert!(!score.is_nan(), "a score is NaN");
+        let bytes = member.bytes();
+        let rank = if self.last().is_none_or(|last| last.cmp(score, bytes).is_lt()) {
+            self.len
+        } else {
+            let (rank, leaf, index) = self.seek(|item| item.cmp(score, bytes).is_le());
+            debug_assert!(index == 0 || leaf[index - 1].cmp(score, bytes).is_ne(), "the item was there");
+            rank
+        };
+        self.insert_at(rank, Item { score, member });
+        rank
+    }
+
+    /// Removes the item with this score and these bytes, and returns its member.
+    pub(crate) fn remove(&mut self, score: f64, bytes: &[u8]) -> Option<M> {
+        let rank = self.rank(score, bytes)?;
+        self.remove_at(rank).map(|(_, member)| member)
+    }
+
+    /// Removes the item with this rank.
+    pub(crate) fn remove_at(&mut self, rank: usize) -> Option<(f64, M)> {
+        if rank >= self.len {
+            return None;
+        }
+        let item = self.root.remove(rank, &mut self.bytes);
+        self.len -= 1;
+        while let Some(only) = self.root.take_only_child() {
+            self.root = only;
+            self.bytes -= size_of::<Inner<M>>();
+        }
+        Some((item.score, item.member))
+    }
+
+    /// Removes the first item.
+    pub(crate) fn pop_first(&mut self) -> Option<(f64, M)> {
+        self.remove_at(0)
+    }
+
+    /// Removes the last item.
+    pub(crate) fn pop_last(&mut self) -> Option<(f64, M)> {
+        self.remove_at(self.len.checked_sub(1)?)
+    }
+
+    /// How many items are before the item with this score and these bytes; `None` if it is absent.
+    pub(crate) fn rank(&self, score: f64, bytes: &[u8]) -> Option<usize> {
+        // The item, if present, is the last one that is not greater, and a search never ends before a leaf
+        // whose first item is not greater.
+        let (rank, leaf, index) = self.seek(|item| item.cmp(score, bytes).is_le());
+        let candidate = &leaf[index.checked_sub(1)?];
+        candidate.cmp(score, bytes).is_eq().then(|| rank - 1)
+    }
+
+    /// How many items at the start satisfy `pred`, which must be true for all items up to some rank and false
+    /// for all others.
+    pub(crate) fn partition_point(&self, pred: impl Fn(f64, M) -> bool) -> usize {
+        self.seek(|item| pred(item.score, item.member)).0
+    }
+
+    /// The item with this rank.
+    pub(crate) fn get(&self, rank: usize) -> Option<(f64, M)> {
+        let (leaf, index) = (rank < self.len).then(|| self.leaf_of(rank))?;
+        Some((leaf[index].score, leaf[index].member))
+    }
+
+    /// The items with these ranks, from either end; ranks past the end have none.
+    pub(crate) fn range(&self, ranks: ops::Range<usize>) -> Range<'_, M> {
+        Range::new(self, ranks)
+    }
+
+    /// The rank of the first item for which `pred` is false, and where that is: in which leaf, at which index.
+    /// The index may be the length of the leaf; it is 0 only if `pred` is false for all items.
+    fn seek(&self, pred: impl Fn(&Item<M>) -> bool) -> (usize, &[Item<M>], usize) {
+        let (mut node, mut start) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    let index = leaf.partition_point(&pred);
+                    return (start + index, leaf, index);
+                }
+                Node::Inner(inner) => {
+                    let index = inner.firsts.partition_point(&pred).saturating_sub(1);
+                    start += inner.counts[..index].iter().sum::<usize>();
+                    node = &inner.children[index];
+                }
+            }
+        }
+    }
+
+    /// The leaf with the item of this rank (below `len`), and the index of the item in it.
+    fn leaf_of(&self, mut rank: usize) -> (&[Item<M>], usize) {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return (leaf, rank),
+                Node::Inner(inner) => {
+                    let (index, start) = inner.child_of(rank);
+                    node = &inner.children[index];
+                    rank -= start;
+                }
+            }
+        }
+    }
+
+    fn last(&self) -> Option<&Item<M>> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf.last(),
+                Node::Inner(inner) => node = inner.children.last()?,
+            }
+        }
+    }
+
+    /// Inserts an item that belongs at this rank. Goes down once: a full node is split, or shares with a
+    /// neighbour, before the way leads through it.
+    fn insert_at(&mut self, mut rank: usize, item: Item<M>) {
+        let appends = rank == self.len;
+        if self.root.is_full() {
+            self.root.raise(&mut self.bytes);
+        }
+        self.len += 1;
+        let mut node = &mut self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf.insert(rank, item),
+                Node::Inner(inner) => {
+                    let (index, start) = inner.open(rank, appends, &mut self.bytes);
+                    if rank == 0 {
+                        inner.firsts[0] = item;
+                    }
+                    inner.counts[index] += 1;
+                    rank -= start;
+                    node = &mut inner.children[index];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod tests;
