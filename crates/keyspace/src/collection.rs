@@ -4,7 +4,14 @@
 //! for what outgrows it; and the views that read either.
 //! What it is not: commands. What a type can do is decided by its effects.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the list type, which follows"))]
+pub(crate) mod chunk;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
 pub(crate) mod element;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the list type, which follows"))]
+pub(crate) mod long_list;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the sorted set, which follows"))]
 pub(crate) mod rank_tree;
+
+#[cfg(test)]
+mod testing;

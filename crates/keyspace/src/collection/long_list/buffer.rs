@@ -1,0 +1,230 @@
+//! The memory of one chunk of a long list.
+//!
+//! What it is: a byte string with a body of packed elements somewhere in it and free room on both sides, and
+//! the rules of where the room is and how large the memory gets.
+//! What it is not: aware of its neighbours. Splitting and merging is for `long_list` to decide.
+//!
+//! Invariants
+//! - The body of more than one element is at most `BODY_BYTES_MAX` long.
+//! - Memory has the size of a size class (see `entry::size_class`), so that nothing is unaccounted.
+//! - Pushing at either end copies each byte of the body a bounded number of times, whatever was pushed or
+//!   removed at which end before.
+
+use std::ops::Range;
+
+use super::End;
+use crate::collection::chunk::{Chunk, Item};
+use crate::entry::size_class;
+
+/// Longest body of a buffer with more than one element, as Redis has it by default.
+pub(super) const BODY_BYTES_MAX: usize = 8 << 10;
+
+/// Smallest memory of a buffer that is pushed to.
+pub(super) const CAPACITY_MIN: usize = 128;
+
+/// The memory of one chunk.
+pub(super) struct Buffer {
+    memory: Box<[u8]>,
+    /// Where the body is in the memory. A body is shorter than 4 GiB because an encoding is.
+    start: u32,
+    end: u32,
+    /// Elements.
+    len: u32,
+}
+
+impl Buffer {
+    /// A buffer with one element and all its room, if `capacity` is more than the element needs, at `end`.
+    pub(super) fn of_item(item: &Item<'_>, end: End, capacity: usize) -> Self {
+        let capacity = size_class(item.len().max(capacity));
+        let room_in_front = match end {
+            End::Front => capacity - item.len(),
+            End::Back => 0,
+        };
+        Buffer::new(&item.parts(), 1, capacity, room_in_front)
+    }
+
+    /// A buffer without more room than a size class has.
+    pub(super) fn of_chunk(chunk: Chunk<'_>) -> Self {
+        Buffer::new(&[chunk.body()], chunk.len(), size_class(chunk.body().len()), 0)
+    }
+
+    /// The elements of both buffers.
+    pub(super) fn merged(front: &Buffer, back: &Buffer) -> Self {
+        let parts = [front.chunk().body(), back.chunk().body()];
+        Buffer::new(&parts, front.len() + back.len(), size_class(front.body_len() + back.body_len()), 0)
+    }
+
+    /// A buffer with these parts as the body.
+    fn new(parts: &[&[u8]], len: usize, capacity: usize, room_in_front: usize) -> Self {
+        let mut memory = vec![0; capacity].into_boxed_slice();
+        let end = write(&mut memory[room_in_front..], parts) + room_in_front;
+        Buffer { memory, start: offset(room_in_front), end: offset(end), len: offset(len) }
+    }
+
+    /// The elements.
+    #[inline]
+    pub(super) fn chunk(&self) -> Chunk<'_> {
+        Chunk::new(&self.memory[self.start as usize..self.end as usize], self.len())
+    }
+
+    /// Elements.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Bytes of the elements.
+    #[inline]
+    pub(super) fn body_len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Bytes of memory.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Adds an element at `end`; `false` if the chunk is full.
+    #[inline]
+    pub(super) fn push(&mut self, end: End, item: &Item<'_>) -> bool {
+        let body_len = self.body_len() + item.len();
+        if body_len > BODY_BYTES_MAX || (self.room(end) < item.len() && !self.make_room(end, item.len())) {
+            return false;
+        }
+        let at = match end {
+            End::Front => {
+                self.start -= offset(item.len());
+                self.start as usize
+            }
+            End::Back => {
+                let at = self.end as usize;
+                self.end += offset(item.len());
+                at
+            }
+        };
+        write(&mut self.memory[at..], &item.parts());
+        self.len += 1;
+        true
+    }
+
+    /// Removes `count` elements at `end`.
+    pub(super) fn pop(&mut self, end: End, count: usize) {
+        match end {
+            End::Front => self.start += offset(self.chunk().span(0..count).end),
+            End::Back => {
+                let kept = self.len() - count;
+                self.end = self.start + offset(self.chunk().span(0..kept).end);
+            }
+        }
+        self.len -= offset(count);
+        self.shrink();
+    }
+
+    /// Moves the elements from `index` on into a new buffer.
+    pub(super) fn split_off(&mut self, index: usize) -> Buffer {
+        let span = self.chunk().span(index..self.len());
+        let tail = Buffer::of_chunk(Chunk::new(&self.chunk().body()[span], self.len() - index));
+        self.pop(End::Back, self.len() - index);
+        tail
+    }
+
+    /// Replaces the elements in `range` by `item`, if there is one; the caller has checked that the chunk does
+    /// not become too long.
+    pub(super) fn splice(&mut self, range: Range<usize>, item: Option<&Item<'_>>) {
+        let span = self.chunk().span(range.clone());
+        let (inserted_len, parts) = item.map_or((0, [&[][..]; 3]), |item| (item.len(), item.parts()));
+        let len = self.len() - range.len() + usize::from(item.is_some());
+        let (head_len, tail_len) = (span.start, self.body_len() - span.end);
+        let (start, end) = (self.start as usize, self.end as usize);
+        let tail_fits = start + head_len + inserted_len + tail_len <= self.capacity();
+        let head_fits = head_len + inserted_len + tail_len <= end;
+        if tail_fits && (tail_len <= head_len || !head_fits) {
+            let at = start + head_len;
+            self.memory.copy_within(end - tail_len..end, at + inserted_len);
+            write(&mut self.memory[at..], &parts);
+            self.end = offset(at + inserted_len + tail_len);
+        } else if head_fits {
+            let at = end - tail_len - inserted_len;
+            self.memory.copy_within(start..start + head_len, at - head_len);
+            write(&mut self.memory[at..], &parts);
+            self.start = offset(at - head_len);
+        } else {
+            let body = self.chunk().body();
+            let body_len = head_len + inserted_len + tail_len;
+            let capacity = size_class(body_len).max(size_class(body_len + body_len / 4).min(BODY_BYTES_MAX));
+            let [a, b, c] = parts;
+            let parts = [&body[..span.start], a, b, c, &body[span.end..]];
+            *self = Buffer::new(&parts, len, capacity, 0);
+        }
+        self.len = offset(len);
+        self.shrink();
+    }
+
+    /// Gives room back that nothing will be pushed into.
+    pub(super) fn fit(&mut self) {
+        if size_class(self.body_len()) < self.capacity() {
+            *self = Buffer::of_chunk(self.chunk());
+        }
+    }
+
+    /// Free bytes at `end`.
+    #[inline]
+    fn room(&self, end: End) -> usize {
+        match end {
+            End::Front => self.start as usize,
+            End::Back => self.capacity() - self.end as usize,
+        }
+    }
+
+    /// Makes room at `end` by moving the body within the memory, if that is at most half full, or by taking
+    /// more memory; `false` if there is as much as it may be.
+    #[cold]
+    fn make_room(&mut self, end: End, needed: usize) -> bool {
+        let body_len = self.body_len();
+        let capacity = self.capacity();
+        if body_len + needed <= capacity / 2 {
+            // Both ends get half of the room, so that it will do for many pushes at whichever comes.
+            let start = (capacity - body_len) / 2;
+            self.memory.copy_within(self.start as usize..self.end as usize, start);
+            (self.start, self.end) = (offset(start), offset(start + body_len));
+            return true;
+        }
+        if capacity >= BODY_BYTES_MAX {
+            return false;
+        }
+        let capacity = size_class((2 * capacity).max(body_len + needed)).min(BODY_BYTES_MAX);
+        let room_in_front = match end {
+            End::Front => capacity - body_len,
+            End::Back => 0,
+        };
+        *self = Buffer::new(&[self.chunk().body()], self.len(), capacity, room_in_front);
+        true
+    }
+
+    /// Gives memory back when little of it is used.
+    fn shrink(&mut self) {
+        let body_len = self.body_len();
+        if self.len > 0 && self.capacity() > CAPACITY_MIN && body_len <= self.capacity() / 8 {
+            let capacity = size_class(2 * body_len).max(CAPACITY_MIN);
+            let room_in_front = (capacity - body_len) / 2;
+            *self = Buffer::new(&[self.chunk().body()], self.len(), capacity, room_in_front);
+        }
+    }
+}
+
+/// Writes the parts one after the other to the start of `memory`; returns their length.
+#[inline]
+fn write(memory: &mut [u8], parts: &[&[u8]]) -> usize {
+    let mut at = 0;
+    for part in parts {
+        memory[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    at
+}
+
+#[inline]
+fn offset(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("an element is shorter than 4 GiB")
+}

@@ -1,0 +1,17 @@
+//! What tests of collections share.
+
+use proptest::prelude::*;
+
+/// What is not the canonical text of an `i64`, though it may look so.
+const LOOKALIKES: &[&str] =
+    &["", "-", "-0", "+1", "007", "1.0", "9223372036854775808", "-9223372036854775809"];
+
+/// Elements of up to `len_max` bytes: integers of all sizes, what looks like integers, and other strings.
+pub(crate) fn element(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        2 => (any::<i64>(), 0u32..64).prop_map(|(value, shift)| (value >> shift).to_string().into_bytes()),
+        1 => prop::sample::select(LOOKALIKES).prop_map(|text| text.as_bytes().to_vec()),
+        3 => prop::collection::vec(any::<u8>(), 0..20),
+        1 => (0..=len_max, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]),
+    ]
+}
