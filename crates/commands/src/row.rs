@@ -20,6 +20,8 @@ pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError
 pub enum Family {
     /// Strings and counters.
     String,
+    /// Strings as arrays of bits.
+    Bitmap,
     /// Keys of any type.
     Generic,
     /// The connection itself.
@@ -30,12 +32,14 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 4] = [Family::String, Family::Generic, Family::Connection, Family::Server];
+    pub const ALL: [Family; 5] =
+        [Family::String, Family::Bitmap, Family::Generic, Family::Connection, Family::Server];
 
     /// The name in documentation and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Family::String => "string",
+            Family::Bitmap => "bitmap",
             Family::Generic => "generic",
             Family::Connection => "connection",
             Family::Server => "server",

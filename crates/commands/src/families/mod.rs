@@ -1,5 +1,6 @@
 //! The command families: each module holds the rows of its commands and their handlers.
 
+mod bitmap;
 mod connection;
 mod database;
 mod deadline;
@@ -14,4 +15,5 @@ use crate::Row;
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.
-pub(crate) const TABLES: [&[Row]; 4] = [connection::ROWS, generic::ROWS, server::ROWS, string::ROWS];
+pub(crate) const TABLES: [&[Row]; 5] =
+    [bitmap::ROWS, connection::ROWS, generic::ROWS, server::ROWS, string::ROWS];

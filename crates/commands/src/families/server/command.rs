@@ -177,6 +177,7 @@ fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
         (flags.has(Flags::READONLY), "@read"),
         (flags.has(Flags::WRITE), "@write"),
         (row.family == Family::String, "@string"),
+        (row.family == Family::Bitmap, "@bitmap"),
         (flags.has(Flags::ADMIN), "@admin"),
         (flags.has(Flags::FAST), "@fast"),
         (!flags.has(Flags::FAST), "@slow"),

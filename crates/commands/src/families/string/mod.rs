@@ -19,7 +19,7 @@ use crate::{CommandError, Family, Flags, Keys, Row};
 
 /// The bytes of a string.
 #[inline]
-fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
+pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
     entry.string().ok_or(CommandError::WrongType)
 }
 

@@ -1,0 +1,193 @@
+//! Integers of any width at any bit of a string.
+//!
+//! What it is: how they lie in bytes (the highest bit first, not aligned to anything) and what happens to a number that does
+//! not fit. What it is not: the command.
+
+/// The most bytes that an integer touches: 64 bits that begin in the middle of a byte.
+const BYTES_MAX: usize = 9;
+
+/// The type of a field: `u1` to `u63`, `i1` to `i64`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Encoding {
+    signed: bool,
+    width: u32,
+}
+
+/// What becomes of a number that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// Its upper bits are lost.
+    Wrap,
+    /// It becomes the nearest number that fits.
+    Saturate,
+    /// It is not stored.
+    Fail,
+}
+
+impl Encoding {
+    /// Reads a name as `u8` or `i16`.
+    pub(super) fn parse(name: &[u8]) -> Option<Encoding> {
+        let (signed, width_max, digits) = match name {
+            [b'i', digits @ ..] => (true, 64, digits),
+            [b'u', digits @ ..] => (false, 63, digits),
+            _ => return None,
+        };
+        let width = u32::try_from(wire::number::parse_i64(digits)?).ok()?;
+        (1..=width_max).contains(&width).then_some(Encoding { signed, width })
+    }
+
+    /// Bits of a number.
+    pub(super) fn width(self) -> u32 {
+        self.width
+    }
+
+    /// A number that a client wants to store. Without a sign it is the 64 bits that count, as in Redis: -1 is large.
+    pub(super) fn wanted(self, number: i64) -> i128 {
+        if self.signed { number.into() } else { (number as u64).into() }
+    }
+
+    /// The number as it is stored; `None` if it is not.
+    pub(super) fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
+        let (min, max) = match self.signed {
+            true => (-1i128 << (self.width - 1), (1i128 << (self.width - 1)) - 1),
+            false => (0, (1i128 << self.width) - 1),
+        };
+        if (min..=max).contains(&number) {
+            return Some(number as i64);
+        }
+        match overflow {
+            Overflow::Wrap => Some(self.extend(number as u64)),
+            Overflow::Saturate => Some(number.clamp(min, max) as i64),
+            Overflow::Fail => None,
+        }
+    }
+
+    /// The number in a string at a bit offset; bits behind its end are 0.
+    pub(super) fn read(self, bytes: &[u8], offset: u64) -> i64 {
+        let window = window(bytes, offset);
+        self.extend((window >> self.shift(offset)) as u64)
+    }
+
+    /// What to write to have `number` at a bit offset of a string: bytes and where they go, only those that change. `None` if
+    /// none does.
+    pub(super) fn write(self, bytes: &[u8], offset: u64, number: i64) -> Option<Patch> {
+        let (old, shift) = (window(bytes, offset), self.shift(offset));
+        let mask = u128::from(u64::MAX >> (64 - self.width)) << shift;
+        let new = old & !mask | (number as u128) << shift & mask;
+        let difference = old ^ new;
+        let start = difference.leading_zeros() as usize / 8;
+        let end = size_of::<u128>() - difference.trailing_zeros() as usize / 8;
+        (difference != 0).then(|| Patch {
+            offset: offset / 8 + start as u64,
+            window: new.to_be_bytes(),
+            range: (start, end),
+        })
+    }
+
+    /// How far the last bit of a number is from that of its window.
+    fn shift(self, offset: u64) -> u32 {
+        u128::BITS - self.width - (offset % 8) as u32
+    }
+
+    /// The number in the lower bits.
+    fn extend(self, bits: u64) -> i64 {
+        let idle = 64 - self.width;
+        if self.signed { (bits << idle) as i64 >> idle } else { (bits << idle >> idle) as i64 }
+    }
+}
+
+/// Bytes that replace those of a string.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Patch {
+    /// Where they go.
+    pub(super) offset: u64,
+    window: [u8; 16],
+    range: (usize, usize),
+}
+
+impl Patch {
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.window[self.range.0..self.range.1]
+    }
+}
+
+/// The bytes around a number, from the one with its first bit on, in the upper bits.
+fn window(bytes: &[u8], offset: u64) -> u128 {
+    let tail = usize::try_from(offset / 8).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
+    let len = tail.len().min(BYTES_MAX);
+    let mut window = [0; 16];
+    window[..len].copy_from_slice(&tail[..len]);
+    u128::from_be_bytes(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encodings() -> impl Strategy<Value = Encoding> {
+        (any::<bool>(), 1..=64u32).prop_map(|(signed, width)| Encoding {
+            signed,
+            width: if signed { width } else { width.min(63) },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_nothing_else_changes(
+            bytes in prop::collection::vec(any::<u8>(), 24),
+            offset in 0..100u64,
+            encoding in encodings(),
+            number in any::<i64>(),
+        ) {
+            let number = encoding.fit(number.into(), Overflow::Wrap).expect("it wraps");
+            let mut written = bytes.clone();
+            if let Some(patch) = encoding.write(&bytes, offset, number) {
+                let start = patch.offset as usize;
+                prop_assert_ne!(patch.bytes().first(), bytes.get(start), "only what changes");
+                let end = start + patch.bytes().len();
+                prop_assert_ne!(patch.bytes().last(), bytes.get(end - 1), "only what changes");
+                written[start..end].copy_from_slice(patch.bytes());
+            }
+            prop_assert_eq!(encoding.read(&written, offset), number);
+            let one_bit = Encoding { signed: false, width: 1 };
+            for bit in (0..192).filter(|bit| !(offset..offset + u64::from(encoding.width)).contains(bit)) {
+                prop_assert_eq!(one_bit.read(&written, bit), one_bit.read(&bytes, bit));
+            }
+        }
+
+        #[test]
+        fn numbers_that_fit_are_left_alone(encoding in encodings(), number in any::<i64>()) {
+            let saturated = encoding.fit(number.into(), Overflow::Saturate).expect("it saturates");
+            for overflow in [Overflow::Wrap, Overflow::Saturate, Overflow::Fail] {
+                prop_assert_eq!(encoding.fit(saturated.into(), overflow), Some(saturated));
+            }
+            prop_assert_eq!(encoding.fit(number.into(), Overflow::Fail).is_some(), saturated == number);
+        }
+    }
+
+    #[test]
+    fn encodings_have_one_spelling() {
+        for (name, expected) in [
+            ("u1", Some((false, 1))),
+            ("u63", Some((false, 63))),
+            ("i1", Some((true, 1))),
+            ("i64", Some((true, 64))),
+            ("u64", None),
+            ("i65", None),
+            ("u0", None),
+            ("i-1", None),
+            ("u08", None),
+            ("u", None),
+            ("U8", None),
+            ("8", None),
+            ("", None),
+            ("i99999999999999999999", None),
+        ] {
+            let expected = expected.map(|(signed, width)| Encoding { signed, width });
+            assert_eq!(Encoding::parse(name.as_bytes()), expected, "{name}");
+        }
+    }
+}
