@@ -8,6 +8,8 @@
 pub(crate) mod chunk;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
 pub(crate) mod element;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
+pub(crate) mod field_map;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the list type, which follows"))]
 pub(crate) mod long_list;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the sorted set, which follows"))]

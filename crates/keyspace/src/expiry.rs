@@ -41,28 +41,33 @@ impl Item {
     }
 }
 
-/// The heap of one slot.
-#[derive(Default)]
-pub(crate) struct ExpiryHeap {
-    items: BinaryHeap<Reverse<Item>>,
+/// The heap of one slot; with items of another kind also that of a collection.
+pub(crate) struct ExpiryHeap<T = Item> {
+    items: BinaryHeap<Reverse<T>>,
 }
 
-impl ExpiryHeap {
-    pub(crate) fn push(&mut self, item: Item) {
+impl<T: Ord> Default for ExpiryHeap<T> {
+    fn default() -> Self {
+        ExpiryHeap { items: BinaryHeap::new() }
+    }
+}
+
+impl<T: Ord + Copy> ExpiryHeap<T> {
+    pub(crate) fn push(&mut self, item: T) {
         self.items.push(Reverse(item));
     }
 
     /// The item that is due first.
-    pub(crate) fn first(&self) -> Option<Item> {
+    pub(crate) fn first(&self) -> Option<T> {
         self.items.peek().map(|item| item.0)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Item> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         self.items.pop().map(|item| item.0)
     }
 
     /// The items in no useful order.
-    pub(crate) fn items(&self) -> &[Reverse<Item>] {
+    pub(crate) fn items(&self) -> &[Reverse<T>] {
         self.items.as_slice()
     }
 
@@ -72,13 +77,13 @@ impl ExpiryHeap {
     }
 
     /// A heap of these items, in linear time.
-    pub(crate) fn new(items: Vec<Item>) -> Self {
+    pub(crate) fn new(items: Vec<T>) -> Self {
         ExpiryHeap { items: items.into_iter().map(Reverse).collect::<Vec<_>>().into() }
     }
 
     /// Bytes of memory that the items occupy.
     pub(crate) fn bytes(&self) -> usize {
-        self.items.capacity() * size_of::<Item>()
+        self.items.capacity() * size_of::<T>()
     }
 }
 

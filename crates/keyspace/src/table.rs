@@ -33,6 +33,9 @@ pub(crate) use walk::POSITION_END;
 
 pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
 
+/// How many buckets ahead `drain` loads entries.
+const DRAIN_AHEAD: usize = 2;
+
 /// The hash table of one slot and database. See the module documentation.
 pub(crate) struct Table {
     buckets: Box<[Bucket]>,
@@ -176,6 +179,21 @@ impl Table {
         let entry = unsafe { word.into_entry() };
         self.entry_bytes -= entry.as_ref().allocated_bytes();
         entry
+    }
+
+    /// Takes all entries out, in the order of their buckets. What `take` leaves by unwinding is leaked.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(Entry)) {
+        let buckets = std::mem::take(&mut self.buckets);
+        (self.len, self.expiring, self.entry_bytes) = (0, 0, 0);
+        for (index, bucket) in buckets.iter().enumerate() {
+            if let Some(ahead) = buckets.get(index + DRAIN_AHEAD) {
+                ahead.occupied().for_each(|place| prefetch_line(ahead.word(place).address()));
+            }
+            for place in bucket.occupied() {
+                // SAFETY: the table owned the entry; its buckets were taken and are not used after this.
+                take(unsafe { bucket.word(place).into_entry() });
+            }
+        }
     }
 
     #[inline]

@@ -1,0 +1,191 @@
+//! Field maps: the hash table inside one big collection, from hundreds to tens of millions of fields.
+//!
+//! What it is: fields, each with a value of bytes and maybe a deadline, by extendible hashing. A directory,
+//! indexed by the upper bits of a field's hash, names small segments; a segment is a `Table` of the fields
+//! whose hash starts with its prefix. Inside a segment a field's position are the hash bits after the prefix,
+//! so the fields of the whole map are in the order of their hashes, which `scan` relies on.
+//! What it is not: a map with a policy. Whether a field has expired does not matter here. Hashes, sets and
+//! sorted sets are built on it elsewhere.
+//!
+//! No operation moves more than one segment's fields: a segment that is full splits in two, buddies that are
+//! nearly empty merge. The directory doubles and halves as a whole, but it is four bytes for hundreds of
+//! fields.
+//!
+//! Invariants
+//! - Every slot of the directory names the segment whose prefix it starts with; every segment is named.
+//! - An entry stays at its address until it is removed or its own size class changes, whatever happens to
+//!   other fields: splits, merges and rebuilds move pointers only.
+//! - Of two buddies (segments that a split made) at least `MERGED_LEN_MIN` fields are left.
+//! - `len`, `table_bytes` and the count of expiring fields are the sums over the segments.
+//! - Memory is bounded by the number of fields whatever their hashes are (`DIRECTORY_SHARE_MIN`).
+
+mod deadlines;
+mod hasher;
+mod resize;
+mod segment;
+mod walk;
+
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod tests;
+
+use crate::access::AccessStamp;
+use crate::entry::{Entry, EntryRef};
+use crate::value::Value;
+use deadlines::Deadlines;
+use hasher::FieldHasher;
+use segment::{Segment, Tally};
+
+/// A segment that would grow above this splits.
+const SEGMENT_LEN_MAX: usize = if cfg!(miri) { 24 } else { 512 };
+
+/// Two buddies with fewer fields than this merge.
+const MERGED_LEN_MIN: usize = SEGMENT_LEN_MAX / 4;
+
+/// The directory does not grow beyond one slot for this many fields. Evenly distributed hashes need less; if
+/// all hashes are equal, a segment grows instead.
+const DIRECTORY_SHARE_MIN: usize = if cfg!(miri) { 1 } else { 16 };
+
+/// The hash table of one collection. See the module documentation.
+pub(crate) struct FieldMap {
+    hasher: FieldHasher,
+    /// Numbers of segments; the length is a power of two.
+    directory: Box<[u32]>,
+    segments: Vec<Segment>,
+    len: usize,
+    /// Bytes of the buckets and entries of all segments.
+    table_bytes: usize,
+    /// Only while there are deadlines.
+    deadlines: Option<Box<Deadlines>>,
+}
+
+#[cfg(not(test))]
+const _: () = assert!(size_of::<FieldMap>() == 128);
+
+/// What a `FieldMap::put` did.
+pub(crate) enum Put {
+    /// The field is new.
+    Added,
+    /// The field had a value; its old allocation, if the new value did not fit there.
+    Replaced(Option<Entry>),
+}
+
+impl FieldMap {
+    /// An empty map. The seed decides the order of the fields and should not be known to clients.
+    pub(crate) fn new(seed: u64) -> Self {
+        FieldMap {
+            hasher: FieldHasher::new(seed),
+            directory: Box::new([0]),
+            segments: vec![Segment::whole()],
+            len: 0,
+            table_bytes: 0,
+            deadlines: None,
+        }
+    }
+
+    /// Number of fields, expired ones included.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory behind this structure: entries, buckets, segments, directory, deadlines.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        let deadlines = self.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes());
+        let segments = self.segments.capacity() * size_of::<Segment>();
+        self.table_bytes + segments + size_of_val(&*self.directory) + deadlines
+    }
+
+    /// The entry of the field: its key is the field.
+    #[inline]
+    pub(crate) fn get(&self, field: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hasher.hash(field);
+        self.segment(hash).get(hash, field)
+    }
+
+    /// Sets value and deadline of the field; in place if it exists and they fit.
+    pub(crate) fn put(&mut self, field: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Put {
+        let hash = self.hasher.hash(field);
+        let (value, stamp) = (Value::String(value), AccessStamp::default());
+        let put = |entry: &mut Entry| entry.put(field, value, expire_at_ms, stamp);
+        match self.change(hash, |segment| segment.update(hash, field, put)) {
+            Some(old) => Put::Replaced(old),
+            None => {
+                self.insert(hash, Entry::new(field, value, expire_at_ms, stamp));
+                Put::Added
+            }
+        }
+    }
+
+    /// Adds a field that is not in the map.
+    pub(crate) fn insert_new(&mut self, field: &[u8], value: &[u8]) -> EntryRef<'_> {
+        let hash = self.hasher.hash(field);
+        self.insert(hash, Entry::new(field, Value::String(value), None, AccessStamp::default()));
+        self.segment(hash).get(hash, field).expect("inserted above")
+    }
+
+    /// Changes the entry of the field, but not its key; `None` if there is no such field.
+    pub(crate) fn update<R>(&mut self, field: &[u8], change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let hash = self.hasher.hash(field);
+        self.change(hash, |segment| segment.update(hash, field, change))
+    }
+
+    /// Takes the field out.
+    pub(crate) fn remove(&mut self, field: &[u8]) -> Option<Entry> {
+        let hash = self.hasher.hash(field);
+        let removed = self.change(hash, |segment| segment.remove(hash, field))?;
+        self.merge_where_sparse(hash);
+        Some(removed)
+    }
+
+    fn insert(&mut self, hash: u64, entry: Entry) {
+        self.split_if_full(hash);
+        self.change(hash, |segment| segment.insert(hash, entry));
+    }
+
+    /// Runs a change of the segment that the hash belongs to and does the bookkeeping after it.
+    #[inline]
+    fn change<R>(&mut self, hash: u64, run: impl FnOnce(&mut Segment) -> R) -> R {
+        let number = self.number_of(hash);
+        let segment = &mut self.segments[number];
+        let before = segment.tally();
+        let result = run(segment);
+        let after = segment.tally();
+        if after != before {
+            self.count(before, after);
+            self.tend_deadlines(number, before, after);
+        }
+        result
+    }
+
+    #[inline]
+    fn count(&mut self, before: Tally, after: Tally) {
+        self.len = self.len + after.len - before.len;
+        self.table_bytes = self.table_bytes + after.bytes - before.bytes;
+    }
+
+    #[inline]
+    fn segment(&self, hash: u64) -> &Segment {
+        &self.segments[self.number_of(hash)]
+    }
+
+    /// The number of the segment that the hash belongs to.
+    #[inline]
+    fn number_of(&self, hash: u64) -> usize {
+        self.directory[self.directory_index(hash)] as usize
+    }
+
+    #[inline]
+    fn directory_index(&self, hash: u64) -> usize {
+        // In two steps: with a directory of one slot it is 64 bits in all.
+        (hash >> 1 >> (63 - self.directory_depth())) as usize
+    }
+
+    /// How many bits of a hash index the directory.
+    #[inline]
+    fn directory_depth(&self) -> u32 {
+        self.directory.len().trailing_zeros()
+    }
+}

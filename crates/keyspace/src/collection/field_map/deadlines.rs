@@ -1,0 +1,108 @@
+//! Deadlines of fields: which segment has a field that is due next.
+//!
+//! What it is: a heap of (deadline, segment) items. Each segment knows a time before which none of its fields
+//! expires; the heap orders the segments, so it has one item for hundreds of fields. Items are not removed
+//! when that time changes; one is stale when its segment has another time.
+//! What it is not: the truth about deadlines, which entries hold; nor a clock.
+//!
+//! Invariants
+//! - There is a heap exactly while fields have deadlines.
+//! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with it.
+//! - There are at most `2 * segments + SLACK` items (see `expiry`).
+
+use super::FieldMap;
+use super::segment::{Segment, Tally};
+use crate::expiry::ExpiryHeap;
+use crate::slot::NEVER;
+
+/// Items, and so segments to walk through, that one call of `expired_fields` takes at most: it stays short.
+const ITEMS_MAX: usize = 8;
+
+/// A segment that had this deadline when the item was made. Ordered by deadline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Item {
+    pub(super) deadline_ms: u64,
+    /// The first hash of the segment.
+    pub(super) first: u64,
+}
+
+impl Item {
+    fn of(segment: &Segment) -> Option<Self> {
+        let (deadline_ms, first) = (segment.next_deadline_ms, segment.first());
+        (deadline_ms != NEVER).then_some(Item { deadline_ms, first })
+    }
+}
+
+/// What a map with deadlines has beside its segments.
+#[derive(Default)]
+pub(super) struct Deadlines {
+    pub(super) heap: ExpiryHeap<Item>,
+    /// Number of fields with a deadline.
+    pub(super) expiring: usize,
+}
+
+impl Deadlines {
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Deadlines>() + self.heap.bytes()
+    }
+}
+
+impl FieldMap {
+    /// Number of fields with a deadline.
+    #[inline]
+    pub(crate) fn expiring_len(&self) -> usize {
+        self.deadlines.as_ref().map_or(0, |deadlines| deadlines.expiring)
+    }
+
+    /// No field expires before this time, but for those that `expired_fields` has listed; `None` if none has a
+    /// deadline. It may be too early, until `expired_fields` finds out.
+    #[inline]
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)
+    }
+
+    /// Appends up to `max` fields that are due. Each is listed once: the caller removes them. There may be more
+    /// as long as `next_deadline_ms` is due, also if this call lists none.
+    pub(crate) fn expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
+        let end = fields.len().saturating_add(max);
+        for _ in 0..ITEMS_MAX {
+            if fields.len() >= end || self.next_deadline_ms().is_none_or(|first_ms| first_ms > now_ms) {
+                return;
+            }
+            let item = self.deadlines.as_mut().and_then(|deadlines| deadlines.heap.pop());
+            let Some(item) = item else { return };
+            let number = self.number_of(item.first);
+            let segment = &mut self.segments[number];
+            if Item::of(segment) != Some(item) {
+                continue;
+            }
+            segment.next_deadline_ms = segment.list_due(now_ms, end, fields);
+            self.note_first_deadline(number);
+        }
+    }
+
+    /// Counts and notes deadlines after a change of the segment.
+    #[inline]
+    pub(super) fn tend_deadlines(&mut self, number: usize, before: Tally, after: Tally) {
+        if before.expiring != after.expiring {
+            let deadlines = self.deadlines.get_or_insert_default();
+            deadlines.expiring = deadlines.expiring + after.expiring - before.expiring;
+            if deadlines.expiring == 0 {
+                self.deadlines = None;
+            }
+        }
+        if before.next_deadline_ms != after.next_deadline_ms {
+            self.note_first_deadline(number);
+        }
+    }
+
+    /// Gives the heap an item for the segment, if it has deadlines.
+    pub(super) fn note_first_deadline(&mut self, number: usize) {
+        let Some(deadlines) = &mut self.deadlines else { return };
+        let Some(item) = Item::of(&self.segments[number]) else { return };
+        deadlines.heap.push(item);
+        if deadlines.heap.is_mostly_stale(self.segments.len()) {
+            deadlines.heap = ExpiryHeap::new(self.segments.iter().filter_map(Item::of).collect());
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Hashing of fields: 64 seeded bits.
+//!
+//! What it is: the hash function of one map, with the strength of `hash::KeyHasher` and without the slot.
+//! What it is not: stored anywhere; a restarted process uses another seed.
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+/// The seeded hash function of one map. Keeps all the secrets: deriving them anew costs more than a hash.
+pub(super) struct FieldHasher {
+    secrets: RapidSecrets,
+    /// Tests narrow hashes to these bits to force collisions.
+    #[cfg(test)]
+    pub(super) mask: u64,
+}
+
+impl FieldHasher {
+    pub(super) fn new(seed: u64) -> Self {
+        FieldHasher {
+            secrets: RapidSecrets::seed(seed),
+            #[cfg(test)]
+            mask: u64::MAX,
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, field: &[u8]) -> u64 {
+        let hash = rapidhash_v3_seeded(field, &self.secrets);
+        #[cfg(test)]
+        let hash = hash & self.mask;
+        hash
+    }
+}

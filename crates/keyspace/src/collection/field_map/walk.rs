@@ -1,0 +1,83 @@
+//! Walking a map: everything, bit by bit while it changes, or at random.
+//!
+//! What it is: the read-only iterations. What it is not: lookup by field (see the parent module).
+//!
+//! # Why a scan sees every field exactly once
+//! A field's hash never changes. A call visits all fields whose hash is in [cursor, end) and returns `end`;
+//! ranges of successive calls touch and do not overlap. How deep the segments are and how many buckets they
+//! have only decides where a range ends. So a field that is in the map during the whole scan falls into
+//! exactly one range.
+
+use super::FieldMap;
+use crate::entry::EntryRef;
+use crate::table::POSITION_END;
+
+/// Cursors are the upper 48 bits of hashes: ranges end where an `h16` of a segment does, which is at most
+/// `DEPTH_MAX` + 16 bits from the top, and clients may keep numbers in 53 bits.
+const CURSOR_SHIFT: u32 = 16;
+/// The bits of a position in a segment that come after `h16`.
+const BELOW_H16: u64 = (1 << 48) - 1;
+
+/// Tries to find a random entry, each of which succeeds with a probability of about 2/3.
+const RANDOM_TRIES: usize = 64;
+
+impl FieldMap {
+    /// All entries, in no useful order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = EntryRef<'_>> {
+        self.segments.iter().flat_map(|segment| segment.table.entries())
+    }
+
+    /// Goes on with a scan: visits entries until there were `count`, a few more at most, and returns where to
+    /// go on. 0 is the start and the end. Any cursor is accepted; one that no call returned scans from
+    /// somewhere else.
+    pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
+        if cursor > u64::MAX >> CURSOR_SHIFT {
+            return 0;
+        }
+        let mut start = cursor << CURSOR_SHIFT;
+        let mut seen = 0;
+        loop {
+            start = self.visit_from(start, |entry| {
+                seen += 1;
+                visit(entry);
+            });
+            if start == 0 || seen >= count.max(1) {
+                return start >> CURSOR_SHIFT;
+            }
+        }
+    }
+
+    /// Visits all entries with a hash in a range that starts at `start`, and returns its end, 0 for the last:
+    /// the smallest range that leaves no bucket half done.
+    fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
+        let segment = self.segment(start);
+        let position = start << segment.depth();
+        // A range that ended where a deeper segment did may have ended between two `h16` of this one.
+        let is_between = position & BELOW_H16 != 0;
+        let end = segment.table.visit_from((position >> 48) as u32, |entry| {
+            if !is_between || self.hasher.hash(entry.key()) >= start {
+                visit(entry);
+            }
+        });
+        if end == POSITION_END {
+            return segment.end();
+        }
+        segment.first() | u64::from(end) << 48 >> segment.depth()
+    }
+
+    /// A random entry; `random` are independent evenly distributed bits. Nearly even over the entries: a
+    /// segment is hit by its share of the hashes, and the more entries it has for that share, the more
+    /// likely it is accepted.
+    pub(crate) fn random(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
+        // More than a segment with many entries for its depth would make the whole map.
+        let bound = self.len as u128 * 3 / 2;
+        for _ in 0..RANDOM_TRIES {
+            let segment = self.segment(random());
+            let projected = (segment.len() as u128) << segment.depth();
+            if projected > (u128::from(random()) * bound) >> 64 {
+                return segment.table.random_entry(random);
+            }
+        }
+        self.iter().next()
+    }
+}
