@@ -5,7 +5,7 @@
 
 use keyspace::{Effect, EvictionPolicy};
 
-use crate::{CommandError, Executor};
+use crate::{CommandError, Executor, Host, observe::LatencyEvent};
 
 /// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
 const EVICTIONS_MAX: usize = 64;
@@ -13,24 +13,29 @@ const EVICTIONS_MAX: usize = 64;
 impl Executor {
     /// Evicts until the data fits the limit, or says that it cannot.
     #[inline]
-    pub(crate) fn make_room(&mut self) -> Result<(), CommandError> {
+    pub(crate) fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
         let limits = self.limits;
-        if limits.memory_bytes_max == 0 {
+        if limits.memory_bytes_max == 0 || self.keyspace().bytes() <= limits.memory_bytes_max {
             return Ok(());
         }
+        let started_us = host.monotonic_us();
+        let made = self.evict_some();
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        host.observer().latency.took(LatencyEvent::EvictionCycle, usec, self.now_ms());
+        made
+    }
+
+    fn evict_some(&mut self) -> Result<(), CommandError> {
+        let limits = self.limits;
         for _ in 0..EVICTIONS_MAX {
-            if self.keyspace().bytes() <= limits.memory_bytes_max {
-                return Ok(());
-            }
             if limits.policy == EvictionPolicy::NoEviction || !self.evict_one(limits.policy, limits.samples) {
                 return Err(CommandError::OutOfMemory);
             }
+            if self.keyspace().bytes() <= limits.memory_bytes_max {
+                return Ok(());
+            }
         }
-        if self.keyspace().bytes() <= limits.memory_bytes_max {
-            Ok(())
-        } else {
-            Err(CommandError::OutOfMemory)
-        }
+        Err(CommandError::OutOfMemory)
     }
 
     fn evict_one(&mut self, policy: EvictionPolicy, samples: usize) -> bool {

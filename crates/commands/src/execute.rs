@@ -11,6 +11,7 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, Context, Flags, Host, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
+    observe::{LatencyEvent, Watch},
     row::{Found, resolve_call},
     stats::{TIMED_EVERY, WorkerStats},
     unit::Scratch,
@@ -65,7 +66,10 @@ pub struct Executor {
     effects: Vec<u8>,
     freed: Freed,
     clock: AccessClock,
-    commands: u64,
+    /// Commands until one is sampled.
+    until_sample: u32,
+    /// Which others are timed in this round.
+    watch: Watch,
     wrote: bool,
     /// What is left of the last admission.
     admitted_bytes: u64,
@@ -89,7 +93,8 @@ impl Executor {
             effects,
             freed,
             clock,
-            commands: 0,
+            until_sample: 1,
+            watch: Watch::Nothing,
             wrote: false,
             admitted_bytes: 0,
             limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
@@ -103,6 +108,7 @@ impl Executor {
     pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
         self.limits = host.memory_limits();
         self.loading = host.loading().is_some();
+        self.watch = host.observer().watch();
         self.clock.now_ms = now_ms;
         self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
@@ -212,7 +218,7 @@ impl Executor {
             },
         };
         let (row, index) = (found.row, found.index as usize);
-        match self.check(row, call.args, session) {
+        match self.check(row, call.args, session, host) {
             Ok(Ready::Go) => {}
             Ok(Ready::Wait) => return Outcome::Wait,
             Err(error) => {
@@ -220,20 +226,54 @@ impl Executor {
                 return refuse(&error, session, out);
             }
         }
-        self.commands += 1;
         session.client.runs(index, self.clock.now_ms);
-        if self.commands.is_multiple_of(TIMED_EVERY) {
-            let started_us = host.monotonic_us();
-            let outcome = self.run(found, call, session, host, out);
-            self.stats.timed(index, host.monotonic_us().saturating_sub(started_us));
-            return outcome;
+        self.until_sample -= 1;
+        if self.until_sample == 0 || self.watch.includes(row) {
+            return self.run_timed(found, call, session, host, out);
         }
         self.run(found, call, session, host, out)
     }
 
+    /// Runs a command and notes how long it takes.
+    #[inline(never)]
+    fn run_timed(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let Found { row, index } = found;
+        if self.until_sample == 0 {
+            // At random distances, so that no pattern in what clients send can hide from it.
+            self.until_sample = 1 + (self.next_clock().random >> 8) % (2 * TIMED_EVERY as u32 - 1);
+        }
+        let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
+        let started_us = host.monotonic_us();
+        let outcome = self.run(found, call, session, host, out);
+        if outcome == Outcome::Wait {
+            return outcome;
+        }
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        self.stats.timed(index as usize, usec, stands_for);
+        let (observer, now_ms) = (host.observer(), self.clock.now_ms);
+        observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
+        let event =
+            if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
+        observer.latency.took(event, usec, now_ms);
+        outcome
+    }
+
     /// Everything that can refuse a command before it touches a key.
     #[inline]
-    fn check(&mut self, row: &'static Row, args: Args<'_>, session: &Session) -> Result<Ready, CommandError> {
+    fn check(
+        &mut self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<Ready, CommandError> {
         if !row.accepts(args.len()) {
             return Err(CommandError::WrongArity(row.name));
         }
@@ -253,7 +293,7 @@ impl Executor {
             return Ok(Ready::Wait);
         }
         if row.flags.has(Flags::DENYOOM) {
-            self.make_room()?;
+            self.make_room(host)?;
         }
         Ok(Ready::Go)
     }
@@ -273,6 +313,11 @@ impl Executor {
             Admission::Stalled => Err(CommandError::LogStalled),
             Admission::Poisoned => Err(CommandError::LogFailed),
         }
+    }
+
+    /// The time of the round, unix milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms
     }
 
     /// The round's clock with fresh randomness.

@@ -5,7 +5,7 @@
 use keyspace::SlotId;
 use storage::Admission;
 
-use crate::Executor;
+use crate::{Executor, Host, observe::LatencyEvent};
 
 /// Keys removed under one slot's lock at most.
 const KEYS_PER_SLOT_MAX: usize = 64;
@@ -13,8 +13,9 @@ const KEYS_PER_SLOT_MAX: usize = 64;
 impl Executor {
     /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops early when the
     /// log cannot take more.
-    pub fn expire_due(&mut self, from: SlotId, to: SlotId, now_ms: u64, keys_max: usize) -> usize {
+    pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &dyn Host) -> usize {
         let keyspace = self.keyspace().clone();
+        let (now_ms, started_us) = (self.now_ms(), host.monotonic_us());
         let mut removed = 0;
         for slot in keyspace.due_slots(now_ms, from, to) {
             if removed >= keys_max || self.admit(0) != Admission::Go {
@@ -23,6 +24,8 @@ impl Executor {
             self.run_on_slot(slot, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
         }
         self.stats().expired(removed as u64);
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        host.observer().latency.took(LatencyEvent::ExpireCycle, usec, now_ms);
         removed
     }
 }

@@ -4,7 +4,7 @@
 
 use keyspace::EvictionPolicy;
 
-use crate::{clients::Clients, stats::CommandStats};
+use crate::{clients::Clients, observe::Observer, stats::CommandStats};
 
 /// How far recovery has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +47,8 @@ pub trait Host: Send + Sync {
     fn clients(&self) -> &Clients;
     /// Counters of all workers together.
     fn command_stats(&self) -> &CommandStats;
+    /// The instruments of the server.
+    fn observer(&self) -> &Observer;
     /// Whether a password is needed at all.
     fn requires_password(&self) -> bool;
     /// Whether this name and password open the server.

@@ -76,6 +76,8 @@ impl Flags {
     pub const CONTAINER: Flags = Flags(1 << 9);
     /// Reads keys without naming them: its reply waits for everything appended so far.
     pub const READS_ALL: Flags = Flags(1 << 10);
+    /// Takes constant time although Redis does not call it fast: timed by sampling only.
+    pub const BRIEF: Flags = Flags(1 << 12);
     /// Dangerous on a busy server.
     pub const DANGEROUS: Flags = Flags(1 << 11);
 

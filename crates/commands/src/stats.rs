@@ -1,11 +1,15 @@
 //! Counters per command. Each worker has its own; readers add them up.
 
+mod histogram;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// Every so many commands one is timed, and counts for all of them.
+pub use histogram::Histogram;
+
+/// Of so many commands one is timed, and counts for all of them, unless they are timed anyway.
 pub(crate) const TIMED_EVERY: u64 = 32;
 
 /// What one worker counts about one command.
@@ -15,6 +19,7 @@ pub struct RowStats {
     rejected: AtomicU64,
     failed: AtomicU64,
     usec: AtomicU64,
+    times: histogram::Buckets,
 }
 
 /// The sum over all workers for one command.
@@ -26,7 +31,7 @@ pub struct RowTotals {
     pub rejected: u64,
     /// Ended with an error.
     pub failed: u64,
-    /// Microseconds of execution, estimated from one in 32 calls.
+    /// Microseconds of execution, for most commands estimated from one in 32 calls.
     pub usec: u64,
 }
 
@@ -85,8 +90,10 @@ impl WorkerStats {
         Self::bump(if found { &self.hits } else { &self.misses }, 1);
     }
 
-    pub(crate) fn timed(&self, row: usize, usec: u64) {
-        Self::bump(&self.rows[row].usec, usec * TIMED_EVERY);
+    /// A call took so long, and stands for `calls` like it.
+    pub(crate) fn timed(&self, row: usize, usec: u64, calls: u64) {
+        Self::bump(&self.rows[row].usec, usec.saturating_mul(calls));
+        self.rows[row].times.add(usec, calls);
     }
 }
 
@@ -125,6 +132,13 @@ impl CommandStats {
         totals
     }
 
+    /// How the times of the command with this row index are distributed.
+    pub fn histogram(&self, row: usize) -> Histogram {
+        let mut sum = Histogram::default();
+        self.workers.iter().for_each(|worker| sum.add(&worker.rows[row].times));
+        sum
+    }
+
     /// What is counted over all commands.
     pub fn keyspace_totals(&self) -> Totals {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
@@ -149,6 +163,7 @@ impl CommandStats {
             for counter in [&stats.calls, &stats.rejected, &stats.failed, &stats.usec] {
                 counter.store(0, Ordering::Relaxed);
             }
+            stats.times.reset();
         }
         for worker in &self.workers {
             for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {

@@ -6,7 +6,14 @@
 //! did.
 //! What it is not: a place for expectations about one command.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, SlotId};
@@ -18,6 +25,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 use crate::{
     Call, CommandStats, Executor, Host, Loading, MemoryLimits, Outcome, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
+    observe::Observer,
 };
 
 /// The time at which every test begins, unix milliseconds.
@@ -266,6 +274,11 @@ pub(crate) struct TestHost {
     pub(crate) asked: Mutex<Vec<String>>,
     /// What was pushed to clients and not looked at.
     pushed: Arc<Mutex<Vec<Pushed>>>,
+    pub(crate) observer: Observer,
+    /// How long every command seems to take that is timed.
+    pub(crate) command_us: AtomicU64,
+    /// How long all of them have taken.
+    commands_us: AtomicU64,
     clock: Arc<SimClock>,
 }
 
@@ -281,6 +294,9 @@ impl TestHost {
             settings: Mutex::default(),
             asked: Mutex::default(),
             pushed: Arc::default(),
+            observer: Observer::default(),
+            command_us: 0.into(),
+            commands_us: 0.into(),
             clock,
         }
     }
@@ -333,7 +349,12 @@ impl Host for TestHost {
     }
 
     fn monotonic_us(&self) -> u64 {
-        self.clock.monotonic_us()
+        let command_us = self.command_us.load(Relaxed);
+        self.clock.monotonic_us() + self.commands_us.fetch_add(command_us, Relaxed)
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     fn clients(&self) -> &Clients {

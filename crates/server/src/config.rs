@@ -145,6 +145,14 @@ impl Settings {
         }
     }
 
+    /// A number that may be negative.
+    pub fn signed(&self, key: Key) -> i64 {
+        match self.values[key as usize] {
+            Value::Signed(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a signed number"),
+        }
+    }
+
     /// A switch.
     pub fn switch(&self, key: Key) -> bool {
         match self.values[key as usize] {
@@ -209,13 +217,19 @@ mod tests {
     #[test]
     fn values_are_checked_against_their_kind_and_range() {
         let mut settings = Settings::default();
-        for (name, value) in
-            [("port", "65536"), ("port", "x"), ("durability", "maybe"), ("protected-mode", "2")]
-        {
+        for (name, value) in [
+            ("port", "65536"),
+            ("port", "x"),
+            ("durability", "maybe"),
+            ("protected-mode", "2"),
+            ("slowlog-log-slower-than", "-2"),
+        ] {
             assert!(matches!(settings.set(name, value), Err(ConfigError::Invalid { .. })), "{name} {value}");
         }
         settings.set("maxmemory", "2gb").unwrap();
         assert_eq!(settings.integer(Key::Maxmemory), 2 << 30);
+        settings.set("slowlog-log-slower-than", "-1").unwrap();
+        assert_eq!(settings.signed(Key::SlowlogLogSlowerThan), -1);
         settings.set("durability", "COMMIT").unwrap();
         assert_eq!(settings.text(Key::Durability), "commit");
     }

@@ -15,6 +15,7 @@ use std::{
 use commands::{
     CommandStats, Host, Loading, MemoryLimits, ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
+    observe::{LatencyEvent, Observer},
 };
 use env::{Clock, Entropy};
 use keyspace::{EvictionPolicy, Keyspace};
@@ -75,6 +76,7 @@ pub(crate) struct ServerHost {
     keyspace: Arc<Keyspace>,
     clients: Clients,
     stats: CommandStats,
+    observer: Observer,
     settings: RwLock<Settings>,
     live: Live,
     log: OnceLock<Log>,
@@ -98,6 +100,7 @@ impl ServerHost {
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
+            observer: Observer::default(),
             live: Live::default(),
             log: OnceLock::new(),
             rejected_connections: 0.into(),
@@ -124,6 +127,9 @@ impl ServerHost {
         live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
         live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
         live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
+        let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
+        self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
+        self.observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));
         let policy = settings.text(Key::MaxmemoryPolicy);
         let number =
             POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
@@ -233,6 +239,13 @@ impl ServerHost {
         self.stop.notify_one();
     }
 
+    /// Notes the slowest write or sync of the log for LATENCY. Called once a second, as LATENCY keeps the worst of each.
+    pub(crate) fn note_log_latency(&self) {
+        if let Some(log) = self.log.get() {
+            self.observer.latency.took(LatencyEvent::LogSync, log.stats().take_slowest_us(), self.unix_ms());
+        }
+    }
+
     /// Cuts the log after a FLUSHALL that is durable: nothing before it is needed. Called once a second.
     pub(crate) fn cut_dead_log(&self) {
         let Some(log) = self.log.get() else { return };
@@ -273,6 +286,10 @@ impl Host for ServerHost {
 
     fn command_stats(&self) -> &CommandStats {
         &self.stats
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     fn requires_password(&self) -> bool {

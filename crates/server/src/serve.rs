@@ -268,6 +268,7 @@ async fn every_second(host: &Arc<ServerHost>) {
     loop {
         second.tick().await;
         host.cut_dead_log();
+        host.note_log_latency();
     }
 }
 

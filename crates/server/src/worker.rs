@@ -318,7 +318,7 @@ impl Worker {
                 let now_ms = self.host.unix_ms();
                 let mut executor = self.executor.borrow_mut();
                 executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
-                executor.expire_due(from, to, now_ms, EXPIRED_KEYS_MAX);
+                executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host);
                 let wrote = executor.take_wrote();
                 drop(executor);
                 if wrote && let Some(threads) = self.log.get() {

@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use commands::{CommandStats, Host, Loading, MemoryLimits, ShutdownMode, clients::Clients};
+use commands::{
+    CommandStats, Host, Loading, MemoryLimits, ShutdownMode, clients::Clients, observe::Observer,
+};
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
@@ -17,6 +19,7 @@ pub struct SimHost {
     clock: Arc<SimClock>,
     clients: Clients,
     stats: CommandStats,
+    observer: Observer,
     log: Log,
     /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
@@ -26,7 +29,7 @@ impl SimHost {
     /// A host for so many workers on this log.
     pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
         let (clients, stats) = (Clients::new(), CommandStats::new(workers));
-        SimHost { clock, clients, stats, log, dead_before: Mutex::new(None) }
+        SimHost { clock, clients, stats, observer: Observer::default(), log, dead_before: Mutex::new(None) }
     }
 
     /// What the server does once a second: cuts the log before a FLUSHALL that has become durable.
@@ -63,6 +66,10 @@ impl Host for SimHost {
 
     fn command_stats(&self) -> &CommandStats {
         &self.stats
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     fn requires_password(&self) -> bool {

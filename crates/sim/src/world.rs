@@ -334,7 +334,7 @@ impl World {
         let worker = self.prng.below(WORKERS as u64) as usize;
         let executor = &mut self.executors[worker];
         executor.begin_round(now_ms, &self.host, usize::MAX);
-        let removed = executor.expire_due(SlotId::FIRST, SlotId::LAST, now_ms, usize::MAX);
+        let removed = executor.expire_due(SlotId::FIRST, SlotId::LAST, usize::MAX, &self.host);
         self.oracle.expires(now_ms, removed);
         self.oracle.mark(self.log.appended_lsn());
     }

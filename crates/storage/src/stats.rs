@@ -65,11 +65,23 @@ pub struct LogStats {
     pub flush_us: Histogram,
     /// Records per batch.
     pub batch_records: Histogram,
+    /// The longest write or sync since [`LogStats::take_slowest_us`], in microseconds.
+    slowest_us: AtomicU64,
 }
 
 impl LogStats {
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {
         counter.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// A batch was written, or what had been written before was synced, in so many microseconds.
+    pub(crate) fn took(&self, usec: u64) {
+        self.slowest_us.fetch_max(usec, Ordering::Relaxed);
+    }
+
+    /// The longest write or sync since this was asked last, in microseconds.
+    pub fn take_slowest_us(&self) -> u64 {
+        self.slowest_us.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -90,5 +102,12 @@ mod tests {
         assert_eq!(buckets[3], (Some(8), 6));
         assert_eq!(buckets.last(), Some(&(None, 7)));
         assert_eq!(histogram.count(), 7);
+    }
+
+    #[test]
+    fn the_slowest_is_told_once() {
+        let stats = LogStats::default();
+        [3, 9, 5].into_iter().for_each(|usec| stats.took(usec));
+        assert_eq!((stats.take_slowest_us(), stats.take_slowest_us()), (9, 0));
     }
 }

@@ -81,6 +81,9 @@ settings! {
     TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Connections waiting to be accepted.";
     LogSegmentBytes "log-segment-bytes" Kind::Bytes { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
     LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; no syncs every write alone, for comparison.";
+    SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
+    SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
+    LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";
     Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
     Appendonly "appendonly" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";

@@ -13,6 +13,13 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
+    /// As [`Kind::Integer`], also below zero.
+    Signed {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
     /// Bytes in a range; `kb`, `mb`, `gb` (powers of 1024) and `k`, `m`, `g` (powers of 1000) are understood.
     Bytes {
         /// Smallest.
@@ -33,6 +40,8 @@ pub enum Kind {
 pub enum Value {
     /// Of [`Kind::Integer`] and [`Kind::Bytes`].
     Integer(u64),
+    /// Of [`Kind::Signed`].
+    Signed(i64),
     /// Of [`Kind::Switch`].
     Switch(bool),
     /// Of [`Kind::Text`].
@@ -53,6 +62,12 @@ impl Setting {
                 let value = text.parse::<u64>().ok().filter(|value| (min..=max).contains(value));
                 value
                     .map(Value::Integer)
+                    .ok_or_else(|| invalid(format!("must be a number from {min} to {max}")))
+            }
+            Kind::Signed { min, max } => {
+                let value = text.parse::<i64>().ok().filter(|value| (min..=max).contains(value));
+                value
+                    .map(Value::Signed)
                     .ok_or_else(|| invalid(format!("must be a number from {min} to {max}")))
             }
             Kind::Bytes { min, max } => {
@@ -80,6 +95,7 @@ impl Setting {
     pub fn render(&self, value: &Value) -> String {
         match value {
             Value::Integer(value) => value.to_string(),
+            Value::Signed(value) => value.to_string(),
             Value::Switch(true) => "yes".into(),
             Value::Switch(false) => "no".into(),
             Value::Text(text) => text.clone(),

@@ -159,6 +159,7 @@ impl Shared {
         flusher.last_write_us = self.clock.monotonic_us();
         self.flush_started_us.store(0, Ordering::Relaxed);
         self.stats.flush_us.observe(flusher.last_write_us - started_us);
+        self.stats.took(flusher.last_write_us - started_us);
         LogStats::add(&self.stats.batches, 1);
         LogStats::add(&self.stats.bytes, end.bytes_since(start));
         self.advance(end, durable);
@@ -224,12 +225,14 @@ impl Shared {
 
     /// Makes durable all that was written lazily.
     fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        let started_us = self.clock.monotonic_us();
         for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
             LogStats::add(&self.stats.syncs, 1);
             file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
             self.set_durable(boundary);
         }
         flusher.last_sync_us = self.clock.monotonic_us();
+        self.stats.took(flusher.last_sync_us - started_us);
         Ok(())
     }
 

@@ -12,7 +12,10 @@ mod command;
 mod command_docs;
 mod config;
 mod databases;
+mod latency;
+mod latency_text;
 mod process;
+mod slowlog;
 mod syntax;
 
 use crate::{
@@ -122,6 +125,16 @@ pub(crate) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "latency",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.8.13",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows how long things take.",
+        subcommands: &latency::ROWS,
+        ..ROW
+    },
+    Row {
         name: "shutdown",
         arity: -1,
         flags: ADMIN,
@@ -129,6 +142,16 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Stops the server once everything written is durable.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
         handler: process::shutdown,
+        ..ROW
+    },
+    Row {
+        name: "slowlog",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.2.12",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows the commands that took long.",
+        subcommands: &slowlog::ROWS,
         ..ROW
     },
     Row {

@@ -26,6 +26,7 @@ pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
+const WRITE_BRIEF: Flags = WRITE.or(Flags::BRIEF);
 const WRITE_FAST: Flags = WRITE.or(Flags::FAST);
 /// Changes a key without making it larger.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
@@ -54,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "set",
         arity: -3,
-        flags: WRITE,
+        flags: WRITE_BRIEF,
         summary: "Makes a string the value of a key, whatever the key held, with conditions and an expiry if wanted.",
         syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
                  unix-time-milliseconds | KEEPTTL]",
@@ -73,7 +74,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "setex",
         arity: 4,
-        flags: WRITE,
+        flags: WRITE_BRIEF,
         since: "2.0.0",
         summary: "Sets a key to a string that expires after some seconds.",
         syntax: "key seconds value",
@@ -83,7 +84,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "psetex",
         arity: 4,
-        flags: WRITE,
+        flags: WRITE_BRIEF,
         since: "2.6.0",
         summary: "Sets a key to a string that expires after some milliseconds.",
         syntax: "key milliseconds value",

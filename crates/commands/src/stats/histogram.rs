@@ -1,0 +1,82 @@
+//! How the times of a command are distributed, in buckets that double: those that LATENCY HISTOGRAM shows.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Up to a second or so; what takes longer is in the last one.
+const BUCKETS: usize = 21;
+
+/// The upper bound of a bucket in microseconds, as Redis reports it: powers of two of about a microsecond, rounded up by the
+/// precision of its histograms.
+const fn bound_us(bucket: usize) -> u64 {
+    let nanoseconds = 1024u64 << bucket;
+    (nanoseconds + nanoseconds / 128 - 1) / 1000
+}
+
+/// The bucket of a time.
+fn bucket_of(usec: u64) -> usize {
+    (0..BUCKETS - 1).find(|&bucket| usec <= bound_us(bucket)).unwrap_or(BUCKETS - 1)
+}
+
+/// Counts of one worker, which alone writes them.
+#[derive(Debug, Default)]
+pub(super) struct Buckets([AtomicU64; BUCKETS]);
+
+impl Buckets {
+    pub(super) fn add(&self, usec: u64, count: u64) {
+        let bucket = &self.0[bucket_of(usec)];
+        bucket.store(bucket.load(Relaxed) + count, Relaxed);
+    }
+
+    pub(super) fn reset(&self) {
+        self.0.iter().for_each(|bucket| bucket.store(0, Relaxed));
+    }
+}
+
+/// The distribution over all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Histogram([u64; BUCKETS]);
+
+impl Histogram {
+    pub(super) fn add(&mut self, buckets: &Buckets) {
+        self.0.iter_mut().zip(&buckets.0).for_each(|(sum, bucket)| *sum += bucket.load(Relaxed));
+    }
+
+    /// How many calls it knows of.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// (upper bound in microseconds, calls) of every bucket.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().enumerate().map(|(bucket, count)| (bound_us(bucket), *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_those_of_redis() {
+        let bounds: Vec<u64> = (0..BUCKETS).map(bound_us).collect();
+        assert_eq!(bounds[..12], [1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113]);
+        assert_eq!(bounds[15..18], [33_816, 67_633, 135_266]);
+    }
+
+    #[test]
+    fn every_time_has_a_bucket() {
+        let buckets = Buckets::default();
+        for usec in [0, 1, 2, 3, 33, 34, 5_000_000, u64::MAX] {
+            buckets.add(usec, 2);
+        }
+        let mut sum = Histogram::default();
+        sum.add(&buckets);
+        let filled: Vec<_> = sum.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(1, 4), (2, 2), (4, 2), (33, 2), (66, 2), (1_082_130, 4)]);
+        assert_eq!(sum.count(), 16);
+        buckets.reset();
+        sum = Histogram::default();
+        sum.add(&buckets);
+        assert_eq!(sum.count(), 0);
+    }
+}
