@@ -93,11 +93,12 @@ impl CommandError {
                 out.extend_from_slice(b"', with args beginning with: ");
                 let start = out.len();
                 for arg in args {
-                    if out.len() - start >= 128 {
+                    let room = 128usize.saturating_sub(out.len() - start);
+                    if room == 0 {
                         break;
                     }
                     out.push(b'\'');
-                    out.extend_from_slice(&arg[..arg.len().min(128 - (out.len() - start).min(128))]);
+                    out.extend_from_slice(&arg[..arg.len().min(room)]);
                     out.extend_from_slice(b"' ");
                 }
             }
@@ -183,6 +184,7 @@ mod tests {
         let error = CommandError::UnknownCommand { name: b"foo".to_vec(), args: args.to_vec() };
         assert_eq!(error.to_string(), "ERR unknown command 'foo', with args beginning with: 'a' 'b c' ");
         let error = CommandError::UnknownCommand { name: vec![b'x'; 500], args: vec![vec![b'y'; 500]; 3] };
-        assert!(error.to_string().len() < 330);
+        let shown = format!("'{}', with args beginning with: '{}' ", "x".repeat(128), "y".repeat(128));
+        assert_eq!(error.to_string(), format!("ERR unknown command {shown}"));
     }
 }
