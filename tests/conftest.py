@@ -15,7 +15,9 @@ LOG_TAIL_CHARS = 8000
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=100, help="kill -9 rounds in strict; a fifth of it in commit")
-    parser.addoption("--seed", type=int, default=random.randrange(1 << 30), help="what the storms choose")
+    parser.addoption("--seed", type=int, default=random.randrange(1 << 30), help="what is chosen by chance")
+    parser.addoption("--commands", type=int, default=50_000, help="random commands per protocol in the differential test")
+    parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")
 
 
 def pytest_configure() -> None:

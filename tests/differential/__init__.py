@@ -1,0 +1,1 @@
+"""Random commands to Redis and to Sheaf, side by side; see test_differential.py."""

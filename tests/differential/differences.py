@@ -1,0 +1,129 @@
+"""Where Sheaf differs from Redis 7.0.15 on purpose: the only table of it. docs/compatibility.md says the same in prose.
+
+Each row turns a reply of Redis into what Sheaf has to say instead, so that nothing but the difference is let through.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from differential.reply import Tree
+from differential.steps import Command
+
+# rewrite(command, reply of Redis, reply of Sheaf) is what Sheaf has to reply.
+Rewrite = Callable[[Command, Tree, Tree], Tree]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One intended difference; its title is a heading in docs/compatibility.md."""
+
+    title: str
+    rewrite: Rewrite
+
+
+def expected(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """What Sheaf has to reply where Redis replies `redis`."""
+    for difference in DIFFERENCES:
+        redis = difference.rewrite(command, redis, sheaf)
+    return redis
+
+
+# ---- floating point numbers ------------------------------------------------------------------------------------------
+
+_DOUBLE = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?\Z")
+_INTEGERS_UP_TO = 1 << 52
+
+
+def shortest(value: float) -> bytes:
+    """A number as Redis 7.2 writes it: the fewest digits that read back as the same number."""
+    if value == int(value) and abs(value) <= _INTEGERS_UP_TO:
+        return b"-0" if str(value) == "-0.0" else b"%d" % value
+    sign, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    leading = exponent + len(text) - 1
+    if exponent >= 0 and leading < len(text) + 7:
+        text += "0" * exponent
+    elif exponent < 0 and (exponent > -7 or abs(leading) < 4):
+        whole = max(len(text) + exponent, 0)
+        text = f"{text[:whole] or '0'}.{text[whole:].rjust(-exponent, '0')}"
+    else:
+        mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
+        text = f"{mantissa}e{leading:+d}"
+    return f"{'-' if value < 0 else ''}{text}".encode()
+
+
+def _doubles(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if not command.name.startswith(("Z", "BZ", "GEO")):
+        return redis
+    return _rewrite_leaves(redis)
+
+
+def _rewrite_leaves(tree: Tree) -> Tree:
+    kind, content = tree
+    if isinstance(content, tuple):
+        return kind, tuple(map(_rewrite_leaves, content))
+    if kind in b",$" and content is not None and _DOUBLE.match(content) and (len(content) > 15 or b"e" in content):
+        return kind, shortest(float(content))
+    return tree
+
+
+def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or redis[0] != b"$" or sheaf[0] != b"$":
+        return redis
+    right, ours = Decimal(redis[1].decode()), Decimal(sheaf[1].decode())
+    # What 64 bits of mantissa cannot hold, of operands up to 1000 and of the sum.
+    noise = (abs(right) + 1000) / (1 << 62)
+    return sheaf if abs(right - ours) <= noise else redis
+
+
+def _more_than_a_double(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or not _only_for_redis(command.arguments[-1]):
+        return redis
+    refused = (b"-", b"ERR value is not a valid float")
+    return refused if redis[0] == b"$" or redis[1].startswith(b"ERR increment would") else redis
+
+
+def _only_for_redis(number: bytes) -> bool:
+    """Whether only `strtold` takes this for a number."""
+    if number.startswith((b"0x", b"-0x")):
+        return True
+    return _DOUBLE.match(number) is not None and math.isinf(float(number))
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _cut_at_nul(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if not (redis[0] == sheaf[0] == b"-") or not any(b"\x00" in argument for argument in command.arguments):
+        return redis
+    same = len(redis[1].split(b"'")[0].split(b'"')[0].rstrip())
+    return sheaf if sheaf[1][:same] == redis[1][:same] else redis
+
+
+# ---- encodings -------------------------------------------------------------------------------------------------------
+
+# Type, name in Redis, name in Sheaf.
+ENCODINGS = {
+    ("string", "raw", "embstr"),
+    ("string", "raw", "int"),
+    ("string", "embstr", "int"),
+}
+
+
+def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
+        return redis
+    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS}
+    return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
+
+
+DIFFERENCES = (
+    Difference("Scores and distances in their shortest form", _doubles),
+    Difference("Decimal sums are exact", _noise_of_sums),
+    Difference("Increments are decimal numbers within the range of a double", _more_than_a_double),
+    Difference("Errors quote whole arguments", _cut_at_nul),
+    Difference("Encodings follow from what a value is", _encodings),
+)

@@ -1,0 +1,141 @@
+"""A Redis and a Sheaf that are sent the same commands, and the judgement of their replies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from differential import differences
+from differential.reply import QUEUED, Tree, Wire, children, shown
+from differential.steps import Command, Step
+from harness.resp import Closed, encode
+from harness.server import Options, Server
+
+PIPELINE_COMMANDS = 100
+CONNECTIONS = 2
+
+
+class RedisOptions(Options):
+    """A redis-server without persistence."""
+
+    def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
+        """The whole command line."""
+        return ["redis-server", "--dir", str(directory), "--port", str(port), "--save", "", "--appendonly", "no"]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first reply, or the part of the state, in which the two differ."""
+
+    what: str
+    redis: str
+    sheaf: str
+    # The step after which it showed.
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.what}\n    redis: {self.redis}\n    sheaf: {self.sheaf}"
+
+
+class Judge:
+    """Compares the replies of one connection to one command after another; knows what a transaction has queued."""
+
+    def __init__(self) -> None:
+        self._queued: list[Command] = []
+
+    def agree(self, command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
+        """Whether Sheaf's reply to the command is right; `before` are the replies to its step so far."""
+        queued, name = self._queued, command.name
+        if redis == QUEUED:
+            queued.append(command)
+        elif name in ("MULTI", "EXEC", "DISCARD"):
+            self._queued = [] if redis[0] != b"-" or redis[1].startswith(b"EXECABORT") else queued
+        if name == "EXEC" and redis != sheaf:
+            before.append(redis)
+            return _agree_within(queued, redis, sheaf)
+        return _agree(command, redis, sheaf, before)
+
+
+def _agree(command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
+    """Compares one reply and adds what it should have been to `before`."""
+    if redis == sheaf or command.agree(redis, sheaf, before):
+        before.append(redis)
+        return True
+    expected = differences.expected(command, redis, sheaf)
+    right = expected == sheaf or command.agree(expected, sheaf, before)
+    before.append(expected)
+    return right
+
+
+def _agree_within(commands: list[Command], redis: Tree, sheaf: Tree) -> bool:
+    left, right = children(redis), children(sheaf)
+    if left is None or right is None or not len(left) == len(right) == len(commands):
+        return False
+    before: list[Tree] = []
+    return all(
+        _agree(command, mine, theirs, before) for command, mine, theirs in zip(commands, left, right, strict=True)
+    )
+
+
+class Pair:
+    """Both servers, and connections to them in one version of the protocol."""
+
+    def __init__(self, redis: Server, sheaf: Server, protocol: int):
+        self.redis, self.sheaf = redis, sheaf
+        self._protocol = protocol
+        self._wires: list[tuple[Wire, Wire]] = []
+        self._judges: list[Judge] = []
+
+    def close(self) -> None:
+        """Closes the connections."""
+        for wires in self._wires:
+            for wire in wires:
+                wire.close()
+        self._wires = []
+
+    def reset(self) -> None:
+        """New connections to servers that hold nothing; a server that has ended is started again."""
+        self.close()
+        for server in (self.redis, self.sheaf):
+            if not server.is_running():
+                server.start()
+        self._wires = [
+            (Wire(self.redis.port, self._protocol), Wire(self.sheaf.port, self._protocol)) for _ in range(CONNECTIONS)
+        ]
+        self._judges = [Judge() for _ in range(CONNECTIONS)]
+        for wire in self._wires[0]:
+            assert wire.call("FLUSHALL") == (b"+", b"OK")
+
+    def run(self, steps: list[Step]) -> Mismatch | None:
+        """Sends the steps in pipelines, compares every reply, and stops at the first that differs."""
+        start = 0
+        while start < len(steps):
+            end, commands = start, 0
+            while end < len(steps) and steps[end].connection == steps[start].connection and commands < PIPELINE_COMMANDS:
+                commands += len(steps[end].commands)
+                end += 1
+            mismatch = self._pipeline(steps, range(start, end))
+            if mismatch:
+                return mismatch
+            start = end
+        return None
+
+    def _pipeline(self, steps: list[Step], positions: range) -> Mismatch | None:
+        connection = steps[positions.start].connection
+        redis, sheaf = self._wires[connection]
+        judge = self._judges[connection]
+        raw = b"".join(encode(*command.arguments) for position in positions for command in steps[position].commands)
+        try:
+            sheaf.send(raw)
+        except OSError as cut:
+            return Mismatch("sending a pipeline", "takes it", repr(cut), positions.start)
+        redis.send(raw)
+        for position in positions:
+            before: list[Tree] = []
+            for command in steps[position].commands:
+                theirs = redis.read()
+                try:
+                    ours = sheaf.read()
+                except (Closed, OSError, AssertionError) as problem:
+                    return Mismatch(str(command), shown(theirs), f"no reply: {problem!r}", position)
+                if not judge.agree(command, theirs, ours, before):
+                    return Mismatch(str(command), shown(theirs), shown(ours), position)
+        return None

@@ -1,0 +1,89 @@
+"""Everything a server holds, in a form that two servers can be compared by."""
+
+from dataclasses import dataclass
+
+from differential import differences
+from differential.reply import Tree, Wire, children
+from differential.steps import TTL_TOLERANCE_MS
+
+DATABASES = (0, 1, 2)
+READ = {
+    "string": ("GET",),
+    "list": ("LRANGE", 0, -1),
+    "set": ("SMEMBERS",),
+    "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "hash": ("HGETALL",),
+}
+# Where a HyperLogLog keeps its last count, which Redis updates when it counts and Sheaf does not.
+COUNT_OF_HYPERLOGLOG = slice(8, 16)
+
+Name = tuple[int, bytes]
+
+
+@dataclass(frozen=True)
+class Held:
+    """One key's value."""
+
+    type: str
+    encoding: str
+    expire_at_ms: int
+    content: object
+
+
+def held(port: int, databases: tuple[int, ...] = DATABASES) -> dict[Name, Held]:
+    """All keys of the databases."""
+    wire = Wire(port, protocol=2)
+    try:
+        return {(database, key): value for database in databases for key, value in _of_database(wire, database)}
+    finally:
+        wire.close()
+
+
+def _of_database(wire: Wire, database: int) -> list[tuple[bytes, Held]]:
+    wire.call("SELECT", database)
+    keys = sorted(member[1] for member in children(wire.call("KEYS", "*")))
+    types = [reply[1].decode() for reply in wire.calls([("TYPE", key) for key in keys])]
+    encodings = wire.calls([("OBJECT", "ENCODING", key) for key in keys])
+    expiries = wire.calls([("PEXPIRETIME", key) for key in keys])
+    contents = wire.calls([(READ[kind][0], key, *READ[kind][1:]) for key, kind in zip(keys, types, strict=True)])
+    return [
+        (key, Held(kind, (encoding[1] or b"").decode(), int(expiry[1]), _content(kind, content)))
+        for key, kind, encoding, expiry, content in zip(keys, types, encodings, expiries, contents, strict=True)
+    ]
+
+
+def _content(kind: str, reply: Tree) -> object:
+    if kind == "string":
+        return _without_count(reply[1])
+    members = [member[1] for member in children(reply)]
+    if kind == "set":
+        return sorted(members)
+    pairs = list(zip(members[::2], members[1::2], strict=True)) if kind in ("zset", "hash") else members
+    if kind == "hash":
+        return sorted(pairs)
+    return [(member, float(score)) for member, score in pairs] if kind == "zset" else pairs
+
+
+def _without_count(value: bytes) -> bytes:
+    if not value.startswith(b"HYLL") or len(value) < 16:
+        return value
+    return value[: COUNT_OF_HYPERLOGLOG.start] + bytes(8) + value[COUNT_OF_HYPERLOGLOG.stop :]
+
+
+def first_difference(redis: dict[Name, Held], sheaf: dict[Name, Held]) -> tuple[str, str, str] | None:
+    """What differs, in Redis, in Sheaf."""
+    for name in sorted(redis.keys() | sheaf.keys()):
+        ours, theirs = sheaf.get(name), redis.get(name)
+        if ours is None or theirs is None:
+            return f"key {name}", str(theirs)[:400], str(ours)[:400]
+        for field in ("type", "content", "expire_at_ms", "encoding"):
+            left, right = getattr(theirs, field), getattr(ours, field)
+            if left != right and not _close(field, theirs, left, right):
+                return f"{field} of key {name}, a {theirs.type}", str(left)[:400], str(right)[:400]
+    return None
+
+
+def _close(field: str, value: Held, left: object, right: object) -> bool:
+    if field == "expire_at_ms":
+        return min(left, right) > 0 and abs(left - right) <= TTL_TOLERANCE_MS
+    return field == "encoding" and (value.type, left, right) in differences.ENCODINGS

@@ -1,0 +1,116 @@
+"""The differential test itself: what it takes for the same, what it must not, and that failures get short."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from differential import differences, sequence, steps
+from differential.families import all_families
+from differential.pair import Judge
+from differential.shrink import shrink
+from differential.steps import command
+
+COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+
+
+def bulk(*texts: bytes, kind: bytes = b"*"):
+    return kind, tuple((b"$", text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("agree", "redis", "sheaf", "right"),
+    [
+        (steps.in_any_order, bulk(b"a", b"b"), bulk(b"b", b"a"), True),
+        (steps.in_any_order, bulk(b"a", b"b"), bulk(b"b", b"b"), False),
+        (steps.in_any_order, bulk(b"a"), bulk(b"a", kind=b"~"), False),
+        (steps.pairs_in_any_order, bulk(b"f", b"1", b"g", b"2"), bulk(b"g", b"2", b"f", b"1"), True),
+        (steps.pairs_in_any_order, bulk(b"f", b"1", b"g", b"2"), bulk(b"g", b"1", b"f", b"2"), False),
+        (steps.within(5), (b":", b"100"), (b":", b"97"), True),
+        (steps.within(5), (b":", b"100"), (b":", b"90"), False),
+        (steps.within(5), (b":", b"1"), (b":", b"-1"), False),
+        (steps.whole_scan, (b"*", ((b"$", b"0"), bulk(b"a", b"b"))), (b"*", ((b"$", b"0"), bulk(b"b", b"a"))), True),
+        (steps.whole_scan, (b"*", ((b"$", b"0"), bulk(b"a", b"b"))), (b"*", ((b"$", b"7"), bulk(b"b", b"a"))), False),
+        (steps.exactly, (b"$", b"1"), (b":", b"1"), False),
+    ],
+)
+def test_what_agrees(agree, redis, sheaf, right):
+    assert agree(redis, sheaf, []) is right
+
+
+@pytest.mark.parametrize(
+    ("sheaf", "right"),
+    [
+        (bulk(b"b", b"c"), True),
+        (bulk(b"b", b"b"), False),
+        (bulk(b"b"), False),
+        (bulk(b"b", b"x"), False),
+        ((b"-", b"ERR"), False),
+    ],
+)
+def test_what_is_drawn_by_chance_comes_from_what_is_there(sheaf, right):
+    assert steps.drawn(distinct=True)(bulk(b"a", b"b"), sheaf, [bulk(b"a", b"b", b"c")]) is right
+
+
+@pytest.mark.parametrize(("sheaf", "right"), [(bulk(b"b", b"a"), True), (bulk(b"a", b"x"), False)])
+def test_replies_of_a_transaction_are_judged_one_by_one(sheaf, right):
+    judge = Judge()
+    queued = (b"+", b"QUEUED")
+    assert judge.agree(command("MULTI"), (b"+", b"OK"), (b"+", b"OK"), [])
+    assert judge.agree(command("PING", "x"), queued, queued, [])
+    assert judge.agree(command("SMEMBERS", "s", agree=steps.in_any_order), queued, queued, [])
+    replies = [(b"*", ((b"$", b"x"), members)) for members in (bulk(b"a", b"b"), sheaf)]
+    assert judge.agree(command("EXEC"), *replies, []) is right
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5.18, b"5.18"),
+        (0.1 + 0.2, b"0.30000000000000004"),
+        (-1e-5, b"-0.00001"),
+        (1e-9, b"1e-9"),
+        (1.5e300, b"1.5e+300"),
+        (3.0e10, b"30000000000"),
+        (1e17, b"1e+17"),
+        (float(1 << 60), b"1152921504606847000"),
+        (-0.0, b"-0"),
+    ],
+)
+def test_doubles_in_their_shortest_form(value, text):
+    assert differences.shortest(value) == text
+
+
+def test_a_difference_lets_nothing_else_through():
+    score, wrong = (b"$", b"5.1799999999999997"), (b"$", b"5.19")
+    assert differences.expected(command("ZSCORE", "k", "m"), score, wrong) == (b"$", b"5.18")
+    assert differences.expected(command("GET", "k"), score, (b"$", b"5.18")) == score
+    far_off = (b"$", b"1.5"), (b"$", b"1.4")
+    assert differences.expected(command("INCRBYFLOAT", "k", "1"), *far_off) == far_off[0]
+
+
+def test_every_difference_is_documented():
+    headings = re.findall(r"^#+ (.+)$", COMPATIBILITY.read_text(), re.MULTILINE)
+    assert [row.title for row in differences.DIFFERENCES if row.title not in headings] == []
+
+
+def test_a_seed_gives_the_same_steps_again():
+    families = all_families()
+    available = frozenset(drawable.name for family in families for drawable in family.drawables)
+
+    def drawn_steps(seed: str) -> list[str]:
+        found = sequence.steps_of_round(families, available, [b"payload"], seed, "everything", 2000)
+        return [str(part) for step in found for part in step.commands]
+
+    assert drawn_steps("1/everything") == drawn_steps("1/everything")
+    assert drawn_steps("1/everything") != drawn_steps("2/everything")
+
+
+def test_a_failure_shrinks_to_what_it_needs():
+    parts = list(range(1000))
+    assert shrink(parts, lambda some: {17, 400, 999} <= set(some), budget_s=60) == [17, 400, 999]
+    assert shrink(parts, lambda some: 999 in some, budget_s=60) == [999]
+
+
+def test_shrinking_ends_when_time_is_up():
+    assert shrink(list(range(1000)), lambda some: True, budget_s=0) == list(range(1000))
