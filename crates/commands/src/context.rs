@@ -1,6 +1,6 @@
 //! What a handler works with.
 
-use keyspace::{DbId, Effect, Keyspace};
+use keyspace::{Applied, DbId, Effect, Keyspace};
 use storage::Durability;
 use wire::ReplyWriter;
 
@@ -50,7 +50,7 @@ impl Context<'_, '_> {
 
     /// Makes a change; see [`Unit::apply`].
     #[inline]
-    pub fn apply(&mut self, effect: &Effect<'_>) {
-        self.unit.apply(effect);
+    pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
+        self.unit.apply(effect)
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-use keyspace::{AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, SlotId};
+use keyspace::{AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, SlotId, ValueBuf};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use storage::{Error, Log, LogOptions, Recovery};
@@ -177,7 +177,7 @@ impl TestServer {
 }
 
 /// (database, key) to (value, deadline).
-pub(crate) type Content = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>;
+pub(crate) type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
 
 fn content(keyspace: &Keyspace) -> Content {
     let mut content = Content::new();
@@ -185,8 +185,7 @@ fn content(keyspace: &Keyspace) -> Content {
         let guard = keyspace.lock(slot);
         for db in DbId::all() {
             content.extend(guard.entries(db).map(|entry| {
-                let value = entry.string().expect("a string").to_vec();
-                ((db.get(), entry.key().to_vec()), (value, entry.expire_at_ms()))
+                ((db.get(), entry.key().to_vec()), (ValueBuf::of(entry), entry.expire_at_ms()))
             }));
         }
     }
@@ -201,7 +200,9 @@ fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
             slot.apply(effect, clock, &mut freed);
             slot.set_last_lsn(lsn);
         }
-        None => keyspace.lock_all().apply(effect, clock, &mut freed),
+        None => {
+            keyspace.lock_all().apply(effect, clock, &mut freed);
+        }
     }
 }
 

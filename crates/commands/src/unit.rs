@@ -7,7 +7,8 @@
 //! - Touching a key whose slot is not locked is a bug and panics.
 
 use keyspace::{
-    AccessClock, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId, slot_of,
+    AccessClock, Applied, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId,
+    slot_of,
 };
 use lsn::Lsn;
 use storage::Appender;
@@ -166,21 +167,21 @@ impl<'k> Unit<'k> {
         self.peek(db, key).is_some()
     }
 
-    /// Makes a change, now in memory and with the unit's record in the log.
+    /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is not logged.
     ///
     /// An expired key that is changed (not replaced or removed) is removed first, so that what replays does not depend
     /// on the time.
     #[inline]
-    pub fn apply(&mut self, effect: &Effect<'_>) {
+    pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         match *effect {
-            Effect::Append { db, key, .. }
-            | Effect::SetRange { db, key, .. }
-            | Effect::SetExpiry { db, key, .. } => {
-                self.bury_expired(db, key);
+            Effect::Put { .. } | Effect::Delete { .. } => {}
+            _ => {
+                if let Some((db, key)) = effect.target() {
+                    self.bury_expired(db, key);
+                }
             }
-            _ => {}
         }
-        self.apply_alone(effect);
+        self.apply_alone(effect)
     }
 
     fn bury_expired(&mut self, db: DbId, key: &[u8]) {
@@ -192,13 +193,12 @@ impl<'k> Unit<'k> {
     }
 
     #[inline]
-    fn apply_alone(&mut self, effect: &Effect<'_>) {
-        effect.encode_into(self.effects);
+    fn apply_alone(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
-        match effect.key() {
+        let applied = match effect.key() {
             Some(key) => {
                 let hash = self.hash(key);
-                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed);
+                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed)
             }
             None => {
                 self.flushes_all |= matches!(effect, Effect::FlushAll);
@@ -207,7 +207,11 @@ impl<'k> Unit<'k> {
                     _ => panic!("a global effect needs every slot locked"),
                 }
             }
+        };
+        if applied.changed {
+            effect.encode_into(self.effects);
         }
+        applied
     }
 
     /// Removes the keys of the locked slot whose deadline has passed, at most `max`. Returns how many.

@@ -10,7 +10,10 @@
 //! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
 //!   done.
 
+use std::mem;
+
 use crate::access::{AccessClock, AccessStamp};
+use crate::collection::{self, Rules};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::expiry::{ExpiryHeap, Item};
@@ -20,6 +23,23 @@ use crate::id::DbId;
 use crate::slot::{SlotGuard, SlotState};
 use crate::totals::Tally;
 use crate::value::Value;
+
+/// What applying an effect has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// Whether anything is different now: an effect that changed nothing need not be logged.
+    pub changed: bool,
+    /// Elements, members or fields that are new.
+    pub added: u64,
+    /// Members that have got another score, fields that have got another value, elements that were replaced.
+    pub updated: u64,
+    /// Elements, members or fields that are gone.
+    pub removed: u64,
+    /// Whether the key is new.
+    pub key_created: bool,
+    /// Whether the key is gone, also because its collection has become empty.
+    pub key_removed: bool,
+}
 
 /// A key with everything that finds its entry.
 #[derive(Clone, Copy)]
@@ -39,7 +59,7 @@ struct Deadlines {
 impl SlotGuard<'_> {
     /// Applies an effect whose key belongs to this slot, or this slot's share of a global one. Memory that
     /// would take long to free goes to `freed`.
-    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) {
+    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
         match effect.key() {
             Some(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
             None => self.apply_global(effect, freed),
@@ -57,55 +77,77 @@ impl SlotGuard<'_> {
         hash: &KeyHash,
         clock: AccessClock,
         freed: &mut Freed,
-    ) {
+    ) -> Applied {
         let slot = self.slot();
         let target = |db, key| {
             assert_eq!(hash.slot(), slot, "effect applied to a slot that is not its key's");
             Target { db, hash: *hash, key }
         };
         match *effect {
+            Effect::Put { db, key, value: Value::String(bytes), expire_at_ms } => {
+                let create = |stamp| Entry::new(key, bytes, expire_at_ms, stamp);
+                let update = |entry: &mut Entry, stamp| entry.put(key, bytes, expire_at_ms, stamp);
+                self.upsert(target(db, key), clock, freed, create, update)
+            }
             Effect::Put { db, key, value, expire_at_ms } => {
-                let create = |stamp| Entry::new(key, value, expire_at_ms, stamp);
-                let update = |entry: &mut Entry, stamp| entry.put(key, value, expire_at_ms, stamp);
-                self.upsert(target(db, key), clock, freed, create, update);
+                let rules = self.keyspace.rules();
+                let create = |stamp| collection::create(key, value, expire_at_ms, stamp, &rules);
+                let update = |entry: &mut Entry, stamp| Some(mem::replace(entry, create(stamp)));
+                self.upsert(target(db, key), clock, freed, create, update)
             }
             Effect::Append { db, key, suffix } => {
-                let create = |stamp| Entry::new(key, Value::String(suffix), None, stamp);
+                let create = |stamp| Entry::new(key, suffix, None, stamp);
                 let update = |entry: &mut Entry, stamp| entry.append(suffix, stamp);
-                self.upsert(target(db, key), clock, freed, create, update);
+                self.upsert(target(db, key), clock, freed, create, update)
             }
             Effect::SetRange { db, key, offset, bytes } => {
                 let create = |stamp| {
-                    let mut entry = Entry::new(key, Value::String(b""), None, stamp);
+                    let mut entry = Entry::new(key, b"", None, stamp);
                     entry.set_range(offset, bytes, stamp);
                     entry
                 };
                 let update = |entry: &mut Entry, stamp| entry.set_range(offset, bytes, stamp);
-                self.upsert(target(db, key), clock, freed, create, update);
+                self.upsert(target(db, key), clock, freed, create, update)
             }
             Effect::SetExpiry { db, key, expire_at_ms } => {
-                self.change(target(db, key), |state, target| state.set_expiry(target, expire_at_ms, freed));
+                self.change(target(db, key), |state, target| state.set_expiry(target, expire_at_ms, freed))
             }
             Effect::Delete { db, key } => {
-                self.change(target(db, key), |state, target| state.delete(target, freed));
+                self.change(target(db, key), |state, target| state.delete(target, freed))
             }
             Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
-                self.apply_global(effect, freed);
+                self.apply_global(effect, freed)
+            }
+            Effect::ListPush { db, key, .. }
+            | Effect::ListPop { db, key, .. }
+            | Effect::ListSet { db, key, .. }
+            | Effect::ListInsert { db, key, .. }
+            | Effect::ListRemove { db, key, .. }
+            | Effect::SetAdd { db, key, .. }
+            | Effect::SetRemove { db, key, .. }
+            | Effect::ZsetPut { db, key, .. }
+            | Effect::ZsetRemove { db, key, .. }
+            | Effect::ZsetRemoveRanks { db, key, .. }
+            | Effect::HashPut { db, key, .. }
+            | Effect::HashUpdate { db, key, .. }
+            | Effect::HashRemove { db, key, .. }
+            | Effect::HashSetExpiry { db, key, .. } => {
+                let rules = self.keyspace.rules();
+                self.change(target(db, key), |state, target| {
+                    state.edit_collection(target, effect, clock, freed, &rules)
+                })
             }
         }
     }
 
-    fn apply_global(&mut self, effect: &Effect<'_>, freed: &mut Freed) {
+    fn apply_global(&mut self, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
         match *effect {
             Effect::FlushDb { db } => self.flush(db, freed),
             Effect::FlushAll => DbId::all().for_each(|db| self.flush(db, freed)),
             Effect::SwapDb { a, b } => self.swap(a, b),
-            Effect::Put { .. }
-            | Effect::Delete { .. }
-            | Effect::SetExpiry { .. }
-            | Effect::Append { .. }
-            | Effect::SetRange { .. } => unreachable!("effects with a key go through apply_hashed"),
+            _ => unreachable!("effects with a key go through apply_hashed"),
         }
+        Applied { changed: true, ..Applied::default() }
     }
 
     #[inline]
@@ -116,15 +158,19 @@ impl SlotGuard<'_> {
         freed: &mut Freed,
         create: impl FnOnce(AccessStamp) -> Entry,
         update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
-    ) {
-        self.change(target, |state, target| state.upsert(target, clock, freed, create, update));
+    ) -> Applied {
+        self.change(target, |state, target| state.upsert(target, clock, freed, create, update))
     }
 
     /// Runs a change of one entry and does the bookkeeping after it.
     #[inline]
-    fn change(&mut self, target: Target<'_>, run: impl FnOnce(&mut SlotState, Target<'_>) -> Deadlines) {
+    fn change(
+        &mut self,
+        target: Target<'_>,
+        run: impl FnOnce(&mut SlotState, Target<'_>) -> (Applied, Deadlines),
+    ) -> Applied {
         let before = self.state.tally(target.db);
-        let deadlines = run(&mut self.state, target);
+        let (applied, deadlines) = run(&mut self.state, target);
         let after = self.state.tally(target.db);
         self.keyspace.totals.change(target.db, before, after);
         if before.bytes != after.bytes {
@@ -137,6 +183,7 @@ impl SlotGuard<'_> {
         if before.keys == 0 || after.keys == 0 {
             self.settle_emptiness();
         }
+        applied
     }
 
     /// The buckets may have moved: tells those who fetch them ahead.
@@ -221,13 +268,15 @@ impl SlotState {
         freed: &mut Freed,
         create: impl FnOnce(AccessStamp) -> Entry,
         update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
-    ) -> Deadlines {
+    ) -> (Applied, Deadlines) {
+        let mut applied = Applied { changed: true, ..Applied::default() };
         let table = self.table_mut(target.db);
         let Some(mut occupied) = table.get_mut(&target.hash, target.key) else {
             let entry = create(clock.initial());
             let new = entry.as_ref().expire_at_ms();
             table.insert(&target.hash, entry);
-            return Deadlines { old: None, new };
+            applied.key_created = true;
+            return (applied, Deadlines { old: None, new });
         };
         let old = occupied.entry().expire_at_ms();
         let stamp = clock.touched(occupied.entry().stamp());
@@ -236,34 +285,80 @@ impl SlotState {
         if let Some(entry) = replaced {
             freed.entry(entry);
         }
-        Deadlines { old, new }
+        (applied, Deadlines { old, new })
     }
 
-    fn set_expiry(&mut self, target: Target<'_>, expire_at_ms: Option<u64>, freed: &mut Freed) -> Deadlines {
+    fn edit_collection(
+        &mut self,
+        target: Target<'_>,
+        effect: &Effect<'_>,
+        clock: AccessClock,
+        freed: &mut Freed,
+        rules: &Rules,
+    ) -> (Applied, Deadlines) {
+        let (value_type, creates) = collection::edited_type(effect).expect("an effect on a collection");
+        if !creates && self.table(target.db).is_none() {
+            return Default::default();
+        }
+        let table = self.table_mut(target.db);
+        let Some(mut occupied) = table.get_mut(&target.hash, target.key) else {
+            if !creates {
+                return Default::default();
+            }
+            let mut entry = collection::empty(value_type, target.key, None, clock.initial());
+            let mut applied = collection::edit(&mut entry, effect, rules);
+            if !entry.as_ref().view().is_empty() {
+                applied.key_created = true;
+                table.insert(&target.hash, entry);
+            }
+            return (applied, Deadlines::default());
+        };
+        if occupied.entry().value_type() != value_type {
+            debug_assert!(false, "{effect:?} on a {}", occupied.entry().value_type().name());
+            return Default::default();
+        }
+        let old = occupied.entry().expire_at_ms();
+        occupied.touch(clock);
+        let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules));
+        if !occupied.entry().view().is_empty() {
+            return (applied, Deadlines { old, new: old });
+        }
+        freed.entry(occupied.remove());
+        applied.key_removed = true;
+        (applied, Deadlines { old, new: None })
+    }
+
+    fn set_expiry(
+        &mut self,
+        target: Target<'_>,
+        expire_at_ms: Option<u64>,
+        freed: &mut Freed,
+    ) -> (Applied, Deadlines) {
         if self.table(target.db).is_none() {
-            return Deadlines::default();
+            return Default::default();
         }
         let Some(mut occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
-            return Deadlines::default();
+            return Default::default();
         };
         let old = occupied.entry().expire_at_ms();
         if let Some(entry) = occupied.update(|entry| entry.set_expiry(expire_at_ms)) {
             freed.entry(entry);
         }
-        Deadlines { old, new: expire_at_ms }
+        let applied = Applied { changed: true, ..Applied::default() };
+        (applied, Deadlines { old, new: expire_at_ms })
     }
 
-    fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> Deadlines {
+    fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> (Applied, Deadlines) {
         if self.table(target.db).is_none() {
-            return Deadlines::default();
+            return Default::default();
         }
         let Some(occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
-            return Deadlines::default();
+            return Default::default();
         };
         let entry = occupied.remove();
         let old = entry.as_ref().expire_at_ms();
         freed.entry(entry);
-        Deadlines { old, new: None }
+        (Applied { changed: true, key_removed: true, ..Applied::default() }, Deadlines { old, new: None })
     }
 
     /// Makes the expiry heap anew from the entries.

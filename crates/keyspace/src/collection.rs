@@ -1,19 +1,214 @@
 //! Collections: how lists, sets, sorted sets and hashes lie in memory.
 //!
-//! What it is: for each type a packed form, which is a byte string inside the entry of its key, and a big form
-//! for what outgrows it; and the views that read either.
-//! What it is not: commands. What a type can do is decided by its effects.
+//! What it is: for each type a packed form, which is a byte string inside the entry of its key, a big form for what
+//! outgrows it, the views that read either, and what each effect does to them.
+//! What it is not: commands. Whether something may be done was decided before there was an effect.
+//!
+//! ```text
+//! entry: header | key | packed form          element, element, ...     one allocation with the key
+//! entry: header | key | address of a Big --> LongList, FieldMap, ...   once a limit of `PackedLimits` is passed
+//! ```
+//!
+//! Invariants
+//! - A collection is never empty: whoever applies an effect removes the key of one that has become so.
+//! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and nowhere else.
+//! - No single edit takes longer than a small piece of the collection, however large it is.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the list type, which follows"))]
-pub(crate) mod chunk;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
+mod chunk;
 pub(crate) mod element;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the collection types, which follow"))]
 pub(crate) mod field_map;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the list type, which follows"))]
-pub(crate) mod long_list;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the sorted set, which follows"))]
+mod hash;
+mod limits;
+mod list;
+mod long_list;
+mod packed;
 pub(crate) mod rank_tree;
+mod set;
+mod value_buf;
+mod zset;
 
 #[cfg(test)]
 mod testing;
+
+pub use element::Element;
+pub use hash::{HashField, HashView};
+pub use limits::PackedLimits;
+pub(crate) use limits::SharedLimits;
+pub use list::ListView;
+pub use set::SetView;
+pub use value_buf::ValueBuf;
+pub use zset::ZsetView;
+
+use long_list::LongList;
+
+use crate::access::AccessStamp;
+use crate::apply::Applied;
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::value::{Value, ValueType};
+
+/// A collection that has outgrown its packed form.
+pub(crate) enum Big {
+    /// A list.
+    List(LongList),
+}
+
+impl Big {
+    /// Bytes of memory, its own included.
+    pub(crate) fn bytes(&self) -> usize {
+        let content = match self {
+            Big::List(list) => list.bytes(),
+        };
+        size_of::<Big>() + content
+    }
+}
+
+/// What is at a key, to be read.
+#[derive(Clone, Copy)]
+pub enum View<'a> {
+    /// Bytes.
+    String(&'a [u8]),
+    /// Elements in order.
+    List(ListView<'a>),
+    /// Members.
+    Set(SetView<'a>),
+    /// Members ordered by score.
+    Zset(ZsetView<'a>),
+    /// Fields with values.
+    Hash(HashView<'a>),
+}
+
+impl<'a> View<'a> {
+    /// The value in the payload of an entry that is not big.
+    #[inline]
+    pub(crate) fn of_packed(value_type: ValueType, payload: &'a [u8]) -> Self {
+        match value_type {
+            ValueType::String => View::String(payload),
+            ValueType::List => View::List(ListView::of_packed(payload)),
+            ValueType::Set => View::Set(SetView::of_packed(payload)),
+            ValueType::Zset => View::Zset(ZsetView::of_packed(payload)),
+            ValueType::Hash => View::Hash(HashView::of_packed(payload)),
+            ValueType::Stream => unreachable!("no stream can be made"),
+        }
+    }
+
+    /// The value of a big entry.
+    #[inline]
+    pub(crate) fn of_big(big: &'a Big) -> Self {
+        match big {
+            Big::List(list) => View::List(ListView::of_long(list)),
+        }
+    }
+
+    /// Number of elements; 1 for a string.
+    pub fn len(&self) -> usize {
+        match self {
+            View::String(_) => 1,
+            View::List(list) => list.len(),
+            View::Set(set) => set.len(),
+            View::Zset(zset) => zset.len(),
+            View::Hash(hash) => hash.len(),
+        }
+    }
+
+    /// Whether there is no element: only between two steps of an effect.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What edits depend on besides the effect.
+pub(crate) struct Rules {
+    pub(crate) limits: PackedLimits,
+    /// Seeds the hashing inside big collections.
+    pub(crate) seed: u64,
+}
+
+/// A new entry with a value.
+pub(crate) fn create(
+    key: &[u8],
+    value: Value<'_>,
+    expire_at_ms: Option<u64>,
+    stamp: AccessStamp,
+    rules: &Rules,
+) -> Entry {
+    let mut entry = match value {
+        Value::String(bytes) => return Entry::new(key, bytes, expire_at_ms, stamp),
+        other => empty(other.value_type(), key, expire_at_ms, stamp),
+    };
+    match value {
+        Value::String(_) => {}
+        Value::List(items) => list::fill(&mut entry, items, rules),
+        Value::Set(members) => set::fill(&mut entry, members, rules),
+        Value::Zset(members) => zset::fill(&mut entry, members, rules),
+        Value::Hash(pairs) => hash::fill(&mut entry, pairs, rules),
+    }
+    entry
+}
+
+/// A new entry with a collection that an edit is about to fill.
+pub(crate) fn empty(
+    value_type: ValueType,
+    key: &[u8],
+    expire_at_ms: Option<u64>,
+    stamp: AccessStamp,
+) -> Entry {
+    let payload = match value_type {
+        ValueType::List => list::EMPTY,
+        ValueType::Set => set::EMPTY,
+        ValueType::Zset => zset::EMPTY,
+        ValueType::Hash => hash::EMPTY,
+        ValueType::String | ValueType::Stream => unreachable!("no collection of this type"),
+    };
+    Entry::packed(value_type, key, payload, expire_at_ms, stamp)
+}
+
+/// The type that an effect on a collection works on and whether it creates the key; `None` for other effects.
+#[inline]
+pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
+    match effect {
+        Effect::ListPush { .. } => Some((ValueType::List, true)),
+        Effect::ListPop { .. }
+        | Effect::ListSet { .. }
+        | Effect::ListInsert { .. }
+        | Effect::ListRemove { .. } => Some((ValueType::List, false)),
+        Effect::SetAdd { .. } => Some((ValueType::Set, true)),
+        Effect::SetRemove { .. } => Some((ValueType::Set, false)),
+        Effect::ZsetPut { .. } => Some((ValueType::Zset, true)),
+        Effect::ZsetRemove { .. } | Effect::ZsetRemoveRanks { .. } => Some((ValueType::Zset, false)),
+        Effect::HashPut { .. } | Effect::HashUpdate { .. } => Some((ValueType::Hash, true)),
+        Effect::HashRemove { .. } | Effect::HashSetExpiry { .. } => Some((ValueType::Hash, false)),
+        Effect::Put { .. }
+        | Effect::Delete { .. }
+        | Effect::SetExpiry { .. }
+        | Effect::Append { .. }
+        | Effect::SetRange { .. }
+        | Effect::FlushDb { .. }
+        | Effect::FlushAll
+        | Effect::SwapDb { .. } => None,
+    }
+}
+
+/// Does what an effect says to an entry of its type.
+#[inline]
+pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules) -> Applied {
+    match *effect {
+        Effect::ListPush { end, items, .. } => list::push(entry, end, items, rules),
+        Effect::ListPop { end, count, .. } => list::pop(entry, end, count),
+        Effect::ListSet { index, item, .. } => list::set(entry, index, item, rules),
+        Effect::ListInsert { index, item, .. } => list::insert(entry, index, item, rules),
+        Effect::ListRemove { end, count, item, .. } => list::remove(entry, end, count, item),
+        Effect::SetAdd { members, .. } => set::add(entry, members, rules),
+        Effect::SetRemove { members, .. } => set::remove(entry, members),
+        Effect::ZsetPut { members, .. } => zset::put(entry, members, rules),
+        Effect::ZsetRemove { members, .. } => zset::remove(entry, members),
+        Effect::ZsetRemoveRanks { first, count, .. } => zset::remove_ranks(entry, first, count),
+        Effect::HashPut { pairs, .. } => hash::put(entry, pairs, false, rules),
+        Effect::HashUpdate { pairs, .. } => hash::put(entry, pairs, true, rules),
+        Effect::HashRemove { fields, .. } => hash::remove(entry, fields),
+        Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
+            hash::set_expiry(entry, fields, expire_at_ms, rules)
+        }
+        _ => unreachable!("only effects with an edited type come here"),
+    }
+}

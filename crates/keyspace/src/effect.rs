@@ -7,9 +7,10 @@
 //!
 //! Invariants
 //! - An effect touches one slot (`Scope::Slot`) or all of them (`Scope::Global`).
-//! - Applying never fails. `Delete` and `SetExpiry` on an absent key do nothing; `Append` and `SetRange` on
-//!   an absent key create it. An expired but not yet deleted key is present for all of them: whoever makes an
+//! - Applying never fails. Effects that take something away and `SetExpiry` do nothing on an absent key; those that
+//!   add something create it. An expired but not yet deleted key is present for all of them: whoever makes an
 //!   effect that relies on the key's absence deletes it first.
+//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty goes with its key.
 //! - Decoding arbitrary bytes never panics and never reads past them; every value has exactly one encoding.
 //!
 //! # Encoding
@@ -27,12 +28,34 @@
 //! | 0x11 | Put of a string | db, key bytes, value bytes, deadline in Unix ms |
 //! | 0x12 | Append | db, key bytes, suffix bytes |
 //! | 0x13 | SetRange | db, key bytes, offset, bytes |
-//! | 0x20..=0x6f | reserved: 0x20 lists, 0x30 sets, 0x40 sorted sets, 0x50 hashes, 0x60 streams | |
+//! | 0x14, 0x15 | Put of a list, that never expires or expires | db, key bytes, items, (deadline) |
+//! | 0x16, 0x17 | Put of a set | as a list |
+//! | 0x18, 0x19 | Put of a sorted set | db, key bytes, scored items, (deadline) |
+//! | 0x1a, 0x1b | Put of a hash | as a list; fields and values in turn |
+//! | 0x20, 0x21 | ListPush at the head, at the tail | db, key bytes, items |
+//! | 0x22, 0x23 | ListPop at the head, at the tail | db, key bytes, count |
+//! | 0x24 | ListSet | db, key bytes, index, item bytes |
+//! | 0x25 | ListInsert | db, key bytes, index, item bytes |
+//! | 0x26, 0x27 | ListRemove from the head on, from the tail on | db, key bytes, count, item bytes |
+//! | 0x30 | SetAdd | db, key bytes, items |
+//! | 0x31 | SetRemove | db, key bytes, items |
+//! | 0x40 | ZsetPut | db, key bytes, scored items |
+//! | 0x41 | ZsetRemove | db, key bytes, items |
+//! | 0x42 | ZsetRemoveRanks | db, key bytes, first rank, count |
+//! | 0x50 | HashPut | db, key bytes, items: fields and values in turn |
+//! | 0x51 | HashUpdate | as HashPut |
+//! | 0x52 | HashRemove | db, key bytes, items |
+//! | 0x53 | HashSetExpiry, to none | db, key bytes, items |
+//! | 0x54 | HashSetExpiry | db, key bytes, items, deadline in Unix ms |
+//! | 0x60..=0x6f | reserved for streams | |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
 
 mod codec;
+mod items;
+
+pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
 
 use crate::id::DbId;
 use crate::value::Value;
@@ -87,6 +110,148 @@ pub enum Effect<'a> {
         /// What is written.
         bytes: &'a [u8],
     },
+    /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the expiry.
+    ListPush {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Where they are added.
+        end: ListEnd,
+        /// What is added.
+        items: Items<'a>,
+    },
+    /// Removes elements from one end of a list.
+    ListPop {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Where they are removed.
+        end: ListEnd,
+        /// How many; all if there are fewer.
+        count: u64,
+    },
+    /// Replaces the element at an index of a list; nothing if there is none.
+    ListSet {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Counted from the head, which is 0.
+        index: u64,
+        /// The new element.
+        item: &'a [u8],
+    },
+    /// Adds an element to a list, before the one at an index; nothing if the list is shorter.
+    ListInsert {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The index that the element will have.
+        index: u64,
+        /// The new element.
+        item: &'a [u8],
+    },
+    /// Removes the elements of a list that equal an item.
+    ListRemove {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The end to begin at.
+        end: ListEnd,
+        /// How many at most; 0 for all.
+        count: u64,
+        /// What they equal.
+        item: &'a [u8],
+    },
+    /// Adds members to a set. Keeps the expiry.
+    SetAdd {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The members.
+        members: Items<'a>,
+    },
+    /// Removes members from a set.
+    SetRemove {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The members.
+        members: Items<'a>,
+    },
+    /// Adds members to a sorted set, or gives them other scores. Keeps the expiry.
+    ZsetPut {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The members with their new scores.
+        members: ScoredItems<'a>,
+    },
+    /// Removes members from a sorted set.
+    ZsetRemove {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The members.
+        members: Items<'a>,
+    },
+    /// Removes the members of a sorted set that have these ranks, lowest score first.
+    ZsetRemoveRanks {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The first rank.
+        first: u64,
+        /// How many; fewer if there are fewer.
+        count: u64,
+    },
+    /// Sets fields of a hash; they do not expire any more. Keeps the expiry of the key.
+    HashPut {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Fields and values in turn.
+        pairs: Items<'a>,
+    },
+    /// Sets fields of a hash and keeps their expiry.
+    HashUpdate {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Fields and values in turn.
+        pairs: Items<'a>,
+    },
+    /// Removes fields from a hash.
+    HashRemove {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The fields.
+        fields: Items<'a>,
+    },
+    /// Sets or removes the deadline of fields that a hash has.
+    HashSetExpiry {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The fields.
+        fields: Items<'a>,
+        /// Unix time in milliseconds at which they expire; `None` for never.
+        expire_at_ms: Option<u64>,
+    },
     /// Removes every key of a database.
     FlushDb {
         /// The database.
@@ -103,6 +268,15 @@ pub enum Effect<'a> {
     },
 }
 
+/// An end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ListEnd {
+    /// The left end, where indices begin.
+    Head,
+    /// The right end.
+    Tail,
+}
+
 /// What an effect touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope<'a> {
@@ -113,38 +287,57 @@ pub enum Scope<'a> {
 }
 
 impl<'a> Effect<'a> {
+    /// Database and key of an effect on one key.
+    #[inline]
+    pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
+        match *self {
+            Effect::Put { db, key, .. }
+            | Effect::Delete { db, key, .. }
+            | Effect::SetExpiry { db, key, .. }
+            | Effect::Append { db, key, .. }
+            | Effect::SetRange { db, key, .. }
+            | Effect::ListPush { db, key, .. }
+            | Effect::ListPop { db, key, .. }
+            | Effect::ListSet { db, key, .. }
+            | Effect::ListInsert { db, key, .. }
+            | Effect::ListRemove { db, key, .. }
+            | Effect::SetAdd { db, key, .. }
+            | Effect::SetRemove { db, key, .. }
+            | Effect::ZsetPut { db, key, .. }
+            | Effect::ZsetRemove { db, key, .. }
+            | Effect::ZsetRemoveRanks { db, key, .. }
+            | Effect::HashPut { db, key, .. }
+            | Effect::HashUpdate { db, key, .. }
+            | Effect::HashRemove { db, key, .. }
+            | Effect::HashSetExpiry { db, key, .. } => Some((db, key)),
+            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
+        }
+    }
+
     /// What the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
-        match self {
-            Effect::Put { key, .. }
-            | Effect::Delete { key, .. }
-            | Effect::SetExpiry { key, .. }
-            | Effect::Append { key, .. }
-            | Effect::SetRange { key, .. } => Scope::Slot(key),
-            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => Scope::Global,
+        match self.target() {
+            Some((_, key)) => Scope::Slot(key),
+            None => Scope::Global,
         }
     }
 
     /// The database of an effect on one key.
     #[inline]
     pub const fn db(&self) -> Option<DbId> {
-        match *self {
-            Effect::Put { db, .. }
-            | Effect::Delete { db, .. }
-            | Effect::SetExpiry { db, .. }
-            | Effect::Append { db, .. }
-            | Effect::SetRange { db, .. } => Some(db),
-            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
+        match self.target() {
+            Some((db, _)) => Some(db),
+            None => None,
         }
     }
 
     /// The key of an effect on one key.
     #[inline]
     pub const fn key(&self) -> Option<&'a [u8]> {
-        match self.scope() {
-            Scope::Slot(key) => Some(key),
-            Scope::Global => None,
+        match self.target() {
+            Some((_, key)) => Some(key),
+            None => None,
         }
     }
 }

@@ -6,14 +6,14 @@
 //! # Layout
 //! | bytes | small form | wide form |
 //! |-------|------------|-----------|
-//! | 0 | flags: type (4 bits), `EXPIRING`, `WIDE` | the same |
+//! | 0 | flags: type (4 bits), `EXPIRING`, `WIDE`, `BIG` | the same |
 //! | 1..4 | access stamp, 24 bits | the same |
 //! | 4.. | key length u8, value length u16 | key length u32, value length u64, capacity u64 |
 //! | 7.. / 24.. | deadline u64 if `EXPIRING`, key, value | the same |
 //!
 //! Numbers are in native byte order and unaligned. With the 7-byte header a 9-byte key and a 32-byte value
-//! fill 48 bytes. Values of types other than string will hold the address of a boxed structure as their
-//! payload.
+//! fill 48 bytes. The value of a small collection is its packed form; that of a `BIG` one is the address of a
+//! boxed `collection::Big`, which the entry owns.
 //!
 //! Invariants
 //! - An `Entry` owns its allocation: its layout is `size_class` bytes (as `Shape` says) aligned to 8.
@@ -31,17 +31,23 @@ use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
 
 use crate::access::AccessStamp;
-use crate::effect::Effect;
-use crate::id::DbId;
-use crate::value::{Value, ValueType};
+use crate::collection::{Big, View};
+use crate::value::ValueType;
 use shape::Shape;
 pub(crate) use shape::size_class;
 
 const TYPE_MASK: u8 = 0x0f;
 const EXPIRING: u8 = 0x10;
 const WIDE: u8 = 0x20;
+const BIG: u8 = 0x40;
+
+/// What of the flags belongs to the value and does not change with its length or deadline.
+const KIND_MASK: u8 = TYPE_MASK | BIG;
 
 const ALIGNMENT: usize = 8;
+
+/// Bytes of the payload of a big collection.
+const ADDRESS: usize = size_of::<*mut Big>();
 
 /// An owned entry.
 pub(crate) struct Entry {
@@ -52,12 +58,27 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Entry {
-    /// A new entry in the tightest form.
-    pub(crate) fn new(key: &[u8], value: Value<'_>, expire_at_ms: Option<u64>, stamp: AccessStamp) -> Self {
-        let Value::String(bytes) = value;
-        let shape = Shape::tight(key.len(), bytes.len(), expire_at_ms.is_some());
+    /// A new string in the tightest form.
+    pub(crate) fn new(key: &[u8], value: &[u8], expire_at_ms: Option<u64>, stamp: AccessStamp) -> Self {
+        Entry::with_kind(ValueType::String as u8, key, value, expire_at_ms, stamp)
+    }
+
+    /// A new collection in packed form, with this payload.
+    pub(crate) fn packed(
+        value_type: ValueType,
+        key: &[u8],
+        payload: &[u8],
+        expire_at_ms: Option<u64>,
+        stamp: AccessStamp,
+    ) -> Self {
+        Entry::with_kind(value_type as u8, key, payload, expire_at_ms, stamp)
+    }
+
+    #[inline]
+    fn with_kind(kind: u8, key: &[u8], value: &[u8], expire_at_ms: Option<u64>, stamp: AccessStamp) -> Self {
+        let shape = Shape::tight(key.len(), value.len(), expire_at_ms.is_some());
         let mut entry = Entry { base: allocate(shape) };
-        entry.write(shape, key, bytes, expire_at_ms, stamp);
+        entry.write(kind, shape, key, value, expire_at_ms, stamp);
         entry
     }
 
@@ -82,23 +103,103 @@ impl Entry {
         Entry { base }
     }
 
-    /// Replaces value, deadline and stamp. `key` is the key that the entry has. Returns the old allocation if
-    /// the new content did not fit its size class.
+    /// Makes a string the value; replaces deadline and stamp. `key` is the key that the entry has. Returns the old
+    /// entry if the new content did not fit its size class or the old value was a big collection.
     pub(crate) fn put(
         &mut self,
         key: &[u8],
-        value: Value<'_>,
+        value: &[u8],
         expire_at_ms: Option<u64>,
         stamp: AccessStamp,
     ) -> Option<Entry> {
         debug_assert_eq!(self.as_ref().key(), key);
-        let Value::String(bytes) = value;
-        let shape = Shape::tight(key.len(), bytes.len(), expire_at_ms.is_some());
-        if shape.allocated() == self.as_ref().shape().allocated() {
-            self.write(shape, key, bytes, expire_at_ms, stamp);
+        let shape = Shape::tight(key.len(), value.len(), expire_at_ms.is_some());
+        let old = self.as_ref();
+        if shape.allocated() == old.shape().allocated() && !old.is_big() {
+            self.write(ValueType::String as u8, shape, key, value, expire_at_ms, stamp);
             return None;
         }
         Some(mem::replace(self, Entry::new(key, value, expire_at_ms, stamp)))
+    }
+
+    /// The collection, if it is big.
+    #[inline]
+    pub(crate) fn big_mut(&mut self) -> Option<&mut Big> {
+        if !self.as_ref().is_big() {
+            return None;
+        }
+        // SAFETY: a big entry owns the box whose address it holds, and is borrowed exclusively.
+        Some(unsafe { &mut *self.as_ref().big_address() })
+    }
+
+    /// The packed form of a collection, to be changed without changing its length.
+    ///
+    /// # Panics
+    /// If the collection is big: its payload is an address.
+    #[inline]
+    pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
+        assert!(!self.as_ref().is_big(), "the payload of a big collection is an address");
+        let shape = self.as_ref().shape();
+        // SAFETY: as in `EntryRef::payload`; the entry is borrowed exclusively.
+        unsafe {
+            NonNull::slice_from_raw_parts(self.base.add(shape.value_offset()), shape.value_len).as_mut()
+        }
+    }
+
+    /// Makes a big collection the value of a packed one. Keeps type, deadline and stamp.
+    ///
+    /// # Panics
+    /// If the entry is big already: its collection would be lost.
+    pub(crate) fn promote(&mut self, big: Big) {
+        let old = self.as_ref();
+        assert!(!old.is_big(), "promoted twice");
+        let (kind, expire_at_ms, stamp) = (old.kind() | BIG, old.expire_at_ms(), old.stamp());
+        let fresh = Entry::with_kind(kind, old.key(), &[0; ADDRESS], expire_at_ms, stamp);
+        let address = Box::into_raw(Box::new(big));
+        // SAFETY: the payload of the fresh entry has the size of an address and nobody else has seen it.
+        unsafe { write_unaligned(fresh.base, fresh.as_ref().shape().value_offset(), address) };
+        *self = fresh;
+    }
+
+    /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps all else.
+    pub(crate) fn splice(&mut self, at: usize, removed: usize, inserted: &[&[u8]]) {
+        let old = self.as_ref();
+        assert!(!old.is_big(), "the payload of a big collection is an address");
+        let shape = old.shape();
+        let tail = at + removed;
+        assert!(tail <= shape.value_len, "splice outside the payload");
+        let inserted_len: usize = inserted.iter().map(|part| part.len()).sum();
+        let value_len = shape.value_len - removed + inserted_len;
+        let new = if value_len >= shape.value_len {
+            shape.grown(value_len, shape.expiring)
+        } else {
+            Shape::tight(shape.key_len, value_len, shape.expiring)
+        };
+        let (kind, expire_at_ms, stamp) = (old.kind(), old.expire_at_ms(), old.stamp());
+        let stays = new.allocated() == shape.allocated() && new.wide == shape.wide;
+        let target = if stays { self.base } else { allocate(new) };
+        // SAFETY: both allocations have the sizes of their shapes; `at + removed` is inside the old value, and
+        // the three parts together are as long as the new one. `copy_to` allows source and target to overlap, as
+        // they do when the entry stays in place; the tail is moved before anything is written over it.
+        unsafe {
+            let from = self.base.add(shape.value_offset());
+            let to = target.add(new.value_offset());
+            from.add(tail).copy_to(to.add(at + inserted_len), shape.value_len - tail);
+            if !stays {
+                self.base.add(shape.key_offset()).copy_to(target.add(new.key_offset()), shape.key_len);
+                from.copy_to(to, at);
+            }
+            let mut place = to.add(at);
+            for part in inserted {
+                place.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
+                place = place.add(part.len());
+            }
+        }
+        let mut entry = ManuallyDrop::new(Entry { base: target });
+        entry.write_header(kind, new, expire_at_ms, stamp);
+        if !stays {
+            drop(mem::replace(self, ManuallyDrop::into_inner(entry)));
+        }
     }
 
     /// Sets or removes the deadline. Returns the old allocation if there was no room.
@@ -151,6 +252,7 @@ impl Entry {
         let old = self.as_ref().shape();
         let new = old.grown(value_len, expire_at_ms.is_some());
         let content_len = old.key_len + old.value_len;
+        let kind = self.as_ref().kind();
         let moved = new.allocated() != old.allocated();
         let target = if moved { allocate(new) } else { self.base };
         // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one
@@ -162,7 +264,7 @@ impl Entry {
         }
         // The header is written after the copy: a deadline that appears lies where the key was.
         let mut entry = ManuallyDrop::new(Entry { base: target });
-        entry.write_header(new, expire_at_ms, stamp);
+        entry.write_header(kind, new, expire_at_ms, stamp);
         // SAFETY: the value is in bounds; its first `old.value_len` bytes were just copied, the others are
         // zeroed here, so the slice is initialised, and `target` is not reachable from anywhere else.
         let value = unsafe {
@@ -171,19 +273,34 @@ impl Entry {
             NonNull::slice_from_raw_parts(value, value_len).as_mut()
         };
         fill(value);
-        moved.then(|| mem::replace(self, ManuallyDrop::into_inner(entry)))
+        moved.then(|| {
+            let mut old = mem::replace(self, ManuallyDrop::into_inner(entry));
+            // A big collection has moved with its address: the old allocation no longer owns it.
+            old.disown();
+            old
+        })
+    }
+
+    /// Forgets that the value is a big collection: another entry owns it now.
+    fn disown(&mut self) {
+        let old = self.as_ref();
+        let (flags, stamp) = (old.flags() & !BIG, old.stamp());
+        // SAFETY: every header has 4 bytes of flags and stamp.
+        unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
     }
 
     /// Writes the whole content. The allocation has the size of `shape`.
+    #[inline]
     fn write(
         &mut self,
+        kind: u8,
         shape: Shape,
         key: &[u8],
         value: &[u8],
         expire_at_ms: Option<u64>,
         stamp: AccessStamp,
     ) {
-        self.write_header(shape, expire_at_ms, stamp);
+        self.write_header(kind, shape, expire_at_ms, stamp);
         // SAFETY: `shape` was made from these lengths and the allocation has its size. The sources are
         // borrowed while `self` is borrowed exclusively, so they do not overlap it.
         unsafe {
@@ -194,10 +311,9 @@ impl Entry {
         }
     }
 
-    fn write_header(&mut self, shape: Shape, expire_at_ms: Option<u64>, stamp: AccessStamp) {
-        let flags = ValueType::String as u8
-            | if shape.expiring { EXPIRING } else { 0 }
-            | if shape.wide { WIDE } else { 0 };
+    #[inline]
+    fn write_header(&mut self, kind: u8, shape: Shape, expire_at_ms: Option<u64>, stamp: AccessStamp) {
+        let flags = kind | if shape.expiring { EXPIRING } else { 0 } | if shape.wide { WIDE } else { 0 };
         // SAFETY: the allocation has the size of `shape`, which includes the header of its form. Lengths fit
         // their fields: `Shape::tight` takes the wide form otherwise, and no slice is longer than 2^63 bytes.
         unsafe {
@@ -219,7 +335,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // A boxed payload would be freed here, by the type in the header.
+        if self.as_ref().is_big() {
+            // SAFETY: the entry owns the box and is not used after this.
+            drop(unsafe { Box::from_raw(self.as_ref().big_address()) });
+        }
         let layout = layout(self.as_ref().shape());
         // SAFETY: the allocation was made with this layout: its size is a function of the header.
         unsafe { dealloc(self.base.as_ptr(), layout) };
@@ -253,20 +372,24 @@ impl<'a> EntryRef<'a> {
 
     /// The value.
     #[inline]
-    pub fn value(&self) -> Value<'a> {
-        match self.value_type() {
-            ValueType::String => Value::String(self.payload()),
-            // The seam for boxed types; none can be constructed yet.
-            other => unreachable!("no entry has the type {}", other.name()),
+    pub fn view(&self) -> View<'a> {
+        match self.big() {
+            Some(big) => View::of_big(big),
+            None => View::of_packed(self.value_type(), self.payload()),
         }
+    }
+
+    /// The collection, if it is big.
+    #[inline]
+    fn big(&self) -> Option<&'a Big> {
+        // SAFETY: the entry owns the box, which lives unchanged for 'a.
+        self.is_big().then(|| unsafe { &*self.big_address() })
     }
 
     /// The bytes of a string; `None` for another type.
     #[inline]
     pub fn string(&self) -> Option<&'a [u8]> {
-        match self.value() {
-            Value::String(bytes) => Some(bytes),
-        }
+        (self.flags() & TYPE_MASK == ValueType::String as u8).then(|| self.payload())
     }
 
     /// The type of the value.
@@ -320,16 +443,30 @@ impl<'a> EntryRef<'a> {
     /// Bytes of memory that the entry occupies.
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
-        self.shape().allocated()
+        self.shape().allocated() + self.big().map_or(0, Big::bytes)
     }
 
-    /// The effect that recreates the entry in `db`: what a snapshot stores.
-    pub fn to_effect(&self, db: DbId) -> Effect<'a> {
-        Effect::Put { db, key: self.key(), value: self.value(), expire_at_ms: self.expire_at_ms() }
+    /// Whether the payload is the address of a big collection.
+    #[inline]
+    pub(crate) fn is_big(&self) -> bool {
+        self.flags() & BIG != 0
+    }
+
+    /// Where the big collection is. Only for big entries.
+    #[inline]
+    fn big_address(&self) -> *mut Big {
+        debug_assert!(self.is_big());
+        // SAFETY: the payload of a big entry is an address.
+        unsafe { read_unaligned(self.base, self.shape().value_offset()) }
     }
 
     #[inline]
-    fn payload(&self) -> &'a [u8] {
+    fn kind(&self) -> u8 {
+        self.flags() & KIND_MASK
+    }
+
+    #[inline]
+    pub(crate) fn payload(&self) -> &'a [u8] {
         let shape = self.shape();
         // SAFETY: `value_len` bytes are initialised and in bounds of the allocation, which lives unchanged
         // for 'a.

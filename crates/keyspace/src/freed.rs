@@ -48,11 +48,10 @@ impl Freed {
 mod tests {
     use super::*;
     use crate::access::AccessStamp;
-    use crate::value::Value;
 
     #[test]
     fn only_big_entries_wait() {
-        let entry = |len| Entry::new(b"k", Value::String(&vec![0; len]), None, AccessStamp::default());
+        let entry = |len| Entry::new(b"k", &vec![0; len], None, AccessStamp::default());
         let mut freed = Freed::new();
         freed.entry(entry(40 << 10));
         freed.table(Table::new());

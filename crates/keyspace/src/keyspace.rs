@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use smallvec::SmallVec;
 
+use crate::collection::{PackedLimits, Rules, SharedLimits};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::hints::Hints;
 use crate::id::{DbId, SLOT_COUNT, SlotId};
@@ -36,6 +37,8 @@ pub struct Keyspace {
     pub(crate) expiring: SlotSet,
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
+    packed_limits: SharedLimits,
+    collection_seed: u64,
 }
 
 impl Keyspace {
@@ -48,7 +51,20 @@ impl Keyspace {
             occupied: SlotSet::new(),
             expiring: SlotSet::new(),
             hints: Hints::new(),
+            packed_limits: SharedLimits::new(PackedLimits::DEFAULT),
+            collection_seed: options.hash_seed,
         }
+    }
+
+    /// Sets up to which size collections stay packed. Holds for edits from now on.
+    pub fn set_packed_limits(&self, limits: PackedLimits) {
+        self.packed_limits.store(limits);
+    }
+
+    /// What edits of collections depend on.
+    #[inline]
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { limits: self.packed_limits.load(), seed: self.collection_seed }
     }
 
     /// Bytes that an empty keyspace takes; not part of [`Keyspace::bytes`].

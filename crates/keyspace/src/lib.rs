@@ -36,8 +36,10 @@
 mod access;
 mod apply;
 mod check;
+#[allow(dead_code, reason = "the collection types follow")]
 mod collection;
 mod effect;
+#[allow(dead_code, reason = "the collection types follow")]
 mod entry;
 mod eviction;
 mod expiry;
@@ -56,7 +58,13 @@ mod totals;
 mod value;
 
 pub use access::{AccessClock, AccessPolicy, AccessStamp};
-pub use effect::{Effect, EffectError, Scope};
+pub use apply::Applied;
+pub use collection::{
+    Element, HashField, HashView, ListView, PackedLimits, SetView, ValueBuf, View, ZsetView,
+};
+pub use effect::{
+    Effect, EffectError, EncodedItems, Items, ItemsBuf, ListEnd, Scope, ScoredItems, ScoredItemsBuf,
+};
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};
 pub use freed::Freed;

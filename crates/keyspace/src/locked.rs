@@ -7,6 +7,7 @@ use lsn::Lsn;
 use smallvec::SmallVec;
 
 use crate::access::AccessClock;
+use crate::apply::Applied;
 use crate::effect::Effect;
 use crate::freed::Freed;
 use crate::hash::KeyHash;
@@ -56,15 +57,19 @@ impl<'k> LockedSlots<'k> {
     ///
     /// # Panics
     /// If a slot of the effect is not locked.
-    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) {
+    pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
         match effect.key() {
             Some(key) => {
                 let hash = self.guards.first().expect("no slot is locked").keyspace.hash(key);
-                self.apply_hashed(effect, &hash, clock, freed);
+                self.apply_hashed(effect, &hash, clock, freed)
             }
             None => {
                 assert!(self.is_all(), "a global effect needs every slot locked");
-                self.guards.iter_mut().for_each(|guard| guard.apply(effect, clock, freed));
+                let mut applied = Applied::default();
+                for guard in &mut self.guards {
+                    applied = guard.apply(effect, clock, freed);
+                }
+                applied
             }
         }
     }
@@ -79,9 +84,9 @@ impl<'k> LockedSlots<'k> {
         hash: &KeyHash,
         clock: AccessClock,
         freed: &mut Freed,
-    ) {
+    ) -> Applied {
         let guard = self.get_mut(hash.slot()).expect("the slot of the effect is not locked");
-        guard.apply_hashed(effect, hash, clock, freed);
+        guard.apply_hashed(effect, hash, clock, freed)
     }
 
     /// The largest `last_lsn` of these slots: what a reply that read them waits for. `Lsn::ZERO` for no

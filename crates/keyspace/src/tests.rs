@@ -33,7 +33,7 @@ fn apply(keyspace: &Keyspace, effect: &Effect<'_>, now_ms: u64) {
     match effect.key() {
         Some(key) => keyspace.lock(keyspace.hash(key).slot()).apply(effect, clock(now_ms), &mut freed),
         None => keyspace.lock_all().apply(effect, clock(now_ms), &mut freed),
-    }
+    };
 }
 
 fn put(keyspace: &Keyspace, db: DbId, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {

@@ -1,9 +1,11 @@
-//! Value types and borrowed values.
+//! Value types and the values that effects carry.
 //!
-//! What it is: the names that TYPE reports and the form in which a value enters and leaves an entry.
-//! What it is not: the representation in memory (see `entry`).
+//! What it is: the names that TYPE reports and the form in which a value enters an entry.
+//! What it is not: the representation in memory (see `entry` and `collection`).
 //!
-//! Adding a type means: a variant of `Value`, the arms in `entry::payload`, opcodes in `effect`.
+//! Adding a type means: a variant of `Value` and of `View`, its module in `collection`, opcodes in `effect`.
+
+use crate::effect::{Items, ScoredItems};
 
 /// The type of a value. The numbers are those of entry headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,11 +39,20 @@ impl ValueType {
     }
 }
 
-/// A value, borrowed from an entry, a command or a log record.
+/// A value on its way into the keyspace, borrowed from a command or a log record. What is there is read through a
+/// [`View`](crate::View).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// Bytes.
     String(&'a [u8]),
+    /// Elements from head to tail.
+    List(Items<'a>),
+    /// Members.
+    Set(Items<'a>),
+    /// Members with their scores.
+    Zset(ScoredItems<'a>),
+    /// Fields and values in turn.
+    Hash(Items<'a>),
 }
 
 impl Value<'_> {
@@ -50,6 +61,10 @@ impl Value<'_> {
     pub const fn value_type(&self) -> ValueType {
         match self {
             Value::String(_) => ValueType::String,
+            Value::List(_) => ValueType::List,
+            Value::Set(_) => ValueType::Set,
+            Value::Zset(_) => ValueType::Zset,
+            Value::Hash(_) => ValueType::Hash,
         }
     }
 }

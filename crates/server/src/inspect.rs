@@ -8,7 +8,7 @@ use std::{
 
 use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
-use keyspace::{Effect, Value};
+use keyspace::{Effect, Items, ListEnd, ScoredItems, Value};
 use lsn::Lsn;
 use storage::{Error, LogReader, RecordKind};
 
@@ -161,29 +161,95 @@ struct Readable<'a>(&'a Effect<'a>);
 
 impl std::fmt::Display for Readable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let until = |deadline: Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
+        let until = |deadline: &Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
         match self.0 {
-            Effect::Put { db, key, value: Value::String(value), expire_at_ms } => {
-                write!(f, "db{} put {} = {}{}", db.get(), quoted(key), quoted(value), until(*expire_at_ms))
+            Effect::FlushAll => return f.write_str("flush all"),
+            Effect::FlushDb { db } => return write!(f, "db{db} flush"),
+            Effect::SwapDb { a, b } => return write!(f, "swap db{a} db{b}"),
+            _ => {}
+        }
+        let Some((db, key)) = self.0.target() else { return Ok(()) };
+        let key = quoted(key);
+        write!(f, "db{db} ")?;
+        match self.0 {
+            Effect::Put { value: Value::String(value), expire_at_ms, .. } => {
+                write!(f, "put {key} = {}{}", quoted(value), until(expire_at_ms))
             }
-            Effect::Delete { db, key } => write!(f, "db{} delete {}", db.get(), quoted(key)),
-            Effect::SetExpiry { db, key, expire_at_ms: None } => {
-                write!(f, "db{} persist {}", db.get(), quoted(key))
+            Effect::Put { value, expire_at_ms, .. } => {
+                let type_name = value.value_type().name();
+                write!(f, "put {key} = {type_name} {}{}", shown_value(value), until(expire_at_ms))
             }
-            Effect::SetExpiry { db, key, expire_at_ms } => {
-                write!(f, "db{} expiry of {}:{}", db.get(), quoted(key), until(*expire_at_ms))
+            Effect::Delete { .. } => write!(f, "delete {key}"),
+            Effect::SetExpiry { expire_at_ms: None, .. } => write!(f, "persist {key}"),
+            Effect::SetExpiry { expire_at_ms, .. } => write!(f, "expiry of {key}:{}", until(expire_at_ms)),
+            Effect::Append { suffix, .. } => write!(f, "append to {key}: {}", quoted(suffix)),
+            Effect::SetRange { offset, bytes, .. } => {
+                write!(f, "overwrite {key} at {offset}: {}", quoted(bytes))
             }
-            Effect::Append { db, key, suffix } => {
-                write!(f, "db{} append to {}: {}", db.get(), quoted(key), quoted(suffix))
+            Effect::ListPush { end, items, .. } => {
+                write!(f, "push at {} of {key}: {}", end_name(*end), shown(*items))
             }
-            Effect::SetRange { db, key, offset, bytes } => {
-                write!(f, "db{} overwrite {} at {offset}: {}", db.get(), quoted(key), quoted(bytes))
+            Effect::ListPop { end, count, .. } => write!(f, "pop {count} at {} of {key}", end_name(*end)),
+            Effect::ListSet { index, item, .. } => write!(f, "set {key}[{index}] = {}", quoted(item)),
+            Effect::ListInsert { index, item, .. } => write!(f, "insert {key}[{index}] = {}", quoted(item)),
+            Effect::ListRemove { end, count, item, .. } => {
+                write!(f, "remove {count} (0: all) from {} of {key}: {}", end_name(*end), quoted(item))
             }
-            Effect::FlushDb { db } => write!(f, "db{} flush", db.get()),
-            Effect::FlushAll => f.write_str("flush all"),
-            Effect::SwapDb { a, b } => write!(f, "swap db{} db{}", a.get(), b.get()),
+            Effect::SetAdd { members, .. } => write!(f, "add to {key}: {}", shown(*members)),
+            Effect::SetRemove { members, .. }
+            | Effect::ZsetRemove { members, .. }
+            | Effect::HashRemove { fields: members, .. } => {
+                write!(f, "remove from {key}: {}", shown(*members))
+            }
+            Effect::ZsetPut { members, .. } => write!(f, "add to {key}: {}", shown_scored(*members)),
+            Effect::ZsetRemoveRanks { first, count, .. } => {
+                write!(f, "remove from {key} {count} by rank from {first}")
+            }
+            Effect::HashPut { pairs, .. } => write!(f, "set in {key}: {}", shown(*pairs)),
+            Effect::HashUpdate { pairs, .. } => write!(f, "set in {key}, keeping expiry: {}", shown(*pairs)),
+            Effect::HashSetExpiry { fields, expire_at_ms: None, .. } => {
+                write!(f, "persist in {key}: {}", shown(*fields))
+            }
+            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
+                write!(f, "expiry in {key}: {}{}", shown(*fields), until(expire_at_ms))
+            }
+            Effect::FlushAll | Effect::FlushDb { .. } | Effect::SwapDb { .. } => Ok(()),
         }
     }
+}
+
+/// Items that are printed of one effect.
+const SHOWN_ITEMS_MAX: usize = 16;
+
+fn end_name(end: ListEnd) -> &'static str {
+    match end {
+        ListEnd::Head => "the head",
+        ListEnd::Tail => "the tail",
+    }
+}
+
+fn shown_value(value: &Value<'_>) -> String {
+    match value {
+        Value::String(bytes) => quoted(bytes),
+        Value::List(items) | Value::Set(items) | Value::Hash(items) => shown(*items),
+        Value::Zset(members) => shown_scored(*members),
+    }
+}
+
+fn shown(items: Items<'_>) -> String {
+    joined(items.len(), items.iter().map(quoted))
+}
+
+fn shown_scored(members: ScoredItems<'_>) -> String {
+    joined(members.len(), members.iter().map(|(score, member)| format!("{score} {}", quoted(member))))
+}
+
+fn joined(len: usize, items: impl Iterator<Item = String>) -> String {
+    let mut text = items.take(SHOWN_ITEMS_MAX).collect::<Vec<_>>().join(", ");
+    if len > SHOWN_ITEMS_MAX {
+        text.push_str(&format!(" and {} more", len - SHOWN_ITEMS_MAX));
+    }
+    text
 }
 
 /// Longest value that is printed whole.

@@ -188,7 +188,7 @@ impl<'a> Encoded<'a> {
     }
 
     /// Adds the encoding to `out`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head[..self.head_len as usize]);
         out.extend_from_slice(self.tail);

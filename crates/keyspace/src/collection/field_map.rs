@@ -32,7 +32,6 @@ mod tests;
 
 use crate::access::AccessStamp;
 use crate::entry::{Entry, EntryRef};
-use crate::value::Value;
 use deadlines::Deadlines;
 use hasher::FieldHasher;
 use segment::{Segment, Tally};
@@ -108,7 +107,7 @@ impl FieldMap {
     /// Sets value and deadline of the field; in place if it exists and they fit.
     pub(crate) fn put(&mut self, field: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Put {
         let hash = self.hasher.hash(field);
-        let (value, stamp) = (Value::String(value), AccessStamp::default());
+        let stamp = AccessStamp::default();
         let put = |entry: &mut Entry| entry.put(field, value, expire_at_ms, stamp);
         match self.change(hash, |segment| segment.update(hash, field, put)) {
             Some(old) => Put::Replaced(old),
@@ -122,7 +121,7 @@ impl FieldMap {
     /// Adds a field that is not in the map.
     pub(crate) fn insert_new(&mut self, field: &[u8], value: &[u8]) -> EntryRef<'_> {
         let hash = self.hasher.hash(field);
-        self.insert(hash, Entry::new(field, Value::String(value), None, AccessStamp::default()));
+        self.insert(hash, Entry::new(field, value, None, AccessStamp::default()));
         self.segment(hash).get(hash, field).expect("inserted above")
     }
 

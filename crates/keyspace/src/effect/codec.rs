@@ -1,6 +1,6 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
-use super::{Effect, EffectError};
+use super::{Effect, EffectError, Items, ListEnd, ScoredItems};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -11,59 +11,155 @@ const PUT_STRING: u8 = 0x10;
 const PUT_STRING_EXPIRING: u8 = 0x11;
 const APPEND: u8 = 0x12;
 const SET_RANGE: u8 = 0x13;
+const PUT_LIST: u8 = 0x14;
+const PUT_LIST_EXPIRING: u8 = 0x15;
+const PUT_SET: u8 = 0x16;
+const PUT_SET_EXPIRING: u8 = 0x17;
+const PUT_ZSET: u8 = 0x18;
+const PUT_ZSET_EXPIRING: u8 = 0x19;
+const PUT_HASH: u8 = 0x1a;
+const PUT_HASH_EXPIRING: u8 = 0x1b;
+const LIST_PUSH_HEAD: u8 = 0x20;
+const LIST_PUSH_TAIL: u8 = 0x21;
+const LIST_POP_HEAD: u8 = 0x22;
+const LIST_POP_TAIL: u8 = 0x23;
+const LIST_SET: u8 = 0x24;
+const LIST_INSERT: u8 = 0x25;
+const LIST_REMOVE_HEAD: u8 = 0x26;
+const LIST_REMOVE_TAIL: u8 = 0x27;
+const SET_ADD: u8 = 0x30;
+const SET_REMOVE: u8 = 0x31;
+const ZSET_PUT: u8 = 0x40;
+const ZSET_REMOVE: u8 = 0x41;
+const ZSET_REMOVE_RANKS: u8 = 0x42;
+const HASH_PUT: u8 = 0x50;
+const HASH_UPDATE: u8 = 0x51;
+const HASH_REMOVE: u8 = 0x52;
+const HASH_PERSIST: u8 = 0x53;
+const HASH_SET_EXPIRY: u8 = 0x54;
 const FLUSH_DB: u8 = 0xf0;
 const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
 
 impl<'a> Effect<'a> {
+    /// The first byte of the encoding.
+    fn opcode(&self) -> u8 {
+        let at = |end: ListEnd, head, tail| if end == ListEnd::Head { head } else { tail };
+        let expiring =
+            |deadline: Option<u64>, never, expiring| if deadline.is_some() { expiring } else { never };
+        match *self {
+            Effect::Put { value, expire_at_ms, .. } => match value {
+                Value::String(_) => expiring(expire_at_ms, PUT_STRING, PUT_STRING_EXPIRING),
+                Value::List(_) => expiring(expire_at_ms, PUT_LIST, PUT_LIST_EXPIRING),
+                Value::Set(_) => expiring(expire_at_ms, PUT_SET, PUT_SET_EXPIRING),
+                Value::Zset(_) => expiring(expire_at_ms, PUT_ZSET, PUT_ZSET_EXPIRING),
+                Value::Hash(_) => expiring(expire_at_ms, PUT_HASH, PUT_HASH_EXPIRING),
+            },
+            Effect::Delete { .. } => DELETE,
+            Effect::SetExpiry { expire_at_ms, .. } => expiring(expire_at_ms, PERSIST, SET_EXPIRY),
+            Effect::Append { .. } => APPEND,
+            Effect::SetRange { .. } => SET_RANGE,
+            Effect::ListPush { end, .. } => at(end, LIST_PUSH_HEAD, LIST_PUSH_TAIL),
+            Effect::ListPop { end, .. } => at(end, LIST_POP_HEAD, LIST_POP_TAIL),
+            Effect::ListSet { .. } => LIST_SET,
+            Effect::ListInsert { .. } => LIST_INSERT,
+            Effect::ListRemove { end, .. } => at(end, LIST_REMOVE_HEAD, LIST_REMOVE_TAIL),
+            Effect::SetAdd { .. } => SET_ADD,
+            Effect::SetRemove { .. } => SET_REMOVE,
+            Effect::ZsetPut { .. } => ZSET_PUT,
+            Effect::ZsetRemove { .. } => ZSET_REMOVE,
+            Effect::ZsetRemoveRanks { .. } => ZSET_REMOVE_RANKS,
+            Effect::HashPut { .. } => HASH_PUT,
+            Effect::HashUpdate { .. } => HASH_UPDATE,
+            Effect::HashRemove { .. } => HASH_REMOVE,
+            Effect::HashSetExpiry { expire_at_ms, .. } => {
+                expiring(expire_at_ms, HASH_PERSIST, HASH_SET_EXPIRY)
+            }
+            Effect::FlushDb { .. } => FLUSH_DB,
+            Effect::FlushAll => FLUSH_ALL,
+            Effect::SwapDb { .. } => SWAP_DB,
+        }
+    }
+
     /// Exactly how many bytes `encode_into` adds.
     pub fn encoded_len(&self) -> usize {
-        match *self {
-            Effect::Put { key, value: Value::String(value), expire_at_ms, .. } => {
-                2 + bytes_len(key) + bytes_len(value) + expire_at_ms.map_or(0, number_len)
+        let deadline_len = |deadline: Option<u64>| deadline.map_or(0, number_len);
+        let fields = match *self {
+            Effect::Put { value, expire_at_ms, .. } => value.encoded_len() + deadline_len(expire_at_ms),
+            Effect::Delete { .. } => 0,
+            Effect::SetExpiry { expire_at_ms, .. } => deadline_len(expire_at_ms),
+            Effect::Append { suffix, .. } => bytes_len(suffix),
+            Effect::SetRange { offset, bytes, .. } => number_len(offset) + bytes_len(bytes),
+            Effect::ListPop { count, .. } => number_len(count),
+            Effect::ListSet { index, item, .. } | Effect::ListInsert { index, item, .. } => {
+                number_len(index) + bytes_len(item)
             }
-            Effect::Delete { key, .. } => 2 + bytes_len(key),
-            Effect::SetExpiry { key, expire_at_ms, .. } => {
-                2 + bytes_len(key) + expire_at_ms.map_or(0, number_len)
+            Effect::ListRemove { count, item, .. } => number_len(count) + bytes_len(item),
+            Effect::ListPush { items, .. }
+            | Effect::SetAdd { members: items, .. }
+            | Effect::SetRemove { members: items, .. }
+            | Effect::ZsetRemove { members: items, .. }
+            | Effect::HashPut { pairs: items, .. }
+            | Effect::HashUpdate { pairs: items, .. }
+            | Effect::HashRemove { fields: items, .. } => items.encoded_len(),
+            Effect::ZsetPut { members, .. } => members.encoded_len(),
+            Effect::ZsetRemoveRanks { first, count, .. } => number_len(first) + number_len(count),
+            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
+                fields.encoded_len() + deadline_len(expire_at_ms)
             }
-            Effect::Append { key, suffix, .. } => 2 + bytes_len(key) + bytes_len(suffix),
-            Effect::SetRange { key, offset, bytes, .. } => {
-                2 + bytes_len(key) + number_len(offset) + bytes_len(bytes)
-            }
-            Effect::FlushDb { .. } => 2,
-            Effect::FlushAll => 1,
-            Effect::SwapDb { .. } => 3,
-        }
+            Effect::FlushDb { .. } => return 2,
+            Effect::FlushAll => return 1,
+            Effect::SwapDb { .. } => return 3,
+        };
+        2 + self.key().map_or(0, bytes_len) + fields
     }
 
     /// Adds the encoding to `out`.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
-        out.reserve(self.encoded_len());
+        out.push(self.opcode());
+        if let Some((db, key)) = self.target() {
+            out.push(db.get());
+            put_bytes(out, key);
+        }
         match *self {
-            Effect::Put { db, key, value: Value::String(value), expire_at_ms } => {
-                let opcode = if expire_at_ms.is_some() { PUT_STRING_EXPIRING } else { PUT_STRING };
-                put_keyed(out, opcode, db, key);
-                put_bytes(out, value);
+            Effect::Put { value, expire_at_ms, .. } => {
+                value.encode_into(out);
                 put_deadline(out, expire_at_ms);
             }
-            Effect::Delete { db, key } => put_keyed(out, DELETE, db, key),
-            Effect::SetExpiry { db, key, expire_at_ms } => {
-                let opcode = if expire_at_ms.is_some() { SET_EXPIRY } else { PERSIST };
-                put_keyed(out, opcode, db, key);
-                put_deadline(out, expire_at_ms);
-            }
-            Effect::Append { db, key, suffix } => {
-                put_keyed(out, APPEND, db, key);
-                put_bytes(out, suffix);
-            }
-            Effect::SetRange { db, key, offset, bytes } => {
-                put_keyed(out, SET_RANGE, db, key);
+            Effect::Delete { .. } | Effect::FlushAll => {}
+            Effect::SetExpiry { expire_at_ms, .. } => put_deadline(out, expire_at_ms),
+            Effect::Append { suffix, .. } => put_bytes(out, suffix),
+            Effect::SetRange { offset, bytes, .. } => {
                 put_number(out, offset);
                 put_bytes(out, bytes);
             }
-            Effect::FlushDb { db } => out.extend_from_slice(&[FLUSH_DB, db.get()]),
-            Effect::FlushAll => out.push(FLUSH_ALL),
-            Effect::SwapDb { a, b } => out.extend_from_slice(&[SWAP_DB, a.get(), b.get()]),
+            Effect::ListPop { count, .. } => put_number(out, count),
+            Effect::ListSet { index, item, .. } | Effect::ListInsert { index, item, .. } => {
+                put_number(out, index);
+                put_bytes(out, item);
+            }
+            Effect::ListRemove { count, item, .. } => {
+                put_number(out, count);
+                put_bytes(out, item);
+            }
+            Effect::ListPush { items, .. }
+            | Effect::SetAdd { members: items, .. }
+            | Effect::SetRemove { members: items, .. }
+            | Effect::ZsetRemove { members: items, .. }
+            | Effect::HashPut { pairs: items, .. }
+            | Effect::HashUpdate { pairs: items, .. }
+            | Effect::HashRemove { fields: items, .. } => items.encode_into(out),
+            Effect::ZsetPut { members, .. } => members.encode_into(out),
+            Effect::ZsetRemoveRanks { first, count, .. } => {
+                put_number(out, first);
+                put_number(out, count);
+            }
+            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
+                fields.encode_into(out);
+                put_deadline(out, expire_at_ms);
+            }
+            Effect::FlushDb { db } => out.push(db.get()),
+            Effect::SwapDb { a, b } => out.extend_from_slice(&[a.get(), b.get()]),
         }
     }
 
@@ -82,12 +178,25 @@ impl<'a> Effect<'a> {
     }
 }
 
-fn put_keyed(out: &mut Vec<u8>, opcode: u8, db: DbId, key: &[u8]) {
-    out.extend_from_slice(&[opcode, db.get()]);
-    put_bytes(out, key);
+impl Value<'_> {
+    fn encoded_len(&self) -> usize {
+        match self {
+            Value::String(bytes) => bytes_len(bytes),
+            Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encoded_len(),
+            Value::Zset(members) => members.encoded_len(),
+        }
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::String(bytes) => put_bytes(out, bytes),
+            Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encode_into(out),
+            Value::Zset(members) => members.encode_into(out),
+        }
+    }
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
@@ -98,7 +207,7 @@ fn put_deadline(out: &mut Vec<u8>, expire_at_ms: Option<u64>) {
     }
 }
 
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -107,53 +216,98 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Bytes of a LEB128 number: one for each started group of seven bits.
-fn number_len(number: u64) -> usize {
+pub(super) fn number_len(number: u64) -> usize {
     let bits = 64 - (number | 1).leading_zeros() as usize;
     bits.div_ceil(7)
 }
 
-fn bytes_len(bytes: &[u8]) -> usize {
+pub(super) fn bytes_len(bytes: &[u8]) -> usize {
     number_len(bytes.len() as u64) + bytes.len()
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
-        match self.byte()? {
-            DELETE => Ok(Effect::Delete { db: self.db()?, key: self.bytes()? }),
-            PERSIST => Ok(Effect::SetExpiry { db: self.db()?, key: self.bytes()?, expire_at_ms: None }),
-            SET_EXPIRY => Ok(Effect::SetExpiry {
-                db: self.db()?,
-                key: self.bytes()?,
-                expire_at_ms: Some(self.number()?),
-            }),
-            PUT_STRING => Ok(Effect::Put {
-                db: self.db()?,
-                key: self.bytes()?,
-                value: Value::String(self.bytes()?),
-                expire_at_ms: None,
-            }),
-            PUT_STRING_EXPIRING => Ok(Effect::Put {
-                db: self.db()?,
-                key: self.bytes()?,
-                value: Value::String(self.bytes()?),
-                expire_at_ms: Some(self.number()?),
-            }),
-            APPEND => Ok(Effect::Append { db: self.db()?, key: self.bytes()?, suffix: self.bytes()? }),
-            SET_RANGE => Ok(Effect::SetRange {
-                db: self.db()?,
-                key: self.bytes()?,
-                offset: self.number()?,
-                bytes: self.bytes()?,
-            }),
-            FLUSH_DB => Ok(Effect::FlushDb { db: self.db()? }),
-            FLUSH_ALL => Ok(Effect::FlushAll),
-            SWAP_DB => Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),
-            opcode => Err(EffectError::UnknownOpcode(opcode)),
+        let opcode = self.byte()?;
+        match opcode {
+            FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),
+            FLUSH_ALL => return Ok(Effect::FlushAll),
+            SWAP_DB => return Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),
+            DELETE..=HASH_SET_EXPIRY => {}
+            _ => return Err(EffectError::UnknownOpcode(opcode)),
         }
+        let (db, key) = (self.db()?, self.bytes()?);
+        let effect = match opcode {
+            DELETE => Effect::Delete { db, key },
+            PERSIST => Effect::SetExpiry { db, key, expire_at_ms: None },
+            SET_EXPIRY => Effect::SetExpiry { db, key, expire_at_ms: Some(self.number()?) },
+            PUT_STRING | PUT_LIST | PUT_SET | PUT_ZSET | PUT_HASH => {
+                Effect::Put { db, key, value: self.value(opcode)?, expire_at_ms: None }
+            }
+            PUT_STRING_EXPIRING | PUT_LIST_EXPIRING | PUT_SET_EXPIRING | PUT_ZSET_EXPIRING
+            | PUT_HASH_EXPIRING => {
+                let value = self.value(opcode - 1)?;
+                Effect::Put { db, key, value, expire_at_ms: Some(self.number()?) }
+            }
+            APPEND => Effect::Append { db, key, suffix: self.bytes()? },
+            SET_RANGE => Effect::SetRange { db, key, offset: self.number()?, bytes: self.bytes()? },
+            LIST_PUSH_HEAD => Effect::ListPush { db, key, end: ListEnd::Head, items: self.items()? },
+            LIST_PUSH_TAIL => Effect::ListPush { db, key, end: ListEnd::Tail, items: self.items()? },
+            LIST_POP_HEAD => Effect::ListPop { db, key, end: ListEnd::Head, count: self.number()? },
+            LIST_POP_TAIL => Effect::ListPop { db, key, end: ListEnd::Tail, count: self.number()? },
+            LIST_SET => Effect::ListSet { db, key, index: self.number()?, item: self.bytes()? },
+            LIST_INSERT => Effect::ListInsert { db, key, index: self.number()?, item: self.bytes()? },
+            LIST_REMOVE_HEAD | LIST_REMOVE_TAIL => {
+                let end = if opcode == LIST_REMOVE_HEAD { ListEnd::Head } else { ListEnd::Tail };
+                Effect::ListRemove { db, key, end, count: self.number()?, item: self.bytes()? }
+            }
+            SET_ADD => Effect::SetAdd { db, key, members: self.items()? },
+            SET_REMOVE => Effect::SetRemove { db, key, members: self.items()? },
+            ZSET_PUT => Effect::ZsetPut { db, key, members: ScoredItems::decode(self)? },
+            ZSET_REMOVE => Effect::ZsetRemove { db, key, members: self.items()? },
+            ZSET_REMOVE_RANKS => {
+                Effect::ZsetRemoveRanks { db, key, first: self.number()?, count: self.number()? }
+            }
+            HASH_PUT => Effect::HashPut { db, key, pairs: self.pairs()? },
+            HASH_UPDATE => Effect::HashUpdate { db, key, pairs: self.pairs()? },
+            HASH_REMOVE => Effect::HashRemove { db, key, fields: self.items()? },
+            HASH_PERSIST => Effect::HashSetExpiry { db, key, fields: self.items()?, expire_at_ms: None },
+            HASH_SET_EXPIRY => {
+                let fields = self.items()?;
+                Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(self.number()?) }
+            }
+            _ => return Err(EffectError::UnknownOpcode(opcode)),
+        };
+        Ok(effect)
+    }
+
+    /// The value of a Put with this opcode, the one that never expires.
+    fn value(&mut self, opcode: u8) -> Result<Value<'a>, EffectError> {
+        Ok(match opcode {
+            PUT_LIST => Value::List(self.items()?),
+            PUT_SET => Value::Set(self.items()?),
+            PUT_ZSET => Value::Zset(ScoredItems::decode(self)?),
+            PUT_HASH => Value::Hash(self.pairs()?),
+            _ => Value::String(self.bytes()?),
+        })
+    }
+
+    fn items(&mut self) -> Result<Items<'a>, EffectError> {
+        Items::decode(self)
+    }
+
+    fn pairs(&mut self) -> Result<Items<'a>, EffectError> {
+        let items = self.items()?;
+        if items.len().is_multiple_of(2) { Ok(items) } else { Err(EffectError::Truncated) }
+    }
+
+    pub(super) fn score(&mut self) -> Result<f64, EffectError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(EffectError::Truncated)?;
+        self.rest = rest;
+        Ok(f64::from_le_bytes(*bytes))
     }
 
     fn byte(&mut self) -> Result<u8, EffectError> {
@@ -167,14 +321,14 @@ impl<'a> Reader<'a> {
         DbId::new(number).ok_or(EffectError::UnknownDb(number))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], EffectError> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], EffectError> {
         let len = usize::try_from(self.number()?).map_err(|_| EffectError::Truncated)?;
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(EffectError::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn number(&mut self) -> Result<u64, EffectError> {
+    pub(super) fn number(&mut self) -> Result<u64, EffectError> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

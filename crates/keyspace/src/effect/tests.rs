@@ -38,7 +38,7 @@ fn the_bytes_of_every_opcode_are_pinned() {
         (Effect::FlushAll, b"\xf1"),
         (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
     ];
-    for (effect, bytes) in golden {
+    for (effect, bytes) in golden.into_iter().chain(collections()) {
         assert_eq!(encoded(&effect), bytes, "{effect:?}");
         let mut input = bytes;
         assert_eq!(Effect::decode_next(&mut input), Ok(Some(effect)));
@@ -46,11 +46,68 @@ fn the_bytes_of_every_opcode_are_pinned() {
     }
 }
 
+/// Every effect on a collection with its bytes.
+fn collections() -> Vec<(Effect<'static>, &'static [u8])> {
+    const ITEMS: Items<'static> = Items::Slices(&[b"a", b"bc"]);
+    const SCORED: ScoredItems<'static> = ScoredItems::Slices(&[(1.0, b"a")]);
+    let (db, key) = (DbId::new(2).expect("a database"), b"k".as_slice());
+    let put = |value, expire_at_ms| Effect::Put { db, key, value, expire_at_ms };
+    let (head, tail) = (ListEnd::Head, ListEnd::Tail);
+    vec![
+        (put(Value::List(ITEMS), None), b"\x14\x02\x01k\x02\x01a\x02bc"),
+        (put(Value::List(ITEMS), Some(5)), b"\x15\x02\x01k\x02\x01a\x02bc\x05"),
+        (put(Value::Set(ITEMS), None), b"\x16\x02\x01k\x02\x01a\x02bc"),
+        (put(Value::Set(ITEMS), Some(5)), b"\x17\x02\x01k\x02\x01a\x02bc\x05"),
+        (put(Value::Zset(SCORED), None), b"\x18\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a"),
+        (put(Value::Zset(SCORED), Some(5)), b"\x19\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a\x05"),
+        (put(Value::Hash(ITEMS), None), b"\x1a\x02\x01k\x02\x01a\x02bc"),
+        (put(Value::Hash(ITEMS), Some(5)), b"\x1b\x02\x01k\x02\x01a\x02bc\x05"),
+        (Effect::ListPush { db, key, end: head, items: ITEMS }, b"\x20\x02\x01k\x02\x01a\x02bc"),
+        (Effect::ListPush { db, key, end: tail, items: ITEMS }, b"\x21\x02\x01k\x02\x01a\x02bc"),
+        (Effect::ListPop { db, key, end: head, count: 3 }, b"\x22\x02\x01k\x03"),
+        (Effect::ListPop { db, key, end: tail, count: 300 }, b"\x23\x02\x01k\xac\x02"),
+        (Effect::ListSet { db, key, index: 1, item: b"x" }, b"\x24\x02\x01k\x01\x01x"),
+        (Effect::ListInsert { db, key, index: 1, item: b"x" }, b"\x25\x02\x01k\x01\x01x"),
+        (Effect::ListRemove { db, key, end: head, count: 0, item: b"x" }, b"\x26\x02\x01k\x00\x01x"),
+        (Effect::ListRemove { db, key, end: tail, count: 1, item: b"x" }, b"\x27\x02\x01k\x01\x01x"),
+        (Effect::SetAdd { db, key, members: ITEMS }, b"\x30\x02\x01k\x02\x01a\x02bc"),
+        (Effect::SetRemove { db, key, members: ITEMS }, b"\x31\x02\x01k\x02\x01a\x02bc"),
+        (Effect::ZsetPut { db, key, members: SCORED }, b"\x40\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a"),
+        (Effect::ZsetRemove { db, key, members: ITEMS }, b"\x41\x02\x01k\x02\x01a\x02bc"),
+        (Effect::ZsetRemoveRanks { db, key, first: 1, count: 2 }, b"\x42\x02\x01k\x01\x02"),
+        (Effect::HashPut { db, key, pairs: ITEMS }, b"\x50\x02\x01k\x02\x01a\x02bc"),
+        (Effect::HashUpdate { db, key, pairs: ITEMS }, b"\x51\x02\x01k\x02\x01a\x02bc"),
+        (Effect::HashRemove { db, key, fields: ITEMS }, b"\x52\x02\x01k\x02\x01a\x02bc"),
+        (
+            Effect::HashSetExpiry { db, key, fields: ITEMS, expire_at_ms: None },
+            b"\x53\x02\x01k\x02\x01a\x02bc",
+        ),
+        (
+            Effect::HashSetExpiry { db, key, fields: ITEMS, expire_at_ms: Some(5) },
+            b"\x54\x02\x01k\x02\x01a\x02bc\x05",
+        ),
+    ]
+}
+
+#[test]
+fn items_that_are_no_items_are_refused() {
+    let cases: [(&[u8], EffectError); 4] = [
+        (b"\x30\x00\x01k\x02\x01a", EffectError::Truncated),
+        (b"\x30\x00\x01k\xff\xff\xff\xff\x0f\x01a", EffectError::Truncated),
+        (b"\x50\x00\x01k\x01\x01a", EffectError::Truncated),
+        (b"\x40\x00\x01k\x01\0\0\0\0\0\0\xf8\x7f\x01a", EffectError::MalformedNumber),
+    ];
+    for (bytes, error) in cases {
+        let mut input = bytes;
+        assert_eq!(Effect::decode_next(&mut input), Err(error), "{bytes:?}");
+    }
+}
+
 #[test]
 fn malformed_effects_are_named_and_leave_the_input_alone() {
     let cases: [(&[u8], EffectError); 7] = [
         (b"\x00", EffectError::UnknownOpcode(0)),
-        (b"\x20\x00", EffectError::UnknownOpcode(0x20)),
+        (b"\x7f\x00", EffectError::UnknownOpcode(0x7f)),
         (b"\x01\x10\x00", EffectError::UnknownDb(16)),
         (b"\x01\x00\x05key", EffectError::Truncated),
         (b"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", EffectError::Truncated),

@@ -29,7 +29,7 @@ fn read(entry: &Entry) -> Model {
 
 #[test]
 fn the_common_entry_takes_48_bytes() {
-    let entry = Entry::new(b"k:1234567", Value::String(&[7; 32]), None, stamp(0x00ff_ffff));
+    let entry = Entry::new(b"k:1234567", &[7; 32], None, stamp(0x00ff_ffff));
     assert_eq!(entry.as_ref().allocated_bytes(), 48);
     assert_eq!(entry.as_ref().stamp(), stamp(0x00ff_ffff));
     assert_eq!(entry.as_ref().value_type(), ValueType::String);
@@ -37,22 +37,22 @@ fn the_common_entry_takes_48_bytes() {
 
 #[test]
 fn an_overwrite_of_the_same_size_class_stays_in_place() {
-    let mut entry = Entry::new(b"key", Value::String(b"0123456789"), None, stamp(1));
+    let mut entry = Entry::new(b"key", b"0123456789", None, stamp(1));
     let base = entry.base;
-    assert!(entry.put(b"key", Value::String(b"98765432109876543210"), None, stamp(2)).is_none());
-    assert!(entry.put(b"key", Value::String(b"01234567890"), Some(u64::MAX), stamp(2)).is_none());
+    assert!(entry.put(b"key", b"98765432109876543210", None, stamp(2)).is_none());
+    assert!(entry.put(b"key", b"01234567890", Some(u64::MAX), stamp(2)).is_none());
     assert!(entry.append(b"!", stamp(3)).is_none());
     assert!(entry.set_expiry(None).is_none());
     assert_eq!(entry.base, base);
     assert_eq!(read(&entry).value, b"01234567890!");
-    let replaced = entry.put(b"key", Value::String(&[1; 100]), None, stamp(4)).expect("another class");
+    let replaced = entry.put(b"key", &[1; 100], None, stamp(4)).expect("another class");
     assert_eq!(replaced.base, base);
     assert_eq!(read(&replaced).value, b"01234567890!");
 }
 
 #[test]
 fn zero_bytes_fill_the_gap_before_a_range() {
-    let mut entry = Entry::new(b"key", Value::String(b"abc"), Some(9), stamp(0));
+    let mut entry = Entry::new(b"key", b"abc", Some(9), stamp(0));
     entry.set_range(6, b"xy", stamp(0));
     assert_eq!(read(&entry).value, b"abc\0\0\0xy");
     entry.set_range(1, b"--", stamp(0));
@@ -64,7 +64,7 @@ fn zero_bytes_fill_the_gap_before_a_range() {
 
 #[test]
 fn a_value_that_grows_gets_room_and_a_new_small_value_gives_it_back() {
-    let mut entry = Entry::new(b"key", Value::String(&vec![1; 65_535]), Some(5), stamp(0));
+    let mut entry = Entry::new(b"key", &vec![1; 65_535], Some(5), stamp(0));
     entry.append(&[2], stamp(0)).expect("from the small to the wide form");
     let allocated = entry.as_ref().allocated_bytes();
     assert!(entry.append(&[3; 10_000], stamp(0)).is_none(), "there was a quarter of room");
@@ -72,7 +72,7 @@ fn a_value_that_grows_gets_room_and_a_new_small_value_gives_it_back() {
     assert_eq!(entry.as_ref().allocated_bytes(), allocated);
     assert_eq!(read(&entry).value.len(), 75_536);
     assert_eq!(read(&entry).value[65_534..65_537], [1, 2, 3]);
-    entry.put(b"key", Value::String(b"small"), None, stamp(0)).expect("back to the small form");
+    entry.put(b"key", b"small", None, stamp(0)).expect("back to the small form");
     assert_eq!(entry.as_ref().allocated_bytes(), 16);
 }
 
@@ -105,7 +105,7 @@ fn run(step: &Step, fill: u8, entry: &mut Entry, model: &mut Model) -> Option<En
     match *step {
         Step::Put { len, expire_at_ms } => {
             (model.value, model.expire_at_ms) = (vec![fill; len], expire_at_ms);
-            entry.put(&model.key, Value::String(&model.value), expire_at_ms, model.stamp)
+            entry.put(&model.key, &model.value, expire_at_ms, model.stamp)
         }
         Step::Append { len } => {
             model.value.resize(model.value.len() + len, fill);
@@ -144,7 +144,7 @@ proptest! {
             expire_at_ms: first.1,
             stamp: stamp(5),
         };
-        let value = Value::String(&model.value);
+        let value = &model.value;
         let mut entry = Entry::new(&model.key, value, model.expire_at_ms, model.stamp);
         for (fill, step) in steps.iter().enumerate() {
             let before = (read(&entry), entry.base);

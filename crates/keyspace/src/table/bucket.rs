@@ -202,7 +202,6 @@ impl Iterator for Places {
 mod tests {
     use super::*;
     use crate::access::AccessStamp;
-    use crate::value::Value;
 
     #[test]
     fn every_tag_is_found_exactly_where_it_is() {
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_word_gives_back_all_that_it_was_made_of() {
-        let entry = Entry::new(b"key", Value::String(b"value"), Some(7), AccessStamp::default());
+        let entry = Entry::new(b"key", b"value", Some(7), AccessStamp::default());
         let word = Word::new(entry, 0xffff);
         assert_eq!((word.h16(), word.is_expiring()), (0xffff, true));
         // SAFETY: the word was made two lines above and is not used afterwards.

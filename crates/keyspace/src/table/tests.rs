@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::access::AccessStamp;
 use crate::hash::KeyHasher;
-use crate::value::Value;
 
 /// Every entry at one position; in few buckets with equal tags; in few positions; spread out.
 const MASKS: [u32; 4] = [0, 0x00ff_0000, 0x0000_8003, u32::MAX];
@@ -23,7 +22,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 fn entry(key: &[u8], expire_at_ms: Option<u64>) -> Entry {
-    Entry::new(key, Value::String(key), expire_at_ms, AccessStamp::default())
+    Entry::new(key, key, expire_at_ms, AccessStamp::default())
 }
 
 /// A table of the keys with these numbers.
@@ -105,7 +104,7 @@ fn an_update_that_moves_the_entry_is_found_again() {
     let value = [9; 500];
     let mut occupied = table.get_mut(&hash, key).expect("present");
     let stamp = AccessStamp::default();
-    let replaced = occupied.update(|entry| entry.put(key, Value::String(&value), Some(1), stamp));
+    let replaced = occupied.update(|entry| entry.put(key, &value, Some(1), stamp));
     assert!(replaced.is_some());
     assert_eq!(table.get(&hash, key).and_then(|entry| entry.string()), Some(&value[..]));
     assert_eq!((table.expiring(), table.bytes() - bytes), (1, 640 - 32));

@@ -87,7 +87,9 @@ impl World {
                 self.keyspace.prefetch_entry(DbId::ZERO, &hash);
                 self.keyspace.lock(hash.slot()).apply_hashed(effect, &hash, self.clock, &mut freed);
             }
-            None => self.keyspace.lock_all().apply(effect, self.clock, &mut freed),
+            None => {
+                self.keyspace.lock_all().apply(effect, self.clock, &mut freed);
+            }
         }
         self.model(effect);
     }
@@ -131,6 +133,7 @@ impl World {
                     .map(|((db, key), held)| ((swapped(db), key), held))
                     .collect();
             }
+            _ => unreachable!("this model knows strings"),
         }
     }
 
@@ -245,9 +248,13 @@ proptest! {
         let (mut log, mut freed) = (&world.log[..], Freed::new());
         while let Some(effect) = Effect::decode_next(&mut log).expect("what was encoded decodes") {
             match effect.key() {
-                Some(key) => replayed.lock(replayed.hash(key).slot()).apply(&effect, clock(9), &mut freed),
+                Some(key) => {
+                    replayed.lock(replayed.hash(key).slot()).apply(&effect, clock(9), &mut freed);
+                }
                 // The share of every slot, one after the other.
-                None => SlotId::all().for_each(|slot| replayed.lock(slot).apply(&effect, clock(9), &mut freed)),
+                None => SlotId::all().for_each(|slot| {
+                    replayed.lock(slot).apply(&effect, clock(9), &mut freed);
+                }),
             }
         }
         replayed.check();

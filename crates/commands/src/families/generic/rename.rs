@@ -3,14 +3,14 @@
 //! A value that moves is put in its new place and removed from the old one, in one record. Putting it by reference would
 //! need effects on two slots, which replay could not split by slot.
 
-use keyspace::{DbId, Effect, Value};
+use keyspace::{DbId, Effect, ValueBuf};
 use wire::Args;
 
 use crate::{CommandError, Context, families::database::parse_db};
 
 /// A value and its expiry, taken out of its slot.
 struct Copied {
-    value: Vec<u8>,
+    value: ValueBuf,
     expire_at_ms: Option<u64>,
 }
 
@@ -19,14 +19,15 @@ impl Copied {
     /// before anything is changed.
     fn of(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<Option<Copied>, CommandError> {
         let Some(entry) = cx.unit.peek(db, key) else { return Ok(None) };
-        let Value::String(bytes) = entry.value();
-        cx.require_room(bytes.len() as u64)?;
-        Ok(Some(Copied { value: bytes.to_vec(), expire_at_ms: entry.expire_at_ms() }))
+        let copied = Copied { value: ValueBuf::of(entry), expire_at_ms: entry.expire_at_ms() };
+        cx.require_room(copied.value.size_bytes() as u64)?;
+        Ok(Some(copied))
     }
 
     fn put(&self, cx: &mut Context<'_, '_>, db: DbId, key: &[u8]) {
-        let (value, expire_at_ms) = (Value::String(&self.value), self.expire_at_ms);
-        cx.apply(&Effect::Put { db, key, value, expire_at_ms });
+        self.value.for_each_effect(db, key, self.expire_at_ms, |effect| {
+            cx.apply(effect);
+        });
     }
 }
 

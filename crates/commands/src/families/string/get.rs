@@ -57,8 +57,12 @@ pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     cx.reply.bulk(value);
     let had_deadline = entry.expire_at_ms().is_some();
     match (expiry, deadline_ms) {
-        (_, Some(deadline_ms)) if deadline_ms <= now_ms => cx.apply(&Effect::Delete { db, key }),
-        (_, Some(_)) => cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: deadline_ms }),
+        (_, Some(deadline_ms)) if deadline_ms <= now_ms => {
+            cx.apply(&Effect::Delete { db, key });
+        }
+        (_, Some(_)) => {
+            cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: deadline_ms });
+        }
         (ExpiryOption::Persist, None) if had_deadline => {
             cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: None });
         }

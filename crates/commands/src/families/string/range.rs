@@ -127,7 +127,7 @@ mod tests {
             expected.extend_from_slice(&piece);
             assert_eq!(server.run_args(&[b"APPEND", b"k", &piece]), format!(":{}", expected.len()));
         }
-        assert_eq!(server.content()[&(0, b"k".to_vec())].0, expected);
+        assert_eq!(server.content()[&(0, b"k".to_vec())].0.as_value(), keyspace::Value::String(&expected));
         server.assert_replays();
     }
 

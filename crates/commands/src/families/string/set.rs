@@ -318,7 +318,8 @@ mod tests {
         for len in [0, 1, 44, 1 << 10, 70 << 10, 3 << 20, 100, 0] {
             let value = vec![b'v'; len];
             assert_eq!(server.run_args(&[b"SET", b"k", &value]), "+OK");
-            assert_eq!(server.content()[&(0, b"k".to_vec())], (value, None));
+            let (content, expire_at_ms) = &server.content()[&(0, b"k".to_vec())];
+            assert_eq!((content.as_value(), *expire_at_ms), (keyspace::Value::String(&value), None));
         }
         server.assert_replays();
     }

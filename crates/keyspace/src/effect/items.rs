@@ -1,0 +1,336 @@
+//! Items: the byte strings that an effect on a collection carries.
+//!
+//! What it is: a list of byte strings (or of scores and byte strings) that is borrowed either from the arguments of a
+//! command or from the bytes of a log record, and read the same way from both.
+//! What it is not: how collections lie in memory (see `collection`).
+//!
+//! # Encoding
+//! The number of items (LEB128), then per item its length (LEB128) and its bytes; a scored item has the eight bytes of
+//! its score before that, a little-endian IEEE 754 double. Scores are never NaN.
+
+use super::EffectError;
+use super::codec::{Reader, bytes_len, number_len, put_bytes, put_number};
+
+/// Byte strings: elements, members, fields, or fields and values in turn.
+#[derive(Clone, Copy)]
+pub enum Items<'a> {
+    /// Where they lie in a command.
+    Slices(&'a [&'a [u8]]),
+    /// One after the other, as a log record or an [`ItemsBuf`] holds them.
+    Encoded(EncodedItems<'a>),
+}
+
+/// Members with their scores.
+#[derive(Clone, Copy)]
+pub enum ScoredItems<'a> {
+    /// Where they lie in a command.
+    Slices(&'a [(f64, &'a [u8])]),
+    /// One after the other, as a log record or a [`ScoredItemsBuf`] holds them.
+    Encoded(EncodedItems<'a>),
+}
+
+/// Items whose encoding has been verified.
+#[derive(Clone, Copy)]
+pub struct EncodedItems<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Items<'a> {
+    /// No items.
+    pub const EMPTY: Items<'static> = Items::Slices(&[]);
+
+    /// How many there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        match self {
+            Items::Slices(slices) => slices.len(),
+            Items::Encoded(encoded) => encoded.count,
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The items in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let (slices, encoded): (&'a [&'a [u8]], _) = match *self {
+            Items::Slices(slices) => (slices, EncodedItems { count: 0, bytes: &[] }),
+            Items::Encoded(encoded) => (&[], encoded),
+        };
+        ItemsIter { slices: slices.iter(), encoded }
+    }
+
+    /// The items two by two: fields and values. An odd one at the end is left out.
+    #[inline]
+    pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut items = self.iter();
+        std::iter::from_fn(move || Some((items.next()?, items.next()?)))
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        let bytes = match *self {
+            Items::Slices(slices) => slices.iter().map(|item| bytes_len(item)).sum(),
+            Items::Encoded(encoded) => encoded.bytes.len(),
+        };
+        number_len(self.len() as u64) + bytes
+    }
+
+    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_number(out, self.len() as u64);
+        match *self {
+            Items::Slices(slices) => slices.iter().for_each(|item| put_bytes(out, item)),
+            Items::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
+        EncodedItems::decode(reader, |reader| reader.bytes().map(drop)).map(Items::Encoded)
+    }
+}
+
+impl<'a> ScoredItems<'a> {
+    /// How many there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        match self {
+            ScoredItems::Slices(slices) => slices.len(),
+            ScoredItems::Encoded(encoded) => encoded.count,
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The items in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (f64, &'a [u8])> + use<'a> {
+        let (slices, encoded): (&'a [(f64, &'a [u8])], _) = match *self {
+            ScoredItems::Slices(slices) => (slices, EncodedItems { count: 0, bytes: &[] }),
+            ScoredItems::Encoded(encoded) => (&[], encoded),
+        };
+        ScoredItemsIter { slices: slices.iter(), encoded }
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        let bytes = match *self {
+            ScoredItems::Slices(slices) => slices.iter().map(|(_, item)| 8 + bytes_len(item)).sum(),
+            ScoredItems::Encoded(encoded) => encoded.bytes.len(),
+        };
+        number_len(self.len() as u64) + bytes
+    }
+
+    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_number(out, self.len() as u64);
+        match *self {
+            ScoredItems::Slices(slices) => slices.iter().for_each(|item| put_scored(out, *item)),
+            ScoredItems::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
+        let scored = |reader: &mut Reader<'a>| {
+            if reader.score()?.is_nan() {
+                return Err(EffectError::MalformedNumber);
+            }
+            reader.bytes().map(drop)
+        };
+        EncodedItems::decode(reader, scored).map(ScoredItems::Encoded)
+    }
+}
+
+fn put_scored(out: &mut Vec<u8>, (score, item): (f64, &[u8])) {
+    out.extend_from_slice(&score.to_le_bytes());
+    put_bytes(out, item);
+}
+
+impl<'a> EncodedItems<'a> {
+    /// Reads the number of items and then each of them.
+    fn decode(
+        reader: &mut Reader<'a>,
+        mut item: impl FnMut(&mut Reader<'a>) -> Result<(), EffectError>,
+    ) -> Result<Self, EffectError> {
+        let count = usize::try_from(reader.number()?).map_err(|_| EffectError::Truncated)?;
+        let start = reader.rest;
+        for _ in 0..count {
+            item(reader)?;
+        }
+        Ok(EncodedItems { count, bytes: &start[..start.len() - reader.rest.len()] })
+    }
+
+    /// Takes one item off the front.
+    #[inline]
+    fn take<T>(&mut self, read: impl FnOnce(&mut Reader<'a>) -> Result<T, EffectError>) -> Option<T> {
+        self.count = self.count.checked_sub(1)?;
+        let mut reader = Reader { rest: self.bytes };
+        let item = read(&mut reader).expect("verified when it was decoded, or written by a buffer");
+        self.bytes = reader.rest;
+        Some(item)
+    }
+}
+
+struct ItemsIter<'a> {
+    slices: std::slice::Iter<'a, &'a [u8]>,
+    encoded: EncodedItems<'a>,
+}
+
+impl<'a> Iterator for ItemsIter<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.slices.next().copied().or_else(|| self.encoded.take(Reader::bytes))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.slices.len() + self.encoded.count;
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for ItemsIter<'_> {}
+
+struct ScoredItemsIter<'a> {
+    slices: std::slice::Iter<'a, (f64, &'a [u8])>,
+    encoded: EncodedItems<'a>,
+}
+
+impl<'a> Iterator for ScoredItemsIter<'a> {
+    type Item = (f64, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(f64, &'a [u8])> {
+        let next = self.slices.next().copied();
+        next.or_else(|| self.encoded.take(|reader| Ok((reader.score()?, reader.bytes()?))))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.slices.len() + self.encoded.count;
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for ScoredItemsIter<'_> {}
+
+impl PartialEq for Items<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Items<'_> {}
+
+impl std::fmt::Debug for Items<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|item| item.escape_ascii().to_string())).finish()
+    }
+}
+
+impl PartialEq for ScoredItems<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+// Scores are never NaN, so equality is reflexive.
+impl Eq for ScoredItems<'_> {}
+
+impl std::fmt::Debug for ScoredItems<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let items = self.iter().map(|(score, item)| (score, item.escape_ascii().to_string()));
+        f.debug_list().entries(items).finish()
+    }
+}
+
+/// Items being gathered.
+#[derive(Clone, Debug, Default)]
+pub struct ItemsBuf {
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl ItemsBuf {
+    /// None yet.
+    pub const fn new() -> Self {
+        ItemsBuf { count: 0, bytes: Vec::new() }
+    }
+
+    /// Adds an item.
+    pub fn push(&mut self, item: &[u8]) {
+        put_bytes(&mut self.bytes, item);
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes that an effect with these items takes for them.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The items, for an effect.
+    pub fn as_items(&self) -> Items<'_> {
+        Items::Encoded(EncodedItems { count: self.count, bytes: &self.bytes })
+    }
+}
+
+/// Scored items being gathered.
+#[derive(Clone, Debug, Default)]
+pub struct ScoredItemsBuf {
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl ScoredItemsBuf {
+    /// None yet.
+    pub const fn new() -> Self {
+        ScoredItemsBuf { count: 0, bytes: Vec::new() }
+    }
+
+    /// Adds an item.
+    ///
+    /// # Panics
+    /// If the score is NaN.
+    pub fn push(&mut self, score: f64, item: &[u8]) {
+        assert!(!score.is_nan(), "a score is a number");
+        put_scored(&mut self.bytes, (score, item));
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes that an effect with these items takes for them.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The items, for an effect.
+    pub fn as_items(&self) -> ScoredItems<'_> {
+        ScoredItems::Encoded(EncodedItems { count: self.count, bytes: &self.bytes })
+    }
+}
