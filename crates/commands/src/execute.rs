@@ -157,11 +157,7 @@ impl Executor {
     #[inline]
     pub fn resolve(&self, args: Args<'_>) -> Resolved {
         let found = resolve_call(args).ok();
-        let first_key = match found.map(|found| found.row.keys) {
-            Some(Keys::First) => Some(1),
-            Some(Keys::Range { first, .. }) => Some(first as usize),
-            _ => None,
-        };
+        let first_key = found.and_then(|found| found.row.keys.first());
         let hash = first_key.and_then(|index| args.get(index)).map(|key| self.keyspace.hash(key));
         if let Some(hash) = &hash {
             self.keyspace.prefetch_slot(hash);
@@ -397,10 +393,7 @@ impl Executor {
         let unit = match row.keys {
             Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
-            keys => {
-                let keys = keys.indices(args.len()).map(|index| args.at(index));
-                Unit::lock(&self.keyspace, keys, call.resolved.hash, scratch)
-            }
+            keys => Unit::lock(&self.keyspace, keys, args, call.resolved.hash, scratch),
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);

@@ -11,9 +11,11 @@ use keyspace::{
     slot_of,
 };
 use lsn::Lsn;
+use smallvec::SmallVec;
 use storage::Appender;
+use wire::Args;
 
-use crate::{Host, stats::WorkerStats};
+use crate::{Host, Keys, stats::WorkerStats};
 
 /// The locked slots.
 pub(crate) enum Locked<'k> {
@@ -53,24 +55,25 @@ impl<'k> Unit<'k> {
         Unit::with(keyspace, Locked::One(keyspace.lock(hash.slot())), known, scratch)
     }
 
-    /// Locks the slots of `keys`. `first` is the hash of the first of them, if it is known.
-    pub(crate) fn lock<'a>(
+    /// Locks the slots of the keys among `args`. `hash` is that of the key at [`Keys::first`], if it is known.
+    pub(crate) fn lock(
         keyspace: &'k Keyspace,
-        mut keys: impl Iterator<Item = &'a [u8]>,
-        first: Option<KeyHash>,
+        keys: Keys,
+        args: Args<'_>,
+        hash: Option<KeyHash>,
         scratch: Scratch<'k>,
     ) -> Unit<'k> {
-        let Some(first_key) = keys.next() else {
-            return Unit::with(keyspace, Locked::None, None, scratch);
-        };
-        let first_hash = first.unwrap_or_else(|| keyspace.hash(first_key));
-        let known = Some((first_key.as_ptr(), first_key.len(), first_hash));
-        let Some(second_key) = keys.next() else {
-            return Unit::with(keyspace, Locked::One(keyspace.lock(first_hash.slot())), known, scratch);
-        };
-        let slots = [first_hash.slot(), slot_of(second_key)].into_iter().chain(keys.map(slot_of));
-        let locked = Locked::Many(Box::new(keyspace.lock_many(slots)));
-        Unit::with(keyspace, locked, known, scratch)
+        let known = keys.first().and_then(|index| args.get(index)).zip(hash);
+        let mut slots = Slots::new();
+        keys.for_each(args, |index| {
+            let key = args.at(index);
+            slots.push(match known {
+                Some((first, hash)) if std::ptr::eq(first, key) => hash.slot(),
+                _ => slot_of(key),
+            });
+        });
+        let known = known.map(|(first, hash)| (first.as_ptr(), first.len(), hash));
+        Unit::with(keyspace, Locked::these(keyspace, slots), known, scratch)
     }
 
     /// Locks one slot, for changes of the server's own.
@@ -284,7 +287,18 @@ pub(crate) struct Scratch<'k> {
     pub(crate) stats: &'k WorkerStats,
 }
 
+/// Slots to lock.
+pub(crate) type Slots = SmallVec<[SlotId; 16]>;
+
 impl<'k> Locked<'k> {
+    fn these(keyspace: &'k Keyspace, slots: Slots) -> Locked<'k> {
+        match slots[..] {
+            [] => Locked::None,
+            [slot] => Locked::One(keyspace.lock(slot)),
+            _ => Locked::Many(Box::new(keyspace.lock_many(slots))),
+        }
+    }
+
     #[inline]
     fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
         let found = match self {

@@ -1,7 +1,7 @@
 //! What COMMAND DOCS says about the arguments of a command: the tree that clients make hints from.
 
 use super::syntax::{self, Element};
-use crate::{Keys, Row};
+use crate::Row;
 
 /// What stands in the place of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Kind {
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
             "seconds" | "milliseconds" | "count" | "index" | "index1" | "index2" | "increment"
             | "decrement" | "offset" | "start" | "end" | "cursor" | "db" | "destination-db" | "protover"
-            | "client-id" | "maxage" => Kind::Integer,
+            | "client-id" | "maxage" | "numkeys" => Kind::Integer,
             _ => Kind::Text,
         }
     }
@@ -67,7 +67,7 @@ pub(super) struct Argument {
 /// The arguments of a command; `None` if its syntax does not follow the notation.
 pub(super) fn arguments(row: &Row) -> Option<Vec<Argument>> {
     let mut arguments = sequence(&syntax::parse(row.syntax)?);
-    let has_keys = !matches!(row.keys, Keys::None | Keys::AllSlots);
+    let has_keys = row.keys.any();
     arguments.iter_mut().for_each(|argument| {
         argument.visit(&mut |argument| match argument.kind {
             Kind::Key if !has_keys => argument.kind = Kind::Text,
@@ -261,7 +261,7 @@ mod tests {
             for argument in &mut arguments(row).expect("tested above") {
                 argument.visit(&mut |argument| keys += usize::from(argument.kind == Kind::Key));
             }
-            let has_keys = !matches!(row.keys, Keys::None | Keys::AllSlots);
+            let has_keys = row.keys.any();
             assert_eq!(keys > 0, has_keys, "{}: {}", row.name, row.syntax);
         }
     }

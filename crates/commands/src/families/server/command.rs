@@ -2,7 +2,7 @@
 
 use wire::{Aggregate, Args, ReplyWriter, glob};
 
-use super::{ALWAYS, HELP, ROW, command_docs};
+use super::{ALWAYS, HELP, ROW, command_docs, key_specifications};
 use crate::{
     CommandError, Context, Family, Flags, Keys, Row,
     row::{resolve_call, rows},
@@ -155,15 +155,22 @@ fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError
         return Err(CommandError::Text("ERR Invalid command specified"));
     };
     let row = found.row;
-    if matches!(row.keys, Keys::None | Keys::AllSlots) {
+    if !row.keys.any() {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
     if !row.accepts(call.len()) {
         return Err(CommandError::Text("ERR Invalid number of arguments specified for command"));
     }
-    let keys = row.keys.indices(call.len());
-    cx.reply.array(keys.len());
-    keys.for_each(|index| cx.reply.bulk(call.at(index)));
+    let array = cx.reply.begin_deferred();
+    let mut found = 0;
+    row.keys.for_each(call, |index| {
+        cx.reply.bulk(call.at(index));
+        found += 1;
+    });
+    if found == 0 {
+        return Err(CommandError::Text("ERR Invalid arguments specified for command"));
+    }
+    cx.reply.end_deferred(array, Aggregate::Array, found);
     Ok(())
 }
 
@@ -199,56 +206,21 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     reply.array(10);
     reply.bulk(row.name.as_bytes());
     reply.integer(row.arity.into());
-    write_set(reply, row.flags.names());
-    let (first, last, step) = row.keys.positions();
-    [first, last, step].into_iter().for_each(|position| reply.integer(position));
+    let movable = matches!(row.keys, Keys::Counted { .. } | Keys::Computed { .. });
+    write_set(reply, row.flags.names().chain(movable.then_some("movablekeys")));
+    key_specifications::positions(row.keys).into_iter().for_each(|position| reply.integer(position));
     write_set(reply, categories(row));
     // No tips.
     reply.set(0);
-    write_key_specification(reply, row);
+    key_specifications::write(reply, row);
     reply.set(row.subcommands.len());
     row.subcommands.iter().for_each(|row| write_row(reply, row));
 }
 
-fn write_set(reply: &mut ReplyWriter<'_>, names: impl Iterator<Item = &'static str>) {
+pub(super) fn write_set(reply: &mut ReplyWriter<'_>, names: impl Iterator<Item = &'static str>) {
     let set = reply.begin_deferred();
     let count = names.map(|name| reply.simple(name)).count();
     reply.end_deferred(set, Aggregate::Set, count);
-}
-
-/// Where the keys are and what happens to them: all that may happen, for the rows do not say more.
-fn write_key_specification(reply: &mut ReplyWriter<'_>, row: &Row) {
-    let (first, last, step) = row.keys.positions();
-    if first == 0 {
-        return reply.set(0);
-    }
-    reply.set(1);
-    reply.map(3);
-    reply.bulk(b"flags");
-    let access: &[&str] =
-        if row.flags.has(Flags::WRITE) { &["RW", "access", "update"] } else { &["RO", "access"] };
-    write_set(reply, access.iter().copied());
-    write_search(reply, "begin_search", "index", &[("index", first)]);
-    let last_from_first = if last < 0 { last } else { last - first };
-    write_search(
-        reply,
-        "find_keys",
-        "range",
-        &[("lastkey", last_from_first), ("keystep", step), ("limit", 0)],
-    );
-}
-
-fn write_search(reply: &mut ReplyWriter<'_>, search: &str, kind: &str, spec: &[(&str, i64)]) {
-    reply.bulk(search.as_bytes());
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(kind.as_bytes());
-    reply.bulk(b"spec");
-    reply.map(spec.len());
-    for (field, number) in spec {
-        reply.bulk(field.as_bytes());
-        reply.integer(*number);
-    }
 }
 
 #[cfg(test)]

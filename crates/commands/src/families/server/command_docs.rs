@@ -5,6 +5,7 @@ use wire::{Aggregate, Args, ReplyWriter};
 use super::{
     arguments::{Argument, Kind, arguments},
     command::{find, top_level_rows},
+    key_specifications,
 };
 use crate::{CommandError, Context, Row};
 
@@ -34,7 +35,7 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
         write_text(reply, field, text);
     }
     if !arguments.is_empty() {
-        write_arguments(reply, &arguments);
+        write_arguments(reply, &arguments, &mut KeyIndex::of(row));
     }
     if !row.subcommands.is_empty() {
         reply.bulk(b"subcommands");
@@ -43,13 +44,32 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     }
 }
 
-fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument]) {
-    reply.bulk(b"arguments");
-    reply.array(arguments.len());
-    arguments.iter().for_each(|argument| write_argument(reply, argument));
+/// Counts the specifications that the keys of a command belong to, in the order of the keys. The last one holds for all
+/// that follow.
+struct KeyIndex {
+    next: usize,
+    last: usize,
 }
 
-fn write_argument(reply: &mut ReplyWriter<'_>, argument: &Argument) {
+impl KeyIndex {
+    fn of(row: &Row) -> KeyIndex {
+        KeyIndex { next: 0, last: key_specifications::count(row.keys).saturating_sub(1) }
+    }
+
+    fn take(&mut self) -> usize {
+        let index = self.next;
+        self.next = (index + 1).min(self.last);
+        index
+    }
+}
+
+fn write_arguments(reply: &mut ReplyWriter<'_>, arguments: &[Argument], keys: &mut KeyIndex) {
+    reply.bulk(b"arguments");
+    reply.array(arguments.len());
+    arguments.iter().for_each(|argument| write_argument(reply, argument, keys));
+}
+
+fn write_argument(reply: &mut ReplyWriter<'_>, argument: &Argument, keys: &mut KeyIndex) {
     let map = reply.begin_deferred();
     let mut fields = 2;
     write_text(reply, "name", &argument.name);
@@ -60,7 +80,7 @@ fn write_argument(reply: &mut ReplyWriter<'_>, argument: &Argument) {
     }
     if argument.kind == Kind::Key {
         reply.bulk(b"key_spec_index");
-        reply.integer(0);
+        reply.count(keys.take());
         fields += 1;
     }
     if let Some(token) = &argument.token {
@@ -80,7 +100,7 @@ fn write_argument(reply: &mut ReplyWriter<'_>, argument: &Argument) {
         fields += 1;
     }
     if !argument.inner.is_empty() {
-        write_arguments(reply, &argument.inner);
+        write_arguments(reply, &argument.inner, keys);
         fields += 1;
     }
     reply.end_deferred(map, Aggregate::Map, fields);

@@ -12,6 +12,7 @@ mod command;
 mod command_docs;
 mod config;
 mod databases;
+mod key_specifications;
 mod latency;
 mod latency_text;
 mod process;
