@@ -39,6 +39,7 @@ pub use set::SetView;
 pub use value_buf::ValueBuf;
 pub use zset::ZsetView;
 
+use field_map::FieldMap;
 use long_list::LongList;
 
 use crate::access::AccessStamp;
@@ -51,6 +52,8 @@ use crate::value::{Value, ValueType};
 pub(crate) enum Big {
     /// A list.
     List(LongList),
+    /// A hash: fields with their values.
+    Hash(FieldMap),
 }
 
 impl Big {
@@ -58,6 +61,7 @@ impl Big {
     pub(crate) fn bytes(&self) -> usize {
         let content = match self {
             Big::List(list) => list.bytes(),
+            Big::Hash(map) => map.bytes(),
         };
         size_of::<Big>() + content
     }
@@ -97,6 +101,7 @@ impl<'a> View<'a> {
     pub(crate) fn of_big(big: &'a Big) -> Self {
         match big {
             Big::List(list) => View::List(ListView::of_long(list)),
+            Big::Hash(map) => View::Hash(HashView::of_big(map)),
         }
     }
 

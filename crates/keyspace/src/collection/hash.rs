@@ -1,17 +1,25 @@
 //! Hashes: fields with values.
 //!
-//! What it is: the packed form (fields and values in turn, in the order in which they were added) and the view that reads
-//! either form.
+//! What it is: the packed form (fields and values in turn, in the order in which they were added), what effects do to
+//! either form, and the view that reads either.
 //! What it is not: commands on hashes.
+//!
+//! Invariants
+//! - Only the big form has fields with a deadline: the first one makes a hash big.
 
 use super::element::Element;
-use super::{Rules, packed};
+use super::field_map::{FieldMap, Put};
+use super::packed::{self, Payload};
+use super::{Big, PackedLimits, Rules};
 use crate::apply::Applied;
 use crate::effect::Items;
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryRef};
 
 /// The payload of a hash without fields.
 pub(super) const EMPTY: &[u8] = packed::EMPTY;
+
+/// Elements of the packed form per field.
+const STRIDE: usize = 2;
 
 /// One field of a hash.
 #[derive(Clone, Copy, Debug)]
@@ -24,21 +32,44 @@ pub struct HashField<'a> {
     pub expire_at_ms: Option<u64>,
 }
 
+impl<'a> HashField<'a> {
+    fn of_entry(entry: EntryRef<'a>) -> Self {
+        HashField {
+            name: Element::from_bytes(entry.key()),
+            value: Element::from_bytes(entry.payload()),
+            expire_at_ms: entry.expire_at_ms(),
+        }
+    }
+}
+
 /// A hash, to be read.
 #[derive(Clone, Copy)]
-pub struct HashView<'a> {
-    payload: &'a [u8],
+pub struct HashView<'a>(Form<'a>);
+
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    Packed(&'a [u8]),
+    Big(&'a FieldMap),
 }
 
 impl<'a> HashView<'a> {
+    #[inline]
     pub(super) fn of_packed(payload: &'a [u8]) -> Self {
-        HashView { payload }
+        HashView(Form::Packed(payload))
+    }
+
+    #[inline]
+    pub(super) fn of_big(map: &'a FieldMap) -> Self {
+        HashView(Form::Big(map))
     }
 
     /// Number of fields, expired ones included.
     #[inline]
     pub fn len(&self) -> usize {
-        packed::count(self.payload) / 2
+        match self.0 {
+            Form::Packed(payload) => packed::count(payload) / STRIDE,
+            Form::Big(map) => map.len(),
+        }
     }
 
     /// Whether it has no field.
@@ -47,12 +78,38 @@ impl<'a> HashView<'a> {
         self.len() == 0
     }
 
-    /// All fields, in no useful order.
+    /// A field, even if it has expired.
+    #[inline]
+    pub fn field(&self, name: &[u8]) -> Option<HashField<'a>> {
+        match self.0 {
+            Form::Packed(payload) => {
+                let name = packed::at(payload, packed::find(payload, name, STRIDE)?);
+                let value = packed::at(payload, name.end()).element;
+                Some(HashField { name: name.element, value, expire_at_ms: None })
+            }
+            Form::Big(map) => map.get(name).map(HashField::of_entry),
+        }
+    }
+
+    /// All fields, expired ones included, in no useful order.
     pub fn iter(&self) -> impl Iterator<Item = HashField<'a>> + use<'a> {
-        let mut elements = packed::iter(self.payload).map(|placed| placed.element);
-        std::iter::from_fn(move || {
+        let (payload, map) = match self.0 {
+            Form::Packed(payload) => (payload, None),
+            Form::Big(map) => (packed::EMPTY, Some(map)),
+        };
+        let mut elements = packed::iter(payload).map(|placed| placed.element);
+        let packed = std::iter::from_fn(move || {
             Some(HashField { name: elements.next()?, value: elements.next()?, expire_at_ms: None })
-        })
+        });
+        packed.chain(map.into_iter().flat_map(FieldMap::iter).map(HashField::of_entry))
+    }
+
+    /// The name of the form, as OBJECT ENCODING shows it.
+    pub fn encoding(&self) -> &'static str {
+        match self.0 {
+            Form::Packed(_) => "listpack",
+            Form::Big(_) => "hashtable",
+        }
     }
 }
 
@@ -60,19 +117,124 @@ pub(super) fn fill(entry: &mut Entry, pairs: Items<'_>, rules: &Rules) {
     put(entry, pairs, false, rules);
 }
 
-pub(super) fn put(_entry: &mut Entry, _pairs: Items<'_>, _keeps_expiry: bool, _rules: &Rules) -> Applied {
-    unreachable!("hashes follow")
+/// Sets fields. Unless `keeps_expiry`, they do not expire any more.
+pub(super) fn put(entry: &mut Entry, pairs: Items<'_>, keeps_expiry: bool, rules: &Rules) -> Applied {
+    let mut applied = Applied::default();
+    if entry.big_mut().is_none() {
+        if fits(entry.payload(), pairs, &rules.limits) {
+            put_packed(entry, pairs, &mut applied);
+            return applied;
+        }
+        promote(entry, rules);
+    }
+    let map = fields_mut(entry);
+    for (name, value) in pairs.pairs() {
+        let deadline_ms =
+            if keeps_expiry { map.get(name).and_then(|entry| entry.expire_at_ms()) } else { None };
+        match map.put(name, value, deadline_ms) {
+            Put::Added => applied.added += 1,
+            Put::Replaced(_) => applied.updated += 1,
+        }
+    }
+    applied.changed = applied.added + applied.updated > 0;
+    applied
 }
 
-pub(super) fn remove(_entry: &mut Entry, _fields: Items<'_>) -> Applied {
-    unreachable!("hashes follow")
+/// Whether a packed hash may stay packed when these fields are set.
+fn fits(payload: &[u8], pairs: Items<'_>, limits: &PackedLimits) -> bool {
+    let len = packed::count(payload) / STRIDE;
+    let len_max = (limits.hash_entries as usize).min(packed::COUNT_MAX / STRIDE);
+    let is_new = |(name, _): &(&[u8], _)| packed::find(payload, name, STRIDE).is_none();
+    pairs.iter().all(|item| item.len() <= limits.hash_value_bytes as usize)
+        && (len + pairs.len() / STRIDE <= len_max || len + pairs.pairs().filter(is_new).count() <= len_max)
 }
 
+fn put_packed(entry: &mut Entry, pairs: Items<'_>, applied: &mut Applied) {
+    if pairs.len() == STRIDE {
+        return pairs.pairs().for_each(|(name, value)| put_field(entry, name, value, applied));
+    }
+    // Several: the payload is built first, so that the entry changes its size once.
+    let mut payload = entry.payload().to_vec();
+    pairs.pairs().for_each(|(name, value)| put_field(&mut payload, name, value, applied));
+    let old_len = entry.payload().len();
+    entry.splice(0, old_len, &[&payload]);
+}
+
+fn put_field(payload: &mut impl Payload, name: &[u8], value: &[u8], applied: &mut Applied) {
+    match packed::find(payload.payload(), name, STRIDE) {
+        Some(at) => {
+            let value_at = packed::at(payload.payload(), at).end();
+            packed::replace(payload, value_at, value);
+            applied.updated += 1;
+        }
+        None => {
+            let end = payload.payload().len();
+            packed::insert(payload, end, &[name, value]);
+            applied.added += 1;
+        }
+    }
+    applied.changed = true;
+}
+
+pub(super) fn remove(entry: &mut Entry, fields: Items<'_>) -> Applied {
+    let mut removed = 0;
+    for name in fields.iter() {
+        let found = match entry.big_mut() {
+            Some(Big::Hash(map)) => map.remove(name).is_some(),
+            Some(_) => unreachable!("the entry of a hash holds a hash"),
+            None => {
+                let found = packed::find(entry.payload(), name, STRIDE);
+                if let Some(at) = found {
+                    packed::remove(entry, at, STRIDE);
+                }
+                found.is_some()
+            }
+        };
+        removed += u64::from(found);
+    }
+    Applied { changed: removed > 0, removed, ..Applied::default() }
+}
+
+/// Sets or removes the deadline of the fields that are there.
 pub(super) fn set_expiry(
-    _entry: &mut Entry,
-    _fields: Items<'_>,
-    _expire_at_ms: Option<u64>,
-    _rules: &Rules,
+    entry: &mut Entry,
+    fields: Items<'_>,
+    expire_at_ms: Option<u64>,
+    rules: &Rules,
 ) -> Applied {
-    unreachable!("hashes follow")
+    if entry.big_mut().is_none() {
+        if expire_at_ms.is_none() {
+            return Applied::default();
+        }
+        promote(entry, rules);
+    }
+    let map = fields_mut(entry);
+    let mut updated = 0;
+    for name in fields.iter() {
+        let set = |field: &mut Entry| {
+            let differs = field.as_ref().expire_at_ms() != expire_at_ms;
+            if differs {
+                drop(field.set_expiry(expire_at_ms));
+            }
+            differs
+        };
+        updated += u64::from(map.update(name, set) == Some(true));
+    }
+    Applied { changed: updated > 0, updated, ..Applied::default() }
+}
+
+/// Makes a packed hash big.
+fn promote(entry: &mut Entry, rules: &Rules) {
+    let mut map = FieldMap::new(rules.seed);
+    HashView::of_packed(entry.payload()).iter().for_each(|field| {
+        map.insert_new(&field.name, &field.value);
+    });
+    entry.promote(Big::Hash(map));
+}
+
+fn fields_mut(entry: &mut Entry) -> &mut FieldMap {
+    match entry.big_mut() {
+        Some(Big::Hash(map)) => map,
+        _ => unreachable!("the entry of a big hash holds one"),
+    }
 }
