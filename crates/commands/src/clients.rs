@@ -31,6 +31,8 @@ use wire::Protocol;
 pub use filter::ClientFilter;
 pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 
+use crate::observe::Monitors;
+
 /// The only user there is.
 pub const DEFAULT_USER: &str = "default";
 
@@ -124,6 +126,7 @@ pub struct Client {
     durability: AtomicU8,
     no_evict: AtomicBool,
     no_touch: AtomicBool,
+    monitoring: AtomicBool,
     closing: AtomicBool,
     killed: AtomicBool,
     input_bytes: AtomicU64,
@@ -152,6 +155,7 @@ impl Client {
             durability: NO_WISH.into(),
             no_evict: false.into(),
             no_touch: false.into(),
+            monitoring: false.into(),
             closing: false.into(),
             killed: false.into(),
             input_bytes: 0.into(),
@@ -268,6 +272,11 @@ impl Client {
         self.no_touch.store(no_touch, Relaxed);
     }
 
+    /// Whether it is shown every command.
+    pub fn set_monitoring(&self, monitoring: bool) {
+        self.monitoring.store(monitoring, Relaxed);
+    }
+
     /// The connection closes once its replies are sent.
     pub fn set_closing(&self) {
         self.closing.store(true, Relaxed);
@@ -300,6 +309,7 @@ impl fmt::Debug for Client {
 #[derive(Debug, Default)]
 pub struct Clients {
     list: Mutex<List>,
+    monitors: Monitors,
 }
 
 #[derive(Debug, Default)]
@@ -325,8 +335,14 @@ impl Clients {
         client
     }
 
+    /// The clients that watch every command.
+    pub(crate) fn monitors(&self) -> &Monitors {
+        &self.monitors
+    }
+
     /// Removes a connection that has closed. Returns whether it was there.
     pub fn remove(&self, id: u64) -> bool {
+        self.monitors.remove(id);
         let mut list = self.list.lock();
         let Some(client) = list.by_id.remove(&id) else { return false };
         let (input, output) = client.traffic_bytes();

@@ -11,7 +11,7 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, Context, Flags, Host, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
-    observe::{LatencyEvent, Watch},
+    observe::{LatencyEvent, Watch, append_line, shown_args},
     row::{Found, resolve_call},
     stats::{TIMED_EVERY, WorkerStats},
     unit::Scratch,
@@ -19,6 +19,9 @@ use crate::{
 
 /// Effects buffers above this are given back after the command that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
+
+/// Bytes of lines for the monitors that are gathered before they are sent.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
 /// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
@@ -70,6 +73,10 @@ pub struct Executor {
     until_sample: u32,
     /// Which others are timed in this round.
     watch: Watch,
+    /// Whether commands are shown to monitors in this round.
+    monitored: bool,
+    /// Lines for the monitors.
+    shown: Vec<u8>,
     wrote: bool,
     /// What is left of the last admission.
     admitted_bytes: u64,
@@ -95,6 +102,8 @@ impl Executor {
             clock,
             until_sample: 1,
             watch: Watch::Nothing,
+            monitored: false,
+            shown: Vec::new(),
             wrote: false,
             admitted_bytes: 0,
             limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
@@ -109,10 +118,20 @@ impl Executor {
         self.limits = host.memory_limits();
         self.loading = host.loading().is_some();
         self.watch = host.observer().watch();
+        self.monitored = host.clients().monitors().is_watched();
         self.clock.now_ms = now_ms;
         self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
+    }
+
+    /// Ends a round: what was gathered for others goes to them.
+    #[inline]
+    pub fn end_round(&mut self, host: &dyn Host) {
+        if !self.shown.is_empty() {
+            host.clients().monitors().publish(&self.shown);
+            self.shown = Vec::new();
+        }
     }
 
     /// The keyspace it works on.
@@ -224,10 +243,27 @@ impl Executor {
         }
         session.client.runs(index, self.clock.now_ms);
         self.until_sample -= 1;
-        if self.until_sample == 0 || self.watch.includes(row) {
-            return self.run_timed(found, call, session, host, out);
+        let outcome = if self.until_sample == 0 || self.watch.includes(row) {
+            self.run_timed(found, call, session, host, out)
+        } else {
+            self.run(found, call, session, host, out)
+        };
+        if self.monitored && outcome != Outcome::Wait {
+            self.show(row, call.args, session, host);
         }
-        self.run(found, call, session, host, out)
+        outcome
+    }
+
+    /// Shows a command that has run to the monitors. What administrators do is not shown, as in Redis.
+    #[cold]
+    fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &dyn Host) {
+        if !row.flags.has(Flags::ADMIN) {
+            let args = shown_args(row, args);
+            append_line(&mut self.shown, self.clock.now_ms, session.db.get(), session.client.peer(), args);
+            if self.shown.len() > SHOWN_BYTES_MAX {
+                self.end_round(host);
+            }
+        }
     }
 
     /// Runs a command and notes how long it takes.
@@ -275,6 +311,9 @@ impl Executor {
         }
         if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
             return Err(CommandError::NoAuth);
+        }
+        if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
+            return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
         }
         if !row.flags.has(Flags::LOADING) && self.loading {
             return Err(CommandError::Loading);

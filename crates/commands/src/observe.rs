@@ -18,11 +18,13 @@
 
 mod args;
 mod latency;
+mod monitors;
 mod slow_log;
 
 pub(crate) use args::shown_args;
 pub(crate) use latency::Series;
 pub use latency::{LatencyEvent, LatencyMonitor, Sample};
+pub(crate) use monitors::{Monitors, append_line};
 pub use slow_log::{SlowEntry, SlowLog};
 
 use crate::{Flags, Row};

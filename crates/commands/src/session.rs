@@ -39,6 +39,8 @@ pub struct Session {
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
+    /// Whether the client is shown every command (MONITOR): it may not use keys itself.
+    pub monitoring: bool,
     /// Set by QUIT and its like: close once the replies are sent.
     pub closing: bool,
     /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
@@ -56,6 +58,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             durability: None,
             no_touch: false,
+            monitoring: false,
             closing: false,
             pause_ms: 0,
         }

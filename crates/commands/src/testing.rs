@@ -142,7 +142,10 @@ impl TestServer {
         let mut out = Vec::new();
         loop {
             match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
-                Outcome::Done { gate } => return (out, gate),
+                Outcome::Done { gate } => {
+                    self.executor.end_round(&self.host);
+                    return (out, gate);
+                }
                 Outcome::Wait => {
                     self.log.flush_all().expect("a simulated disk works");
                     self.log.prepare_segment().expect("a simulated disk works");

@@ -174,6 +174,7 @@ impl Conversation {
                 break self.blocked().unwrap_or(Turn::Idle);
             }
         };
+        round.executor.end_round(round.host);
         (at, turn)
     }
 

@@ -43,7 +43,13 @@ impl Client {
     }
 
     fn flag_letters(&self) -> String {
-        let flags = [(&self.closing, 'c'), (&self.killed, 'A'), (&self.no_evict, 'e'), (&self.no_touch, 'T')];
+        let flags = [
+            (&self.monitoring, 'O'),
+            (&self.closing, 'c'),
+            (&self.killed, 'A'),
+            (&self.no_evict, 'e'),
+            (&self.no_touch, 'T'),
+        ];
         let letters: String =
             flags.iter().filter(|(flag, _)| flag.load(Relaxed)).map(|(_, letter)| *letter).collect();
         if letters.is_empty() { "N".to_string() } else { letters }
@@ -110,6 +116,7 @@ mod tests {
         });
         client.set_no_evict(true);
         client.set_no_touch(true);
+        client.set_monitoring(true);
         client.set_closing();
         client.kill();
         let shown = line(&client, 5_000);
@@ -117,7 +124,7 @@ mod tests {
             "name=jobs",
             "age=4",
             "idle=2",
-            "flags=cAeT",
+            "flags=OcAeT",
             "db=3",
             "qbuf=13",
             "obl=14",

@@ -6,7 +6,9 @@ use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
 use crate::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
-    families::{REDIS_VERSION, connection::attributes::BAD_NAME, database::parse_db},
+    families::{
+        REDIS_VERSION, connection::attributes::BAD_NAME, database::parse_db, server::stop_monitoring,
+    },
 };
 
 /// What HELLO without AUTH says to a client that must authenticate.
@@ -153,6 +155,7 @@ pub(super) fn quit(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 
 /// `RESET`
 pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    stop_monitoring(cx);
     let session = &mut *cx.session;
     set_db(session, DbId::ZERO);
     set_protocol(session, Protocol::Resp2);

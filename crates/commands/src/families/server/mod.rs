@@ -15,9 +15,12 @@ mod databases;
 mod key_specifications;
 mod latency;
 mod latency_text;
+mod monitor;
 mod process;
 mod slowlog;
 mod syntax;
+
+pub(super) use monitor::stop as stop_monitoring;
 
 use crate::{
     Family, Flags, Keys, Row,
@@ -133,6 +136,13 @@ pub(crate) const ROWS: &[Row] = &[
         complexity: "Depends on the subcommand.",
         summary: "Shows how long things take.",
         subcommands: &latency::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "monitor",
+        flags: ADMIN,
+        summary: "Shows this connection every command that the server executes.",
+        handler: monitor::monitor,
         ..ROW
     },
     Row {
