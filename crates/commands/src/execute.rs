@@ -279,7 +279,11 @@ impl Executor {
         let Found { row, index } = found;
         if self.until_sample == 0 {
             // At random distances, so that no pattern in what clients send can hide from it.
-            self.until_sample = 1 + (self.next_clock().random >> 8) % (2 * TIMED_EVERY as u32 - 1);
+            let random = self.next_clock().random;
+            self.until_sample = 1 + (random >> 8) % (2 * TIMED_EVERY as u32 - 1);
+            if random >> 31 == 0 {
+                self.sample_key(row, call.args, session);
+            }
         }
         let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
         let started_us = host.monotonic_us();
@@ -295,6 +299,22 @@ impl Executor {
             if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
         observer.latency.took(event, usec, now_ms);
         outcome
+    }
+
+    /// Counts one key of a command for HOTKEYS: any of them, with the same chance.
+    fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
+        let (mut chosen, mut seen) = (None, 0);
+        let mut random = self.next_clock().random;
+        row.keys.for_each(args, |index| {
+            seen += 1;
+            random = random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965);
+            if (random >> 8) % seen == 0 {
+                chosen = Some(index);
+            }
+        });
+        if let Some(key) = chosen.and_then(|index| args.get(index)) {
+            self.stats.key_sampled(session.db, self.keyspace.hash(key), key, self.clock.now_ms);
+        }
     }
 
     /// Everything that can refuse a command before it touches a key.

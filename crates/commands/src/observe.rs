@@ -17,11 +17,13 @@
 //! - No password is ever shown: arguments are taken through [`shown_args`] only.
 
 mod args;
+mod hot_keys;
 mod latency;
 mod monitors;
 mod slow_log;
 
 pub(crate) use args::shown_args;
+pub(crate) use hot_keys::{COUNTERS as HOT_KEYS_MAX, HotKey, HotKeys};
 pub(crate) use latency::Series;
 pub use latency::{LatencyEvent, LatencyMonitor, Sample};
 pub(crate) use monitors::{Monitors, append_line};

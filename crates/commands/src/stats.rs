@@ -7,10 +7,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use keyspace::{DbId, KeyHash};
+use parking_lot::Mutex;
+
 pub use histogram::Histogram;
+
+use crate::observe::{HotKey, HotKeys};
 
 /// Of so many commands one is timed, and counts for all of them, unless they are timed anyway.
 pub(crate) const TIMED_EVERY: u64 = 32;
+/// Of so many commands the key of one is counted for HOTKEYS: of every other sample.
+pub(crate) const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
 /// What one worker counts about one command.
 #[derive(Debug, Default)]
@@ -56,6 +63,7 @@ pub struct WorkerStats {
     expired: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
+    hot_keys: Mutex<HotKeys>,
 }
 
 impl WorkerStats {
@@ -88,6 +96,11 @@ impl WorkerStats {
     #[inline]
     pub(crate) fn looked_up(&self, found: bool) {
         Self::bump(if found { &self.hits } else { &self.misses }, 1);
+    }
+
+    /// A key was used by a command that is counted for HOTKEYS.
+    pub(crate) fn key_sampled(&self, db: DbId, hash: KeyHash, key: &[u8], now_ms: u64) {
+        self.hot_keys.lock().sampled(db, hash, key, now_ms);
     }
 
     /// A call took so long, and stands for `calls` like it.
@@ -139,6 +152,11 @@ impl CommandStats {
         sum
     }
 
+    /// The hot keys of each worker, and how many samples per second it takes of all keys.
+    pub(crate) fn hot_keys(&self, now_ms: u64) -> impl Iterator<Item = (Vec<HotKey>, f64)> {
+        self.workers.iter().map(move |worker| worker.hot_keys.lock().rates(now_ms))
+    }
+
     /// What is counted over all commands.
     pub fn keyspace_totals(&self) -> Totals {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
@@ -166,6 +184,7 @@ impl CommandStats {
             stats.times.reset();
         }
         for worker in &self.workers {
+            *worker.hot_keys.lock() = HotKeys::default();
             for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
                 counter.store(0, Ordering::Relaxed);
             }

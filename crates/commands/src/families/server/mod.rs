@@ -12,6 +12,7 @@ mod command;
 mod command_docs;
 mod config;
 mod databases;
+mod hotkeys;
 mod key_specifications;
 mod latency;
 mod latency_text;
@@ -110,6 +111,18 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Removes all keys of the selected database.",
         syntax: "[ASYNC | SYNC]",
         handler: databases::flushdb,
+        ..ROW
+    },
+    Row {
+        name: "hotkeys",
+        arity: -1,
+        flags: Flags::READONLY.or(Flags::READS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
+        since: "7.2.0",
+        complexity: "O(N) where N is the number of workers; the commands that are counted pay nothing more.",
+        summary: "Names the keys that are used most in the last seconds, from a sample of 1 in 64 commands: key, \
+                  database, accesses per second, share of all accesses, type.",
+        syntax: "[COUNT count]",
+        handler: hotkeys::hotkeys,
         ..ROW
     },
     Row {
