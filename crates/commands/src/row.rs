@@ -22,8 +22,22 @@ pub enum Family {
     String,
     /// Strings as arrays of bits.
     Bitmap,
+    /// Strings that estimate how many different elements were added.
+    Hyperloglog,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Hashes.
+    Hash,
+    /// Sorted sets of places.
+    Geo,
     /// Keys of any type.
     Generic,
+    /// Several commands as one.
+    Transactions,
     /// The connection itself.
     Connection,
     /// The server.
@@ -32,15 +46,34 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 5] =
-        [Family::String, Family::Bitmap, Family::Generic, Family::Connection, Family::Server];
+    pub const ALL: [Family; 12] = [
+        Family::String,
+        Family::Bitmap,
+        Family::Hyperloglog,
+        Family::List,
+        Family::Set,
+        Family::SortedSet,
+        Family::Hash,
+        Family::Geo,
+        Family::Generic,
+        Family::Transactions,
+        Family::Connection,
+        Family::Server,
+    ];
 
     /// The name in documentation and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Family::String => "string",
             Family::Bitmap => "bitmap",
+            Family::Hyperloglog => "hyperloglog",
+            Family::List => "list",
+            Family::Set => "set",
+            Family::SortedSet => "sorted-set",
+            Family::Hash => "hash",
+            Family::Geo => "geo",
             Family::Generic => "generic",
+            Family::Transactions => "transactions",
             Family::Connection => "connection",
             Family::Server => "server",
         }

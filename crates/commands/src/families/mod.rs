@@ -5,6 +5,7 @@ mod connection;
 mod database;
 mod deadline;
 mod generic;
+mod hash;
 mod help;
 mod server;
 mod string;
@@ -15,5 +16,5 @@ use crate::Row;
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.
-pub(crate) const TABLES: [&[Row]; 5] =
-    [bitmap::ROWS, connection::ROWS, generic::ROWS, server::ROWS, string::ROWS];
+pub(crate) const TABLES: &[&[Row]] =
+    &[bitmap::ROWS, connection::ROWS, generic::ROWS, hash::ROWS, server::ROWS, string::ROWS];

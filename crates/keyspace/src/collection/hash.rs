@@ -33,6 +33,12 @@ pub struct HashField<'a> {
 }
 
 impl<'a> HashField<'a> {
+    /// Whether the field counts as absent at `now_ms`.
+    #[inline]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expire_at_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms)
+    }
+
     fn of_entry(entry: EntryRef<'a>) -> Self {
         HashField {
             name: Element::from_bytes(entry.key()),
@@ -76,6 +82,15 @@ impl<'a> HashView<'a> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether any field has a deadline.
+    #[inline]
+    pub fn has_deadlines(&self) -> bool {
+        match self.0 {
+            Form::Packed(_) => false,
+            Form::Big(map) => map.expiring_len() > 0,
+        }
     }
 
     /// A field, even if it has expired.
