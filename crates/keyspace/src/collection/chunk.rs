@@ -12,15 +12,17 @@
 //!
 //! Invariants
 //! - `Chunk::len` is the number of elements in the bytes, so a walk needs no other end.
-//! - Nothing here takes longer than a walk over half the chunk.
+//! - Finding an element by its index walks over half the chunk at most.
 
-use std::iter::FusedIterator;
-use std::mem;
+mod edit;
+mod iter;
+
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::element::{self, Element, Encoded};
+#[cfg_attr(not(test), expect(unused_imports, reason = "used by the list type, which follows"))]
+pub(crate) use edit::Edit;
+pub(crate) use iter::Iter;
 
 /// Bytes in front of the elements of a packed list.
 const HEADER_LEN: usize = 2;
@@ -33,6 +35,13 @@ pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
 /// Bytes of the longest length of an encoding.
 const BACK_LEN_MAX: usize = 5;
+
+/// An end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Front,
+    Back,
+}
 
 /// An element as it lies in a chunk, without a copy of its bytes.
 pub(crate) struct Item<'a> {
@@ -130,13 +139,13 @@ impl<'a> Chunk<'a> {
 
     /// All elements.
     pub(crate) fn iter(&self) -> Iter<'a> {
-        Iter { rest: *self, excess: 0 }
+        Iter::new(*self, 0)
     }
 
     /// The elements in `range`, which lies within the chunk.
     pub(crate) fn range(&self, range: Range<usize>) -> Iter<'a> {
         let body = &self.body[self.offset(range.start)..];
-        Iter { rest: Chunk { body, len: self.len - range.start }, excess: self.len - range.end }
+        Iter::new(Chunk { body, len: self.len - range.start }, self.len - range.end)
     }
 
     /// Where the bytes of the elements in `range` are in the body.
@@ -160,6 +169,37 @@ impl<'a> Chunk<'a> {
         }
         let first = Chunk { body: &self.body[..self.body.len() - rest.body.len()], len: self.len - rest.len };
         (first, rest)
+    }
+
+    /// The body without the elements that are `element`, or without the `limit` of them that are the first
+    /// from an end; and how many that leaves out. `None` if there are none.
+    pub(crate) fn without(&self, element: &Encoded<'_>, limit: usize, from: End) -> Option<(Vec<u8>, usize)> {
+        let (mut found, mut iter) = (0, self.iter());
+        while let Some(encoding) = iter.next_encoding() {
+            found += usize::from(element.is_at(encoding));
+        }
+        let removed = found.min(limit);
+        if removed == 0 {
+            return None;
+        }
+        let mut passed_over = if from == End::Front { 0 } else { found - removed };
+        let item_len = element.len() + back_len(element.len());
+        let mut body = Vec::with_capacity(self.body.len() - removed * item_len);
+        let (mut rest, mut kept_from, mut left) = (*self, 0, removed);
+        while left > 0 {
+            let at = self.body.len() - rest.body.len();
+            let matches = element.is_at(rest.body);
+            rest.skip_first();
+            if matches && passed_over > 0 {
+                passed_over -= 1;
+            } else if matches {
+                body.extend_from_slice(&self.body[kept_from..at]);
+                kept_from = at + item_len;
+                left -= 1;
+            }
+        }
+        body.extend_from_slice(&self.body[kept_from..]);
+        Some((body, removed))
     }
 
     /// The bytes in front of element `index`, which may be the one after the last.
@@ -198,124 +238,5 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Elements of a chunk, from either end.
-#[derive(Clone)]
-pub(crate) struct Iter<'a> {
-    rest: Chunk<'a>,
-    /// Elements at the end of `rest` that do not belong to the range. They are skipped when somebody asks for
-    /// the last element, which most never do.
-    excess: usize,
-}
-
-impl Iter<'_> {
-    /// No elements.
-    pub(crate) const EMPTY: Iter<'static> = Iter { rest: Chunk { body: &[], len: 0 }, excess: 0 };
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = Element<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Element<'a>> {
-        if self.rest.len == self.excess {
-            return None;
-        }
-        let (element, encoded_len) = element::decode(self.rest.body);
-        self.rest.body = &self.rest.body[encoded_len + back_len(encoded_len)..];
-        self.rest.len -= 1;
-        Some(element)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let len = self.rest.len - self.excess;
-        (len, Some(len))
-    }
-}
-
-impl<'a> DoubleEndedIterator for Iter<'a> {
-    #[inline]
-    fn next_back(&mut self) -> Option<Element<'a>> {
-        if self.rest.len == self.excess {
-            return None;
-        }
-        for _ in 0..mem::take(&mut self.excess) {
-            self.rest.take_last();
-        }
-        Some(element::decode(self.rest.take_last()).0)
-    }
-}
-
-impl ExactSizeIterator for Iter<'_> {}
-impl FusedIterator for Iter<'_> {}
-
-/// What has to happen to the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`,
-/// and the number of elements becomes `len`. The owner of the bytes does that, see `write_len`.
-#[derive(Debug)]
-pub(crate) struct Edit {
-    /// Where in the packed list, its header included.
-    pub(crate) offset: usize,
-    pub(crate) removed_len: usize,
-    pub(crate) inserted: SmallVec<[u8; 64]>,
-    /// At most `LEN_MAX`, or the list must become a long one instead.
-    pub(crate) len: usize,
-}
-
-impl Edit {
-    /// The edit of `packed` that puts `elements` in the place of those in `range`.
-    pub(crate) fn replace<'e>(
-        packed: &[u8],
-        range: Range<usize>,
-        elements: impl IntoIterator<Item = &'e [u8]>,
-    ) -> Self {
-        let chunk = Chunk::of_packed(packed);
-        let span = chunk.span(range.clone());
-        let (mut inserted, mut len) = (SmallVec::new(), chunk.len - range.len());
-        for element in elements {
-            Item::of(element).parts().iter().for_each(|part| inserted.extend_from_slice(part));
-            len += 1;
-        }
-        Edit { offset: HEADER_LEN + span.start, removed_len: span.len(), inserted, len }
-    }
-
-    /// The edit that puts elements in front of the one at `index`, which may be the one after the last.
-    pub(crate) fn insert<'e>(
-        packed: &[u8],
-        index: usize,
-        elements: impl IntoIterator<Item = &'e [u8]>,
-    ) -> Self {
-        Edit::replace(packed, index..index, elements)
-    }
-
-    /// The edit that replaces one element.
-    pub(crate) fn set(packed: &[u8], index: usize, element: &[u8]) -> Self {
-        Edit::replace(packed, index..index + 1, [element])
-    }
-
-    /// The edit that removes the elements in `range`.
-    pub(crate) fn remove(packed: &[u8], range: Range<usize>) -> Self {
-        Edit::replace(packed, range, [])
-    }
-
-    /// Bytes that a packed list of `packed_len` bytes has after the edit.
-    pub(crate) fn packed_len_after(&self, packed_len: usize) -> usize {
-        packed_len - self.removed_len + self.inserted.len()
-    }
-
-    /// Does the edit to a packed list in a vector.
-    pub(crate) fn apply_to(&self, packed: &mut Vec<u8>) {
-        packed.splice(self.offset..self.offset + self.removed_len, self.inserted.iter().copied());
-        write_len(packed, self.len);
-    }
-}
-
-/// Writes the number of elements into a packed list.
-///
-/// # Panics
-/// If there are more than `LEN_MAX`.
-pub(crate) fn write_len(packed: &mut [u8], len: usize) {
-    assert!(len <= LEN_MAX, "a list of {len} elements is not packed");
-    packed[..HEADER_LEN].copy_from_slice(&(len as u16).to_le_bytes());
-}
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

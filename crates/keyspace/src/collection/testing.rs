@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::chunk::End;
+
 /// What is not the canonical text of an `i64`, though it may look so.
 const LOOKALIKES: &[&str] =
     &["", "-", "-0", "+1", "007", "1.0", "9223372036854775808", "-9223372036854775809"];
@@ -14,4 +16,14 @@ pub(crate) fn element(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
         3 => prop::collection::vec(any::<u8>(), 0..20),
         1 => (0..=len_max, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]),
     ]
+}
+
+/// Elements that are often equal.
+pub(crate) fn twin() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(&["a", "7", "07"][..]).prop_map(|text| text.as_bytes().to_vec())
+}
+
+/// Either end of a list.
+pub(crate) fn end() -> impl Strategy<Value = End> {
+    prop_oneof![Just(End::Front), Just(End::Back)]
 }

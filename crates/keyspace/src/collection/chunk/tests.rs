@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::collection::testing::element;
+use crate::collection::testing::{element, end, twin};
 
 fn packed<'e>(elements: impl IntoIterator<Item = &'e [u8]>) -> Vec<u8> {
     let mut packed = EMPTY.to_vec();
@@ -67,18 +67,50 @@ fn an_edit_says_how_long_the_list_becomes() {
     assert_eq!((edit.len, len), (2, list.len()));
 }
 
+#[test]
+fn a_packed_list_counts_as_far_as_its_header_can() {
+    let element = &b"1"[..];
+    let list = packed(vec![element; LEN_MAX]);
+    assert_eq!((Chunk::of_packed(&list).len(), list.len()), (LEN_MAX, HEADER_LEN + 2 * LEN_MAX));
+}
+
+#[test]
+#[should_panic(expected = "a list of 65536 elements is not packed")]
+fn a_longer_list_is_not_packed() {
+    packed(vec![&b"1"[..]; LEN_MAX + 1]);
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(usize, Vec<Vec<u8>>),
     Set(usize, Vec<u8>),
     Remove(usize, usize),
+    RemoveMatches(usize, usize, End),
+}
+
+/// Removes the elements equal to `element`, or the `limit` first of them from an end.
+pub(in crate::collection) fn remove_matches(
+    model: &mut Vec<Vec<u8>>,
+    element: &[u8],
+    limit: usize,
+    from: End,
+) -> usize {
+    let matching = (0..model.len()).filter(|&index| model[index] == element);
+    let removed: Vec<usize> = match from {
+        End::Front => matching.take(limit).collect(),
+        End::Back => matching.rev().take(limit).collect(),
+    };
+    let mut index = 0..;
+    model.retain(|_| !removed.contains(&index.next().expect("endless")));
+    removed.len()
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => (any::<usize>(), prop::collection::vec(element(200), 0..4)).prop_map(|(at, list)| Op::Insert(at, list)),
+        3 => (any::<usize>(), prop::collection::vec(prop_oneof![element(200), twin()], 0..4)).prop_map(|(at, list)| Op::Insert(at, list)),
         2 => (any::<usize>(), element(200)).prop_map(|(at, element)| Op::Set(at, element)),
         1 => (any::<usize>(), 0..5usize).prop_map(|(at, count)| Op::Remove(at, count)),
+        1 => (any::<usize>(), 0..4usize, end()).prop_map(|(at, limit, from)| Op::RemoveMatches(at, limit, from)),
     ]
 }
 
@@ -98,7 +130,14 @@ proptest! {
                     Edit::set(&packed, at, &element).apply_to(&mut packed);
                     model[at] = element;
                 }
-                Op::Set(..) => {}
+                Op::RemoveMatches(at, limit, from) if !model.is_empty() => {
+                    let element = model[at % model.len()].clone();
+                    let edit = Edit::remove_matches(&packed, &element, limit, from);
+                    let removed = remove_matches(&mut model, &element, limit, from);
+                    prop_assert_eq!(edit.is_some(), removed > 0);
+                    edit.iter().for_each(|edit| edit.apply_to(&mut packed));
+                }
+                Op::Set(..) | Op::RemoveMatches(..) => {}
                 Op::Remove(at, count) => {
                     let at = at % (model.len() + 1);
                     let end = (at + count).min(model.len());

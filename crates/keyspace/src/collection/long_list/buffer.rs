@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::End;
-use crate::collection::chunk::{Chunk, Item};
+use crate::collection::chunk::{Chunk, End, Item};
+use crate::collection::element::Encoded;
 use crate::entry::size_class;
 
 /// Longest body of a buffer with more than one element, as Redis has it by default.
@@ -23,6 +23,7 @@ pub(super) const BODY_BYTES_MAX: usize = 8 << 10;
 pub(super) const CAPACITY_MIN: usize = 128;
 
 /// The memory of one chunk.
+#[derive(Default)]
 pub(super) struct Buffer {
     memory: Box<[u8]>,
     /// Where the body is in the memory. A body is shorter than 4 GiB because an encoding is.
@@ -161,6 +162,14 @@ impl Buffer {
         self.shrink();
     }
 
+    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end. Returns
+    /// how many.
+    pub(super) fn remove_matches(&mut self, element: &Encoded<'_>, limit: usize, from: End) -> usize {
+        let Some((body, removed)) = self.chunk().without(element, limit, from) else { return 0 };
+        *self = Buffer::of_chunk(Chunk::new(&body, self.len() - removed));
+        removed
+    }
+
     /// Gives room back that nothing will be pushed into.
     pub(super) fn fit(&mut self) {
         if size_class(self.body_len()) < self.capacity() {
@@ -218,7 +227,11 @@ impl Buffer {
 fn write(memory: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut at = 0;
     for part in parts {
-        memory[at..at + part.len()].copy_from_slice(part);
+        // Most parts are one byte, which is not worth a call.
+        match part {
+            [byte] => memory[at] = *byte,
+            _ => memory[at..at + part.len()].copy_from_slice(part),
+        }
         at += part.len();
     }
     at

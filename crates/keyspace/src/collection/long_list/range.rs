@@ -1,23 +1,67 @@
-//! Walking a long list from either end.
+//! Walking a list of either form from either end.
 
 use std::collections::vec_deque;
 use std::iter::FusedIterator;
 
 use super::buffer::Buffer;
-use crate::collection::chunk;
-use crate::collection::element::Element;
+use crate::collection::chunk::Iter;
+use crate::collection::element::{Element, Encoded};
 
-/// Elements of a long list in order.
+/// Elements of a list in order. A packed list is a range that starts and ends in one chunk.
 #[derive(Clone)]
 pub(crate) struct Range<'a> {
     /// What is left of the chunk that the range starts in.
-    pub(super) front: chunk::Iter<'a>,
+    pub(super) front: Iter<'a>,
     /// The chunks between.
     pub(super) chunks: vec_deque::Iter<'a, Buffer>,
     /// What is left of the chunk that the range ends in, if it is another.
-    pub(super) back: chunk::Iter<'a>,
+    pub(super) back: Iter<'a>,
     /// Elements of all three.
     pub(super) len: usize,
+}
+
+impl<'a> From<Iter<'a>> for Range<'a> {
+    fn from(front: Iter<'a>) -> Self {
+        let len = front.len();
+        Range { front, chunks: vec_deque::Iter::default(), back: Iter::EMPTY, len }
+    }
+}
+
+impl<'a> Range<'a> {
+    /// For each element whether it is `element`, which is faster than comparing them.
+    pub(crate) fn matches<'e>(self, element: &'e [u8]) -> Matches<'a, 'e> {
+        Matches { range: self, element: Encoded::of(element) }
+    }
+
+    /// Takes something from the front of the first chunk that has elements left.
+    #[inline]
+    fn take_first<T>(&mut self, take: impl Fn(&mut Iter<'a>) -> Option<T>) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        loop {
+            if let Some(taken) = take(&mut self.front) {
+                return Some(taken);
+            }
+            match self.chunks.next() {
+                Some(buffer) => self.front = buffer.chunk().iter(),
+                None => return take(&mut self.back),
+            }
+        }
+    }
+
+    /// Takes something from the back of the last chunk that has elements left.
+    #[inline]
+    fn take_last<T>(&mut self, take: impl Fn(&mut Iter<'a>) -> Option<T>) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        loop {
+            if let Some(taken) = take(&mut self.back) {
+                return Some(taken);
+            }
+            match self.chunks.next_back() {
+                Some(buffer) => self.back = buffer.chunk().iter(),
+                None => return take(&mut self.front),
+            }
+        }
+    }
 }
 
 impl<'a> Iterator for Range<'a> {
@@ -25,16 +69,7 @@ impl<'a> Iterator for Range<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Element<'a>> {
-        self.len = self.len.checked_sub(1)?;
-        loop {
-            if let Some(element) = self.front.next() {
-                return Some(element);
-            }
-            match self.chunks.next() {
-                Some(chunk) => self.front = chunk.chunk().iter(),
-                None => return self.back.next(),
-            }
-        }
+        self.take_first(Iter::next)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -45,18 +80,38 @@ impl<'a> Iterator for Range<'a> {
 impl<'a> DoubleEndedIterator for Range<'a> {
     #[inline]
     fn next_back(&mut self) -> Option<Element<'a>> {
-        self.len = self.len.checked_sub(1)?;
-        loop {
-            if let Some(element) = self.back.next_back() {
-                return Some(element);
-            }
-            match self.chunks.next_back() {
-                Some(chunk) => self.back = chunk.chunk().iter(),
-                None => return self.front.next_back(),
-            }
-        }
+        self.take_last(Iter::next_back)
     }
 }
 
 impl ExactSizeIterator for Range<'_> {}
 impl FusedIterator for Range<'_> {}
+
+/// For each element of a range whether it is the one that is looked for.
+pub(crate) struct Matches<'a, 'e> {
+    range: Range<'a>,
+    element: Encoded<'e>,
+}
+
+impl Iterator for Matches<'_, '_> {
+    type Item = bool;
+
+    #[inline]
+    fn next(&mut self) -> Option<bool> {
+        self.range.take_first(Iter::next_encoding).map(|encoding| self.element.is_at(encoding))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Matches<'_, '_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<bool> {
+        self.range.take_last(Iter::next_back_encoding).map(|encoding| self.element.is_at(encoding))
+    }
+}
+
+impl ExactSizeIterator for Matches<'_, '_> {}
+impl FusedIterator for Matches<'_, '_> {}

@@ -1,10 +1,14 @@
 //! Long lists against a deque, and what they may cost.
 
+use std::mem;
+
 use proptest::prelude::*;
 
+use super::buffer::BODY_BYTES_MAX;
 use super::*;
+use crate::collection::chunk::tests::remove_matches;
 use crate::collection::chunk::{EMPTY, Edit};
-use crate::collection::testing::element;
+use crate::collection::testing::{element, end, twin};
 use crate::entry::size_class;
 
 type Model = VecDeque<Vec<u8>>;
@@ -140,6 +144,9 @@ fn large_elements_have_chunks_of_their_own() {
         *expected = element.to_vec();
     }
     check(&list, &model);
+    let removed = list.remove(7, 1).expect("a large element is not freed on the spot");
+    assert_eq!((removed.len(), model.remove(7).map(|element| element.len())), (1, Some(large.len())));
+    check(&list, &model);
     (0..model.len()).for_each(|index| list.set(index, b"7"));
     list.check();
     assert_eq!(list.body_bytes(), 2 * model.len());
@@ -165,6 +172,37 @@ fn edits_in_the_middle_leave_chunks_at_least_a_third_full() {
     assert!(list.bytes() <= 4 * list.body_bytes(), "{} for {}", list.bytes(), list.body_bytes());
 }
 
+#[test]
+fn what_equals_an_element_is_found_and_removed_from_either_end() {
+    let mut list = LongList::new();
+    (0..30_000).for_each(|number| list.push_back(&text(number % 3000)));
+    let found = |list: &LongList| -> Vec<usize> {
+        list.iter()
+            .matches(&text(7))
+            .enumerate()
+            .filter_map(|(index, matches)| matches.then_some(index))
+            .collect()
+    };
+    assert_eq!(found(&list), (0..10).map(|n| 7 + 3000 * n).collect::<Vec<_>>());
+    assert_eq!(list.range(1000..9000).matches(&text(7)).rev().position(|matches| matches), Some(2992));
+    assert_eq!(list.remove_matches(&text(7), 2, End::Front), 2);
+    assert_eq!(list.remove_matches(&text(7), 1, End::Back), 1);
+    assert_eq!(found(&list), (2..9).map(|n| 7 + 3000 * n - 2).collect::<Vec<_>>());
+    assert_eq!(list.remove_matches(&text(7), usize::MAX, End::Back), 7);
+    assert_eq!(list.remove_matches(&text(7), usize::MAX, End::Back), 0);
+    assert_eq!(list.len(), 29_990);
+    list.check();
+}
+
+#[test]
+fn removing_most_elements_gives_their_memory_back() {
+    let mut list = LongList::new();
+    (0..100_000).for_each(|number| list.push_back(if number % 50 == 0 { b"kept" } else { b"gone" }));
+    assert_eq!(list.remove_matches(b"gone", usize::MAX, End::Front), 98_000);
+    list.check();
+    assert!(list.bytes() * 2 <= list.body_bytes() * 3, "{} for {}", list.bytes(), list.body_bytes());
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Push(bool, Vec<u8>, usize),
@@ -172,16 +210,18 @@ enum Op {
     Set(usize, Vec<u8>),
     Insert(usize, Vec<u8>, usize),
     Remove(usize, usize),
+    RemoveMatches(usize, usize, End),
 }
 
 fn op(len_max: usize) -> impl Strategy<Value = Op> {
     let count = || prop_oneof![3 => 0..3usize, 1 => 0..400usize];
     prop_oneof![
-        4 => (any::<bool>(), element(len_max), count()).prop_map(|(front, element, count)| Op::Push(front, element, count)),
+        4 => (any::<bool>(), prop_oneof![element(len_max), twin()], count()).prop_map(|(front, element, count)| Op::Push(front, element, count)),
         2 => (any::<bool>(), count()).prop_map(|(front, count)| Op::Pop(front, count)),
         2 => (any::<usize>(), element(len_max)).prop_map(|(at, element)| Op::Set(at, element)),
         4 => (any::<usize>(), element(len_max), count()).prop_map(|(at, element, count)| Op::Insert(at, element, count)),
         2 => (any::<usize>(), count()).prop_map(|(at, count)| Op::Remove(at, count)),
+        2 => (any::<usize>(), count(), end()).prop_map(|(at, limit, from)| Op::RemoveMatches(at, limit, from)),
     ]
 }
 
@@ -226,6 +266,13 @@ fn do_both(list: &mut LongList, model: &mut Model, op: Op) {
             let at = at % (model.len() + 1);
             list.remove(at, count);
             model.drain(at..(at + count).min(model.len()));
+        }
+        Op::RemoveMatches(at, limit, from) => {
+            let Some(element) = model.get(at % model.len().max(1)).cloned() else { return };
+            let mut elements = Vec::from(mem::take(model));
+            let removed = remove_matches(&mut elements, &element, limit, from);
+            *model = elements.into();
+            assert_eq!(list.remove_matches(&element, limit, from), removed);
         }
     }
 }

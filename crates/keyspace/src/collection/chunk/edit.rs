@@ -1,0 +1,85 @@
+//! Edits of packed lists, for the owner of the bytes to make.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{Chunk, End, HEADER_LEN, Item, LEN_MAX};
+use crate::collection::element::Encoded;
+
+/// What has to happen to the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`,
+/// and the number of elements becomes `len`. The owner of the bytes does that, and then calls `write_len`.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    /// Where in the packed list, its header included.
+    pub(crate) offset: usize,
+    pub(crate) removed_len: usize,
+    pub(crate) inserted: SmallVec<[u8; 64]>,
+    /// At most `LEN_MAX`, or the list must become a long one instead.
+    pub(crate) len: usize,
+}
+
+impl Edit {
+    /// The edit of `packed` that puts `elements` in the place of those in `range`.
+    pub(crate) fn replace<'e>(
+        packed: &[u8],
+        range: Range<usize>,
+        elements: impl IntoIterator<Item = &'e [u8]>,
+    ) -> Self {
+        let chunk = Chunk::of_packed(packed);
+        let span = chunk.span(range.clone());
+        let (mut inserted, mut len) = (SmallVec::new(), chunk.len - range.len());
+        for element in elements {
+            Item::of(element).parts().iter().for_each(|part| inserted.extend_from_slice(part));
+            len += 1;
+        }
+        Edit { offset: HEADER_LEN + span.start, removed_len: span.len(), inserted, len }
+    }
+
+    /// The edit that puts elements in front of the one at `index`, which may be the one after the last.
+    pub(crate) fn insert<'e>(
+        packed: &[u8],
+        index: usize,
+        elements: impl IntoIterator<Item = &'e [u8]>,
+    ) -> Self {
+        Edit::replace(packed, index..index, elements)
+    }
+
+    /// The edit that replaces one element.
+    pub(crate) fn set(packed: &[u8], index: usize, element: &[u8]) -> Self {
+        Edit::replace(packed, index..index + 1, [element])
+    }
+
+    /// The edit that removes the elements in `range`.
+    pub(crate) fn remove(packed: &[u8], range: Range<usize>) -> Self {
+        Edit::replace(packed, range, [])
+    }
+
+    /// The edit that removes the elements that are `element`, or the `limit` of them that are the first from
+    /// an end; `None` if there are none.
+    pub(crate) fn remove_matches(packed: &[u8], element: &[u8], limit: usize, from: End) -> Option<Self> {
+        let chunk = Chunk::of_packed(packed);
+        let (body, removed) = chunk.without(&Encoded::of(element), limit, from)?;
+        let (removed_len, len) = (chunk.body.len(), chunk.len - removed);
+        Some(Edit { offset: HEADER_LEN, removed_len, inserted: SmallVec::from_vec(body), len })
+    }
+
+    /// Bytes that a packed list of `packed_len` bytes has after the edit.
+    pub(crate) fn packed_len_after(&self, packed_len: usize) -> usize {
+        packed_len - self.removed_len + self.inserted.len()
+    }
+
+    /// Does the edit to a packed list in a vector.
+    pub(crate) fn apply_to(&self, packed: &mut Vec<u8>) {
+        packed.splice(self.offset..self.offset + self.removed_len, self.inserted.iter().copied());
+        self.write_len(packed);
+    }
+    /// The second step of the edit: writes the number of elements into the packed list.
+    ///
+    /// # Panics
+    /// If there are more than `LEN_MAX`.
+    pub(crate) fn write_len(&self, packed: &mut [u8]) {
+        assert!(self.len <= LEN_MAX, "a list of {} elements is not packed", self.len);
+        packed[..HEADER_LEN].copy_from_slice(&(self.len as u16).to_le_bytes());
+    }
+}
