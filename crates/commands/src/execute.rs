@@ -308,7 +308,7 @@ impl Executor {
         row.keys.for_each(args, |index| {
             seen += 1;
             random = random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965);
-            if (random >> 8) % seen == 0 {
+            if (random >> 8).is_multiple_of(seen) {
                 chosen = Some(index);
             }
         });

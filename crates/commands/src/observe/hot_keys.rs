@@ -42,12 +42,12 @@ pub(crate) struct HotKeys {
     at_ms: u64,
 }
 
-/// A key and how it is used.
+/// A key and how often it is used, or sampled, per second.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HotKey {
     pub(crate) db: DbId,
     pub(crate) key: Box<[u8]>,
-    pub(crate) samples_per_s: f64,
+    pub(crate) per_s: f64,
 }
 
 impl HotKeys {
@@ -107,7 +107,7 @@ impl HotKeys {
         let rates = certain.map(|counter| HotKey {
             db: counter.db,
             key: counter.key.clone(),
-            samples_per_s: (counter.count - counter.doubt) as f64 / seconds,
+            per_s: (counter.count - counter.doubt) as f64 / seconds,
         });
         (rates.collect(), self.total as f64 / seconds)
     }
@@ -141,7 +141,7 @@ mod tests {
 
         fn rate(&mut self, key: &str, now_ms: u64) -> f64 {
             let (keys, _) = self.sketch.rates(now_ms);
-            keys.iter().find(|hot| *hot.key == *key.as_bytes()).map_or(0.0, |hot| hot.samples_per_s)
+            keys.iter().find(|hot| *hot.key == *key.as_bytes()).map_or(0.0, |hot| hot.per_s)
         }
     }
 

@@ -5,7 +5,11 @@ use std::collections::HashMap;
 use keyspace::DbId;
 use wire::{Args, number::parse_i64};
 
-use crate::{CommandError, Context, observe::HOT_KEYS_MAX, stats::KEYS_SAMPLED_EVERY};
+use crate::{
+    CommandError, Context,
+    observe::{HOT_KEYS_MAX, HotKey},
+    stats::KEYS_SAMPLED_EVERY,
+};
 
 /// Keys shown if it is not said how many.
 const SHOWN_BY_DEFAULT: usize = 10;
@@ -15,7 +19,7 @@ pub(super) fn hotkeys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let count = parse_count(args)?;
     let (keys, accesses_per_s) = gather(cx);
     cx.reply.array(keys.len().min(count));
-    for ((db, key), rate) in keys.into_iter().take(count) {
+    for HotKey { db, key, per_s } in keys.into_iter().take(count) {
         let value_type = type_name(cx, db, &key);
         cx.reply.map(5);
         cx.reply.bulk(b"key");
@@ -23,9 +27,9 @@ pub(super) fn hotkeys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         cx.reply.bulk(b"db");
         cx.reply.integer(db.get().into());
         cx.reply.bulk(b"accesses-per-second");
-        cx.reply.integer(rate.round() as i64);
+        cx.reply.integer(per_s.round() as i64);
         cx.reply.bulk(b"share");
-        cx.reply.double((rate / accesses_per_s * 10_000.0).round() / 10_000.0);
+        cx.reply.double((per_s / accesses_per_s * 10_000.0).round() / 10_000.0);
         cx.reply.bulk(b"type");
         cx.reply.bulk(value_type.as_bytes());
     }
@@ -50,18 +54,19 @@ fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> &'static str {
     slot.get(db, &hash, key, cx.now_ms()).map_or("none", |entry| entry.value_type().name())
 }
 
-/// The keys of all workers with their accesses per second, the most used first, and the accesses per second of all keys.
-fn gather(cx: &Context<'_, '_>) -> (Vec<((DbId, Box<[u8]>), f64)>, f64) {
+/// The keys of all workers, the most used first, and the accesses of all keys per second.
+fn gather(cx: &Context<'_, '_>) -> (Vec<HotKey>, f64) {
     let (mut rates, mut total) = (HashMap::new(), 0.0);
-    for (keys, samples_per_s) in cx.host.command_stats().hot_keys(cx.now_ms()) {
-        total += samples_per_s * KEYS_SAMPLED_EVERY as f64;
-        for hot in keys {
-            *rates.entry((hot.db, hot.key)).or_insert(0.0) += hot.samples_per_s * KEYS_SAMPLED_EVERY as f64;
+    for (keys, per_s) in cx.host.command_stats().hot_keys(cx.now_ms()) {
+        total += per_s * KEYS_SAMPLED_EVERY as f64;
+        for HotKey { db, key, per_s } in keys {
+            *rates.entry((db, key)).or_insert(0.0) += per_s * KEYS_SAMPLED_EVERY as f64;
         }
     }
-    let mut sorted: Vec<_> = rates.into_iter().collect();
-    sorted.sort_by(|(left_key, left), (right_key, right)| {
-        right.total_cmp(left).then_with(|| left_key.cmp(right_key))
+    let keys = rates.into_iter().map(|((db, key), per_s)| HotKey { db, key, per_s });
+    let mut sorted: Vec<HotKey> = keys.collect();
+    sorted.sort_by(|left, right| {
+        right.per_s.total_cmp(&left.per_s).then_with(|| (left.db, &left.key).cmp(&(right.db, &right.key)))
     });
     sorted.truncate(HOT_KEYS_MAX);
     (sorted, total)
