@@ -160,6 +160,22 @@ fn scans_visit_about_as_many_entries_as_they_were_asked_for() {
 }
 
 #[test]
+fn a_scan_starts_at_its_cursor_and_not_before_within_a_segment() {
+    // Cursors that a deeper segment returned lie between the positions of these few.
+    for count in [40, MANY / 8] {
+        let map = filled(0..count);
+        for number in (0..count).step_by(7) {
+            let hash = map.hasher.hash(&field(number));
+            for (cursor, is_visited) in [(hash >> 16, true), ((hash >> 16) + 1, false)] {
+                let mut visited = false;
+                map.scan(cursor, 1, |entry| visited |= entry.key() == field(number));
+                assert_eq!(visited, is_visited, "{number} of {count} from {cursor:x}");
+            }
+        }
+    }
+}
+
+#[test]
 fn due_fields_are_listed_once_and_the_next_deadline_is_corrected() {
     let mut map = map(u64::MAX);
     let count = MANY / 4;
