@@ -100,9 +100,9 @@ pub(crate) const ROWS: &[Row] = &[
         since: "3.2.0",
         complexity: "O(1) for each operation.",
         summary: "Reads, sets and increments integers of any width in the string at a key.",
-        syntax: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding \
-                 offset increment> [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY \
-                 encoding offset increment> ...]]",
+        syntax: "key [<GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding \
+                 offset increment>> [<GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY \
+                 encoding offset increment>> ...]]",
         handler: field::bitfield,
         ..ROW
     },

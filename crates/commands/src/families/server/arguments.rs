@@ -39,12 +39,14 @@ impl Kind {
     /// Values are known by their names.
     fn of_value(name: &str) -> Kind {
         match name {
-            "key" | "newkey" | "source" | "destination" => Kind::Key,
+            "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey" => {
+                Kind::Key
+            }
             "pattern" => Kind::Pattern,
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
             "seconds" | "milliseconds" | "count" | "index" | "index1" | "index2" | "increment"
             | "decrement" | "offset" | "start" | "end" | "cursor" | "db" | "destination-db" | "protover"
-            | "client-id" | "maxage" | "numkeys" => Kind::Integer,
+            | "client-id" | "maxage" | "numkeys" | "bit" | "min-match-len" => Kind::Integer,
             _ => Kind::Text,
         }
     }
