@@ -8,6 +8,7 @@
 
 mod expiry_option;
 mod get;
+mod lcs;
 mod many;
 mod number;
 mod range;
@@ -242,6 +243,18 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Overwrites a part of the string at a key, padded with zero bytes if it is shorter.",
         syntax: "key offset value",
         handler: range::setrange,
+        ..ROW
+    },
+    Row {
+        name: "lcs",
+        arity: -3,
+        flags: READ,
+        keys: Keys::Range { first: 1, last: 2, step: 1 },
+        since: "7.0.0",
+        complexity: "O(N*M) where N and M are the lengths of the strings, 64 pairs of bytes at a time.",
+        summary: "Finds the longest common subsequence of the strings at two keys.",
+        syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        handler: lcs::lcs,
         ..ROW
     },
 ];
