@@ -7,6 +7,7 @@ mod deadline;
 mod generic;
 mod hash;
 mod help;
+mod hyperloglog;
 mod server;
 mod string;
 
@@ -16,5 +17,12 @@ use crate::Row;
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.
-pub(crate) const TABLES: &[&[Row]] =
-    &[bitmap::ROWS, connection::ROWS, generic::ROWS, hash::ROWS, server::ROWS, string::ROWS];
+pub(crate) const TABLES: &[&[Row]] = &[
+    bitmap::ROWS,
+    connection::ROWS,
+    generic::ROWS,
+    hash::ROWS,
+    hyperloglog::ROWS,
+    server::ROWS,
+    string::ROWS,
+];
