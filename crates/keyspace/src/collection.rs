@@ -37,10 +37,11 @@ pub(crate) use limits::SharedLimits;
 pub use list::ListView;
 pub use set::SetView;
 pub use value_buf::ValueBuf;
-pub use zset::ZsetView;
+pub use zset::{ZsetRange, ZsetView};
 
 use field_map::FieldMap;
 use long_list::LongList;
+use zset::RankedMap;
 
 use crate::access::AccessStamp;
 use crate::apply::Applied;
@@ -54,6 +55,8 @@ pub(crate) enum Big {
     List(LongList),
     /// A hash: fields with their values.
     Hash(FieldMap),
+    /// A sorted set.
+    Zset(RankedMap),
 }
 
 impl Big {
@@ -62,6 +65,7 @@ impl Big {
         let content = match self {
             Big::List(list) => list.bytes(),
             Big::Hash(map) => map.bytes(),
+            Big::Zset(map) => map.bytes(),
         };
         size_of::<Big>() + content
     }
@@ -102,6 +106,7 @@ impl<'a> View<'a> {
         match big {
             Big::List(list) => View::List(ListView::of_long(list)),
             Big::Hash(map) => View::Hash(HashView::of_big(map)),
+            Big::Zset(map) => View::Zset(ZsetView::of_big(map)),
         }
     }
 

@@ -362,6 +362,12 @@ impl<'a> EntryRef<'a> {
         EntryRef { base, entry: PhantomData }
     }
 
+    /// Where the entry is, for [`EntryRef::from_raw`]: for as long as it is neither freed nor resized.
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> &'a [u8] {

@@ -60,7 +60,7 @@ mod value;
 pub use access::{AccessClock, AccessPolicy, AccessStamp};
 pub use apply::Applied;
 pub use collection::{
-    Element, HashField, HashView, ListView, PackedLimits, SetView, ValueBuf, View, ZsetView,
+    Element, HashField, HashView, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange, ZsetView,
 };
 pub use effect::{
     Effect, EffectError, EncodedItems, Items, ItemsBuf, ListEnd, Scope, ScoredItems, ScoredItemsBuf,

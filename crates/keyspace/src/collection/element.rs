@@ -222,14 +222,10 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
     let len = encoded_len(packed);
     let first = packed[0];
     let element = match first {
-        0..SHORT => Element::from_integer(first.into()),
         SHORT..MEDIUM => Element::from_bytes(&packed[1..len]),
         MEDIUM..INT_12 => Element::from_bytes(&packed[2..len]),
-        INT_12..INT_16 => {
-            Element::from_integer(INT_12_MIN + i64::from(first & 0x0f) * 256 + i64::from(packed[1]))
-        }
         LONG => Element::from_bytes(&packed[5..len]),
-        _ => Element::from_integer(wide_integer(packed)),
+        _ => Element::from_integer(decode_integer(packed).expect("what is no string is an integer")),
     };
     (element, len)
 }
@@ -246,6 +242,18 @@ fn wide_integer(packed: &[u8]) -> i64 {
         [INT_64, a, b, c, d, e, f, g, h, ..] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
         _ => unreachable!("no element begins with {:#04x}", packed[0]),
     }
+}
+
+/// The integer at the start of `packed`; `None` if the element there is another string.
+#[inline]
+pub(crate) fn decode_integer(packed: &[u8]) -> Option<i64> {
+    let first = packed[0];
+    Some(match first {
+        0..SHORT => first.into(),
+        SHORT..INT_12 | LONG => return None,
+        INT_12..INT_16 => INT_12_MIN + i64::from(first & 0x0f) * 256 + i64::from(packed[1]),
+        _ => wide_integer(packed),
+    })
 }
 
 fn integer_width(marker: u8) -> usize {

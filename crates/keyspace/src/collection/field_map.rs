@@ -127,6 +127,12 @@ impl FieldMap {
         self.segment(hash).get(hash, field).expect("inserted above")
     }
 
+    /// Adds an entry whose key is a field that is not in the map.
+    pub(crate) fn insert_entry(&mut self, entry: Entry) {
+        let hash = self.hasher.hash(entry.as_ref().key());
+        self.insert(hash, entry);
+    }
+
     /// Changes the entry of the field, but not its key; `None` if there is no such field.
     pub(crate) fn update<R>(&mut self, field: &[u8], change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let hash = self.hasher.hash(field);

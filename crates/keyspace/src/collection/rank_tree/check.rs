@@ -14,7 +14,7 @@ struct Subtree<M> {
 impl<M: Member> RankTree<M> {
     /// # Panics
     /// If an invariant of the module documentation does not hold.
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let found = check_node(&self.root);
         assert_eq!((found.count, found.bytes), (self.len, self.bytes));
         if let Node::Inner(inner) = &self.root {
@@ -24,7 +24,7 @@ impl<M: Member> RankTree<M> {
         assert_eq!(items.len(), self.len);
         for pair in items.windows(2) {
             let (score, member) = pair[1];
-            let before = Item { score: pair[0].0, member: pair[0].1 };
+            let before = Item { score: pair[0].0, member: *pair[0].1 };
             assert!(before.cmp(score, member.bytes()).is_lt(), "out of order");
         }
     }

@@ -23,10 +23,10 @@ impl<'t, M: Member> Range<'t, M> {
     }
 }
 
-impl<M: Member> Iterator for Range<'_, M> {
-    type Item = (f64, M);
+impl<'t, M: Member> Iterator for Range<'t, M> {
+    type Item = (f64, &'t M);
 
-    fn next(&mut self) -> Option<(f64, M)> {
+    fn next(&mut self) -> Option<(f64, &'t M)> {
         if self.front.as_slice().is_empty() && !self.between.is_empty() {
             let (leaf, index) = self.tree.leaf_of(self.between.start);
             let end = leaf.len().min(index + self.between.len());
@@ -34,7 +34,7 @@ impl<M: Member> Iterator for Range<'_, M> {
             self.between.start += self.front.len();
         }
         let item = self.front.next().or_else(|| self.back.next())?;
-        Some((item.score, item.member))
+        Some((item.score, &item.member))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -43,8 +43,8 @@ impl<M: Member> Iterator for Range<'_, M> {
     }
 }
 
-impl<M: Member> DoubleEndedIterator for Range<'_, M> {
-    fn next_back(&mut self) -> Option<(f64, M)> {
+impl<'t, M: Member> DoubleEndedIterator for Range<'t, M> {
+    fn next_back(&mut self) -> Option<(f64, &'t M)> {
         if self.back.as_slice().is_empty() && !self.between.is_empty() {
             let (leaf, index) = self.tree.leaf_of(self.between.end - 1);
             let end = index + 1;
@@ -52,7 +52,7 @@ impl<M: Member> DoubleEndedIterator for Range<'_, M> {
             self.between.end -= self.back.len();
         }
         let item = self.back.next_back().or_else(|| self.front.next_back())?;
-        Some((item.score, item.member))
+        Some((item.score, &item.member))
     }
 }
 

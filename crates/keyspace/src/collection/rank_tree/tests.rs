@@ -31,6 +31,10 @@ fn name(number: usize) -> Name {
     &NAMES[number % NAME_COUNT]
 }
 
+fn owned((score, name): (f64, &Name)) -> (f64, Name) {
+    (score, *name)
+}
+
 /// Items 0, 1, 2... with the scores that `score` gives.
 fn items(count: usize, score: impl Fn(usize) -> f64) -> impl Iterator<Item = (f64, Name)> {
     (0..count).map(move |number| (score(number), name(number)))
@@ -103,8 +107,8 @@ fn a_range_ends_at_the_end_and_meets_in_the_middle() {
         let expected: Vec<_> = items(1000, |number| number as f64).take(to).skip(from).collect();
         let range = tree.range(from..to);
         assert_eq!(range.len(), expected.len());
-        assert_eq!(range.collect::<Vec<_>>(), expected);
-        let backwards: Vec<_> = tree.range(from..to).rev().collect();
+        assert_eq!(range.map(owned).collect::<Vec<_>>(), expected);
+        let backwards: Vec<_> = tree.range(from..to).rev().map(owned).collect();
         assert!(backwards.iter().eq(expected.iter().rev()));
     }
     let mut range = tree.range(10..400);
@@ -273,7 +277,8 @@ proptest! {
         }
         prop_assert_eq!(tree.get(model.len()), None);
         let expected = model.iter().copied().skip(from).take(len);
-        prop_assert!(tree.range(from..from + len).eq(expected.clone()));
-        prop_assert!(tree.range(from..from + len).rev().eq(expected.collect::<Vec<_>>().into_iter().rev()));
+        let range = || tree.range(from..from + len).map(owned);
+        prop_assert!(range().eq(expected.clone()));
+        prop_assert!(range().rev().eq(expected.collect::<Vec<_>>().into_iter().rev()));
     }
 }

@@ -1,0 +1,158 @@
+//! Ranked maps: the big form of sorted sets.
+//!
+//! What it is: a field map from member to score, and a rank tree of the same members in order. A member is stored once,
+//! in its entry in the map; the tree holds the addresses of the entries.
+//! What it is not: a value with limits or a packed form (see the parent module).
+//!
+//! Invariants
+//! - Map and tree have the same members, with the same scores.
+//! - The value of an entry of the map is the eight bytes of the score, so that the entry never moves.
+//! - A handle is in the tree only while its entry is in the map.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use super::Put;
+use crate::access::AccessStamp;
+use crate::collection::element::Element;
+use crate::collection::field_map::FieldMap;
+use crate::collection::rank_tree::{Member, RankTree};
+use crate::entry::{Entry, EntryRef};
+
+/// See the module documentation.
+pub(crate) struct RankedMap {
+    scores: FieldMap,
+    order: RankTree<Handle>,
+}
+
+/// The address of an entry of the map. Stays inside a map's tree, and what is borrowed from it.
+#[derive(Clone, Copy)]
+pub(super) struct Handle(NonNull<u8>);
+
+// SAFETY: a handle goes to another thread only with the map whose entry it points to, and only reads it.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    fn of(entry: EntryRef<'_>) -> Self {
+        Handle(entry.address())
+    }
+}
+
+impl Member for Handle {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the entry lives: only `RankedMap` makes handles, of entries in its map, and lends them out with the
+        // lifetime of a borrow of itself; before an entry leaves the map its handle has left the tree. Meanwhile the
+        // entry does not move, because its size never changes, and its key, all that is read here, is never written.
+        unsafe { EntryRef::from_raw(self.0) }.key()
+    }
+}
+
+impl RankedMap {
+    /// A map of these members, which are different and in order. The seed is that of a `FieldMap`.
+    pub(super) fn from_sorted<'m>(members: impl Iterator<Item = (Element<'m>, f64)>, seed: u64) -> Self {
+        let mut scores = FieldMap::new(seed);
+        let order =
+            RankTree::from_sorted(members.map(|(member, score)| (score, add(&mut scores, &member, score))));
+        RankedMap { scores, order }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.scores.len()
+    }
+
+    /// Bytes of memory behind this structure.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.scores.bytes() + self.order.bytes()
+    }
+
+    #[inline]
+    pub(super) fn order(&self) -> &RankTree<Handle> {
+        &self.order
+    }
+
+    #[inline]
+    pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
+        self.scores.get(member).map(score_of)
+    }
+
+    pub(super) fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        let score = self.score(member)?;
+        let rank = self.order.rank(score, member).expect("map and tree have the same members");
+        Some((rank, score))
+    }
+
+    /// As `FieldMap::scan`.
+    pub(super) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(&'m [u8], f64)) -> u64 {
+        self.scores.scan(cursor, count, |entry| visit(entry.key(), score_of(entry)))
+    }
+
+    /// Adds a member or gives it another score.
+    pub(super) fn put(&mut self, score: f64, member: &[u8]) -> Put {
+        let replace = |entry: &mut Entry| {
+            let old = score_of(entry.as_ref());
+            if old != score {
+                entry.payload_mut().copy_from_slice(&score.to_le_bytes());
+            }
+            old
+        };
+        let Some(old) = self.scores.update(member, replace) else {
+            let handle = add(&mut self.scores, member, score);
+            self.order.insert(score, handle);
+            return Put::Added;
+        };
+        if old == score {
+            return Put::Unchanged;
+        }
+        let handle = self.order.remove(old, member).expect("map and tree have the same members");
+        self.order.insert(score, handle);
+        Put::Updated
+    }
+
+    /// Takes a member out. Returns whether it was there.
+    pub(super) fn remove(&mut self, member: &[u8]) -> bool {
+        let Some(score) = self.score(member) else { return false };
+        self.order.remove(score, member);
+        self.scores.remove(member);
+        true
+    }
+
+    /// Takes the members with these ranks out. Returns how many there were.
+    pub(super) fn remove_ranks(&mut self, first: usize, count: usize) -> usize {
+        let count = count.min(self.len().saturating_sub(first));
+        for _ in 0..count {
+            let (_, handle) = self.order.remove_at(first).expect("a rank below the length");
+            // The name is read where it is: the entry is freed after the call.
+            let entry = self.scores.remove(handle.bytes());
+            debug_assert!(entry.is_some(), "map and tree have the same members");
+        }
+        count
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.scores.check();
+        self.order.check();
+        assert_eq!(self.scores.len(), self.order.len());
+        for (score, handle) in self.order.range(0..self.len()) {
+            let entry = self.scores.get(handle.bytes()).expect("map and tree have the same members");
+            assert_eq!((entry.address(), score_of(entry).to_bits()), (handle.0, score.to_bits()));
+        }
+    }
+}
+
+/// Adds a member that is not in the map.
+fn add(scores: &mut FieldMap, member: &[u8], score: f64) -> Handle {
+    let entry = Entry::new(member, &score.to_le_bytes(), None, AccessStamp::default());
+    let handle = Handle::of(entry.as_ref());
+    scores.insert_entry(entry);
+    handle
+}
+
+#[inline]
+fn score_of(entry: EntryRef<'_>) -> f64 {
+    f64::from_le_bytes(entry.payload().try_into().expect("a score is the value of every entry"))
+}
