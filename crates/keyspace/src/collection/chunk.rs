@@ -142,10 +142,12 @@ impl<'a> Chunk<'a> {
         Iter::new(*self, 0)
     }
 
-    /// The elements in `range`, which lies within the chunk.
+    /// The elements in `range`, as far as they exist.
     pub(crate) fn range(&self, range: Range<usize>) -> Iter<'a> {
-        let body = &self.body[self.offset(range.start)..];
-        Iter::new(Chunk { body, len: self.len - range.start }, self.len - range.end)
+        let end = range.end.min(self.len);
+        let start = range.start.min(end);
+        let body = &self.body[self.offset(start)..];
+        Iter::new(Chunk { body, len: self.len - start }, self.len - end)
     }
 
     /// Where the bytes of the elements in `range` are in the body.

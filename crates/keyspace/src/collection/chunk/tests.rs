@@ -68,6 +68,17 @@ fn an_edit_says_how_long_the_list_becomes() {
 }
 
 #[test]
+fn a_range_ends_where_the_list_does() {
+    let list = packed([&b"a"[..], b"b", b"c"]);
+    let chunk = Chunk::of_packed(&list);
+    for (range, first, len) in [(1..9, Some(&b"b"[..]), 2), (3..3, None, 0), (7..9, None, 0), (0..0, None, 0)]
+    {
+        let mut iter = chunk.range(range.clone());
+        assert_eq!((iter.len(), iter.next().as_deref()), (len, first), "{range:?}");
+    }
+}
+
+#[test]
 fn a_packed_list_counts_as_far_as_its_header_can() {
     let element = &b"1"[..];
     let list = packed(vec![element; LEN_MAX]);
