@@ -306,7 +306,7 @@ impl SlotState {
                 return Default::default();
             }
             let mut entry = collection::empty(value_type, target.key, None, clock.initial());
-            let mut applied = collection::edit(&mut entry, effect, rules);
+            let mut applied = collection::edit(&mut entry, effect, rules, freed);
             if !entry.as_ref().view().is_empty() {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
@@ -319,7 +319,7 @@ impl SlotState {
         }
         let old = occupied.entry().expire_at_ms();
         occupied.touch(clock);
-        let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules));
+        let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules, freed));
         if !occupied.entry().view().is_empty() {
             return (applied, Deadlines { old, new: old });
         }

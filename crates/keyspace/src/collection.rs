@@ -34,7 +34,7 @@ pub use element::Element;
 pub use hash::{HashField, HashView};
 pub use limits::PackedLimits;
 pub(crate) use limits::SharedLimits;
-pub use list::ListView;
+pub use list::{ListIter, ListView};
 pub use set::SetView;
 pub use value_buf::ValueBuf;
 pub use zset::{ZsetRange, ZsetView};
@@ -47,6 +47,7 @@ use crate::access::AccessStamp;
 use crate::apply::Applied;
 use crate::effect::Effect;
 use crate::entry::Entry;
+use crate::freed::Freed;
 use crate::value::{Value, ValueType};
 
 /// A collection that has outgrown its packed form.
@@ -199,12 +200,12 @@ pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
     }
 }
 
-/// Does what an effect says to an entry of its type.
+/// Does what an effect says to an entry of its type. What would take long to free goes to `freed`.
 #[inline]
-pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules) -> Applied {
+pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules, freed: &mut Freed) -> Applied {
     match *effect {
         Effect::ListPush { end, items, .. } => list::push(entry, end, items, rules),
-        Effect::ListPop { end, count, .. } => list::pop(entry, end, count),
+        Effect::ListPop { end, count, .. } => list::pop(entry, end, count, freed),
         Effect::ListSet { index, item, .. } => list::set(entry, index, item, rules),
         Effect::ListInsert { index, item, .. } => list::insert(entry, index, item, rules),
         Effect::ListRemove { end, count, item, .. } => list::remove(entry, end, count, item),

@@ -4,6 +4,7 @@
 //! sent to another thread first.
 //! What it is not: needed for correctness. An empty one allocates nothing.
 
+use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
@@ -14,19 +15,20 @@ const LAZY_BYTES_MIN: usize = 64 << 10;
 #[derive(Default)]
 pub struct Freed {
     entries: Vec<Entry>,
+    bigs: Vec<Big>,
     tables: Vec<Table>,
 }
 
 impl Freed {
     /// An empty bag.
     pub const fn new() -> Self {
-        Freed { entries: Vec::new(), tables: Vec::new() }
+        Freed { entries: Vec::new(), bigs: Vec::new(), tables: Vec::new() }
     }
 
     /// Whether there is nothing to free.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.tables.is_empty()
+        self.entries.is_empty() && self.bigs.is_empty() && self.tables.is_empty()
     }
 
     /// Frees a small entry, keeps a big one.
@@ -34,6 +36,13 @@ impl Freed {
     pub(crate) fn entry(&mut self, entry: Entry) {
         if entry.as_ref().allocated_bytes() >= LAZY_BYTES_MIN {
             self.entries.push(entry);
+        }
+    }
+
+    /// Frees a small part of a collection, keeps a big one.
+    pub(crate) fn big(&mut self, big: Big) {
+        if big.bytes() >= LAZY_BYTES_MIN {
+            self.bigs.push(big);
         }
     }
 

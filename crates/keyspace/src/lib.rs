@@ -60,7 +60,8 @@ mod value;
 pub use access::{AccessClock, AccessPolicy, AccessStamp};
 pub use apply::Applied;
 pub use collection::{
-    Element, HashField, HashView, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange, ZsetView,
+    Element, HashField, HashView, ListIter, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange,
+    ZsetView,
 };
 pub use effect::{
     Effect, EffectError, EncodedItems, Items, ItemsBuf, ListEnd, Scope, ScoredItems, ScoredItemsBuf,
