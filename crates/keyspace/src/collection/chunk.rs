@@ -20,7 +20,6 @@ mod iter;
 use std::ops::Range;
 
 use super::element::{self, Element, Encoded};
-#[cfg_attr(not(test), expect(unused_imports, reason = "used by the list type, which follows"))]
 pub(crate) use edit::Edit;
 pub(crate) use iter::Iter;
 
