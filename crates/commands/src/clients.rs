@@ -233,6 +233,12 @@ impl Client {
         self.output_buffer_bytes.store(output_bytes, Relaxed);
     }
 
+    /// Memory of the client: what is kept about it and its buffers.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffered = self.query_buffer_bytes.load(Relaxed) + self.output_buffer_bytes.load(Relaxed);
+        size_of::<Client>() as u64 + buffered
+    }
+
     /// Bytes of replies not yet sent.
     pub fn output_buffer_bytes(&self) -> u64 {
         self.output_buffer_bytes.load(Relaxed)
@@ -356,6 +362,11 @@ impl Clients {
         let list = self.list.lock();
         let present = list.by_id.values().map(|client| client.traffic_bytes());
         present.fold(list.departed_bytes, |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    }
+
+    /// Memory of all clients: what is kept about them and their buffers.
+    pub fn memory_bytes(&self) -> u64 {
+        self.list.lock().by_id.values().map(|client| client.memory_bytes()).sum()
     }
 
     /// The client with this id.

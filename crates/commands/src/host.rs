@@ -26,6 +26,21 @@ pub struct MemoryLimits {
     pub samples: usize,
 }
 
+/// What the process says about its memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryFigures {
+    /// In memory now.
+    pub resident_bytes: u64,
+    /// The most that was ever in memory.
+    pub resident_bytes_max: u64,
+    /// Taken from the system by the allocator.
+    pub committed_bytes: u64,
+    /// What the process may count on; 0 if unknown.
+    pub system_bytes: u64,
+    /// The ring of the log.
+    pub log_buffer_bytes: u64,
+}
+
 /// What SHUTDOWN was asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
@@ -41,6 +56,12 @@ pub trait Host: Send + Sync {
     fn loading(&self) -> Option<Loading>;
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
+    /// What the process says about its memory.
+    fn memory_figures(&self) -> MemoryFigures;
+    /// Has every thread give memory that is free back to the system; returns at once.
+    fn release_unused_memory(&self);
+    /// The allocator's own report.
+    fn allocator_report(&self) -> String;
     /// Monotonic microseconds, for latencies.
     fn monotonic_us(&self) -> u64;
     /// The connections of the server.

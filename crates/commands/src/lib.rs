@@ -37,7 +37,7 @@ mod unit;
 pub use context::Context;
 pub use error::CommandError;
 pub use execute::{Call, Executor, Outcome, Resolved};
-pub use host::{Host, Loading, MemoryLimits, ShutdownMode};
+pub use host::{Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode};
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};

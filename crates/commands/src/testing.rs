@@ -23,7 +23,7 @@ use storage::{Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
 use crate::{
-    Call, CommandStats, Executor, Host, Loading, MemoryLimits, Outcome, Session, ShutdownMode,
+    Call, CommandStats, Executor, Host, Loading, MemoryFigures, MemoryLimits, Outcome, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -350,6 +350,23 @@ impl Host for TestHost {
 
     fn memory_limits(&self) -> MemoryLimits {
         *self.limits.lock()
+    }
+
+    fn memory_figures(&self) -> MemoryFigures {
+        MemoryFigures {
+            resident_bytes: 1 << 20,
+            resident_bytes_max: 2 << 20,
+            log_buffer_bytes: 4096,
+            ..MemoryFigures::default()
+        }
+    }
+
+    fn release_unused_memory(&self) {
+        self.asked.lock().push("release_unused_memory".to_string());
+    }
+
+    fn allocator_report(&self) -> String {
+        "allocator".to_string()
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -13,6 +13,7 @@
 #![allow(clippy::disallowed_methods, reason = "the one crate that may ask the OS")]
 
 mod aligned;
+pub mod allocator;
 mod clock;
 pub mod crashsafe;
 mod disk;

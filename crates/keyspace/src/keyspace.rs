@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::collection::{PackedLimits, Rules, SharedLimits};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::hints::Hints;
-use crate::id::{DbId, SLOT_COUNT, SlotId};
+use crate::id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
 use crate::locked::LockedSlots;
 use crate::slot::{Slot, SlotGuard};
 use crate::slot_set::SlotSet;
@@ -24,6 +24,15 @@ pub struct Options {
     /// Seeds the positions of keys in the tables. Random in a server, so that nobody can choose keys that
     /// collide.
     pub hash_seed: u64,
+}
+
+/// Memory that finds entries, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexBytes {
+    /// The tables of each database.
+    pub tables: [u64; DB_COUNT],
+    /// The expiry indexes of all databases.
+    pub expiry: u64,
 }
 
 /// All keys of all databases. Shared by all threads.
@@ -140,6 +149,19 @@ impl Keyspace {
     /// itself (about 1 MiB). Takes no lock; exact when nobody writes.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes()
+    }
+
+    /// What of [`Keyspace::bytes`] is not entries. Looks at every slot; leaves out those that are locked, so it never waits.
+    pub fn index_bytes(&self) -> IndexBytes {
+        let mut sum = IndexBytes::default();
+        for slot in &self.slots {
+            let Some(state) = slot.state.try_lock() else { continue };
+            for (db, table) in state.tables() {
+                sum.tables[db.index()] += table.bucket_bytes() as u64;
+            }
+            sum.expiry += state.heap_bytes();
+        }
+        sum
     }
 
     /// The slots from `from` to `to`, both included, that have something in their expiry index that is due.

@@ -71,7 +71,7 @@ pub use eviction::{Candidate, EvictionPolicy};
 pub use freed::Freed;
 pub use hash::{KeyHash, slot_of};
 pub use id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
-pub use keyspace::{Keyspace, Options};
+pub use keyspace::{IndexBytes, Keyspace, Options};
 pub use locked::LockedSlots;
 pub use scan::ScanCursor;
 pub use slot::SlotGuard;

@@ -80,7 +80,12 @@ impl Table {
     /// Bytes of memory: the buckets and the entries.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.buckets.len() * BUCKET_BYTES + self.entry_bytes
+        self.bucket_bytes() + self.entry_bytes
+    }
+
+    /// Bytes of memory of the buckets.
+    pub(crate) fn bucket_bytes(&self) -> usize {
+        self.buckets.len() * BUCKET_BYTES
     }
 
     /// Address and number of the buckets.

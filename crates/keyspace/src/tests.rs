@@ -6,7 +6,7 @@ mod model;
 mod scan;
 mod threads;
 
-use crate::{AccessClock, DbId, Effect, Freed, Keyspace, Options, Value};
+use crate::{AccessClock, DbId, Effect, Freed, IndexBytes, Keyspace, Options, SlotId, Value};
 
 /// A keyspace whose positions only have these bits.
 fn narrow(hash_seed: u64, position_mask: u32) -> Keyspace {
@@ -48,4 +48,23 @@ fn get(keyspace: &Keyspace, db: DbId, key: &[u8], now_ms: u64) -> Option<Vec<u8>
     let hash = keyspace.hash(key);
     let guard = keyspace.lock(hash.slot());
     guard.get(db, &hash, key, now_ms).and_then(|entry| entry.string()).map(<[u8]>::to_vec)
+}
+
+#[test]
+fn what_is_not_entries_is_index() {
+    let keyspace = keyspace();
+    assert_eq!(keyspace.index_bytes(), IndexBytes::default());
+    for number in 0..500u32 {
+        let expire_at_ms = (number % 3 == 0).then_some(5_000);
+        put(&keyspace, db((number % 2) as u8), &number.to_be_bytes(), b"value", expire_at_ms);
+    }
+    let index = keyspace.index_bytes();
+    let entries: usize = SlotId::all()
+        .map(|slot| {
+            let slot = keyspace.lock(slot);
+            DbId::all().flat_map(|db| slot.entries(db)).map(|entry| entry.allocated_bytes()).sum::<usize>()
+        })
+        .sum();
+    assert_eq!(index.tables.iter().sum::<u64>() + index.expiry + entries as u64, keyspace.bytes());
+    assert!(index.tables[0] > 0 && index.tables[1] > 0 && index.tables[2] == 0 && index.expiry > 0);
 }

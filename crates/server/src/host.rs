@@ -13,7 +13,7 @@ use std::{
 };
 
 use commands::{
-    CommandStats, Host, Loading, MemoryLimits, ShutdownMode, WorkerStats,
+    CommandStats, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
@@ -26,7 +26,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     config::{Key, Settings},
-    mailbox::Mailbox,
+    mailbox::{Mailbox, Message},
     progress::LoadProgress,
 };
 
@@ -80,6 +80,7 @@ pub(crate) struct ServerHost {
     settings: RwLock<Settings>,
     live: Live,
     log: OnceLock<Log>,
+    mailboxes: OnceLock<Vec<Mailbox>>,
     rejected_connections: AtomicU64,
     stop: Notify,
     stop_asked: AtomicBool,
@@ -103,6 +104,7 @@ impl ServerHost {
             observer: Observer::default(),
             live: Live::default(),
             log: OnceLock::new(),
+            mailboxes: OnceLock::new(),
             rejected_connections: 0.into(),
             stop: Notify::new(),
             stop_asked: false.into(),
@@ -145,6 +147,11 @@ impl ServerHost {
     pub(crate) fn attach(&self, log: Log) {
         let _ = self.log.set(log);
         self.progress.finish();
+    }
+
+    /// The workers have started.
+    pub(crate) fn set_mailboxes(&self, mailboxes: &[Mailbox]) {
+        let _ = self.mailboxes.set(mailboxes.to_vec());
     }
 
     pub(crate) fn log(&self) -> Option<&Log> {
@@ -274,6 +281,25 @@ impl Host for ServerHost {
             policy,
             samples: self.live.eviction_samples.load(Relaxed) as usize,
         }
+    }
+
+    fn memory_figures(&self) -> MemoryFigures {
+        MemoryFigures {
+            resident_bytes: env::process::rss_bytes(),
+            resident_bytes_max: env::process::peak_rss_bytes(),
+            committed_bytes: env::allocator::committed_bytes(),
+            system_bytes: env::process::memory_total_bytes(),
+            log_buffer_bytes: self.log.get().map_or(0, Log::ring_bytes),
+        }
+    }
+
+    fn release_unused_memory(&self) {
+        let workers = self.mailboxes.get().into_iter().flatten();
+        workers.for_each(|mailbox| mailbox.send(Message::ReleaseMemory));
+    }
+
+    fn allocator_report(&self) -> String {
+        env::allocator::report()
     }
 
     fn monotonic_us(&self) -> u64 {

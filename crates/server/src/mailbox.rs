@@ -22,6 +22,8 @@ pub(crate) enum Message {
     Kill(u64),
     /// Append these bytes to what the client is sent, and send them once `gate` is durable.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
+    /// MEMORY PURGE.
+    ReleaseMemory,
     /// The log failed: answer who waits, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.

@@ -82,6 +82,7 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
     let _ = host.facts.redis_port.set(redis_addresses[0].port());
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&host, &reaper)?;
+    host.set_mailboxes(&mailboxes);
     let turns = Arc::new(listen::Turns::default());
     for listener in redis {
         tokio::spawn(listen::accept(listener, host.clone(), mailboxes.clone(), turns.clone()));

@@ -132,6 +132,7 @@ impl Worker {
                     }
                 }
                 Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
+                Message::ReleaseMemory => env::allocator::release_unused(),
                 Message::Fail(done) => {
                     self.fail_all();
                     let _ = done.send(());

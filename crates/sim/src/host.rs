@@ -7,7 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, Host, Loading, MemoryLimits, ShutdownMode, clients::Clients, observe::Observer,
+    CommandStats, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, clients::Clients,
+    observe::Observer,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -54,6 +55,16 @@ impl Host for SimHost {
 
     fn memory_limits(&self) -> MemoryLimits {
         MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 }
+    }
+
+    fn memory_figures(&self) -> MemoryFigures {
+        MemoryFigures::default()
+    }
+
+    fn release_unused_memory(&self) {}
+
+    fn allocator_report(&self) -> String {
+        String::new()
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -31,7 +31,7 @@ impl Client {
             idle = self.idle_seconds(now_ms),
             flags = self.flag_letters(),
             db = self.db.load(Relaxed),
-            memory = size_of::<Client>() as u64 + query + output,
+            memory = self.memory_bytes(),
             events = if output > 0 { "rw" } else { "r" },
             command = self.last_command_name(),
             resp = self.resp.load(Relaxed),

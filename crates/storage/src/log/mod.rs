@@ -216,6 +216,11 @@ impl Log {
         }
     }
 
+    /// Bytes of the ring: memory that the log takes.
+    pub fn ring_bytes(&self) -> u64 {
+        self.shared.options.ring_bytes
+    }
+
     /// Whether somebody must call [`Log::flush`]: true after an append while nobody is flushing.
     #[inline]
     pub fn needs_flusher(&self) -> bool {

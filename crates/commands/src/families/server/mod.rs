@@ -16,6 +16,8 @@ mod hotkeys;
 mod key_specifications;
 mod latency;
 mod latency_text;
+mod memory;
+mod memory_text;
 mod monitor;
 mod process;
 mod slowlog;
@@ -149,6 +151,16 @@ pub(crate) const ROWS: &[Row] = &[
         complexity: "Depends on the subcommand.",
         summary: "Shows how long things take.",
         subcommands: &latency::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "memory",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "4.0.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows where memory goes.",
+        subcommands: &memory::ROWS,
         ..ROW
     },
     Row {
