@@ -251,7 +251,8 @@ mod tests {
                 "BITFIELD a OVERFLOW FAIL SET u8 0 -1 SET u8 0 256 SET i8 0 128 SET i8 0 -129 GET u8 0",
                 "[nil, nil, nil, nil, :255]",
             ),
-            ("BITFIELD a overflow fail overflow wrap INCRBY u8 0 2", "[:1]"),
+            ("BITFIELD a OVERFLOW SAT SET i8 0 -9223372036854775808 GET i8 0", "[:-1, :-128]"),
+            ("BITFIELD a SET u8 0 255 overflow fail overflow wrap INCRBY u8 0 2", "[:128, :1]"),
             (
                 "BITFIELD b OVERFLOW SAT INCRBY i64 0 9223372036854775807 INCRBY i64 0 1",
                 "[:9223372036854775807, :9223372036854775807]",

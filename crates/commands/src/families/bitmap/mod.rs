@@ -6,6 +6,9 @@
 //! Arguments are checked before the key is looked up, as in Redis 7.2; Redis 7.0 does not look at the range of BITCOUNT and
 //! BITPOS if the key is absent.
 //!
+//! A SET of BITFIELD that saturates a signed field goes to the smallest number if the wanted one is too small. In Redis a number
+//! below about -2^63 + 2^(bits - 1) overflows on the way and gives the largest one.
+//!
 //! Invariants
 //! - What is logged is the bytes that changed, never the whole string, but for BITOP, whose result is new.
 //! - No string grows beyond `bulk_bytes_max`. Redis lets BITFIELD exceed it by up to 8 bytes.

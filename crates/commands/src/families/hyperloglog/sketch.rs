@@ -17,7 +17,7 @@ use super::{
     dense::{self, Quad},
     estimate::{VALUES, cardinality},
     hash::hash,
-    sparse::{self, Raised},
+    sparse::{self, Cursor, Raised},
 };
 
 /// Bits of a hash that choose the register.
@@ -157,14 +157,14 @@ impl Sketch {
     /// Adds an element. Returns whether that changed anything.
     pub(super) fn add(&mut self, element: &[u8]) -> Result<bool, Corrupted> {
         let (index, value) = register_of(element);
-        self.raise(index, value)
+        self.raise(&mut Cursor::default(), index, value)
     }
 
     /// Makes the value of a register at least `value`. Returns whether that changed it.
-    fn raise(&mut self, index: usize, value: u8) -> Result<bool, Corrupted> {
+    fn raise(&mut self, cursor: &mut Cursor, index: usize, value: u8) -> Result<bool, Corrupted> {
         if let Registers::Sparse(runs) = &mut self.registers {
             let runs_bytes_max = self.sparse_bytes_max.saturating_sub(HEADER_BYTES);
-            match sparse::raise(runs, index, value, runs_bytes_max)? {
+            match sparse::raise(runs, cursor, index, value, runs_bytes_max)? {
                 Raised::No => return Ok(false),
                 Raised::Yes => return Ok(true),
                 Raised::NeedsDense => {}
@@ -229,8 +229,9 @@ impl Union {
 
     /// Makes a sketch hold all of it.
     pub(super) fn add_to(&self, sketch: &mut Sketch) -> Result<(), Corrupted> {
+        let mut cursor = Cursor::default();
         for (index, &value) in self.0.iter().enumerate().filter(|(_, value)| **value > 0) {
-            sketch.raise(index, value)?;
+            sketch.raise(&mut cursor, index, value)?;
         }
         Ok(())
     }

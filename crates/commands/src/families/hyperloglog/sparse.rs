@@ -36,6 +36,16 @@ pub(super) enum Raised {
     NeedsDense,
 }
 
+/// Where to begin looking for a register; by default at the first run. After a register was raised it may be used for those
+/// behind it, so that raising many of them in order takes one pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cursor {
+    /// Of a run, in bytes.
+    offset: usize,
+    /// The first register of the run.
+    first: usize,
+}
+
 /// An encoded run and where it is.
 #[derive(Debug, Clone, Copy)]
 struct Encoded {
@@ -48,7 +58,7 @@ struct Encoded {
 
 impl Encoded {
     /// Reads the run at an offset; `None` at the end and if it is cut short.
-    fn at(bytes: &[u8], offset: usize, first: usize) -> Option<Encoded> {
+    fn at(bytes: &[u8], Cursor { offset, first }: Cursor) -> Option<Encoded> {
         let (value, len, size) = match *bytes.get(offset..)? {
             [byte, ..] if byte & 0x80 != 0 => ((byte >> 2 & 31) + 1, usize::from(byte & 3) + 1, 1),
             [byte, ..] if byte & 0x40 == 0 => (0, usize::from(byte & 63) + 1, 1),
@@ -60,7 +70,15 @@ impl Encoded {
 
     /// The run behind it.
     fn next(&self, bytes: &[u8]) -> Option<Encoded> {
-        Encoded::at(bytes, self.offset + self.size, self.run.end())
+        Encoded::at(bytes, self.end())
+    }
+
+    fn start(&self) -> Cursor {
+        Cursor { offset: self.offset, first: self.run.first }
+    }
+
+    fn end(&self) -> Cursor {
+        Cursor { offset: self.offset + self.size, first: self.run.end() }
     }
 }
 
@@ -83,13 +101,16 @@ fn encode_values(value: u8, len: usize) -> u8 {
 /// There is no such register.
 pub(super) fn raise(
     bytes: &mut Vec<u8>,
+    cursor: &mut Cursor,
     index: usize,
     value: u8,
     bytes_max: usize,
 ) -> Result<Raised, Corrupted> {
-    let mut found = Encoded::at(bytes, 0, 0).ok_or(Corrupted)?;
+    let mut found = Encoded::at(bytes, *cursor).ok_or(Corrupted)?;
     let mut before = found;
     while found.run.end() <= index {
+        // Joining may change the run before the one that is found, but none before that.
+        *cursor = before.start();
         before = found;
         found = found.next(bytes).ok_or(Corrupted)?;
     }
@@ -108,13 +129,13 @@ pub(super) fn raise(
         return Ok(Raised::NeedsDense);
     }
     bytes.splice(offset..offset + size, pieces);
-    join(bytes, before.offset);
+    join(bytes, before.start());
     Ok(Raised::Yes)
 }
 
-/// Joins runs of the same value, beginning with the run at an offset.
-fn join(bytes: &mut Vec<u8>, offset: usize) {
-    let Some(mut run) = Encoded::at(bytes, offset, 0) else { return };
+/// Joins runs of the same value, beginning with one of them.
+fn join(bytes: &mut Vec<u8>, start: Cursor) {
+    let Some(mut run) = Encoded::at(bytes, start) else { return };
     for _ in 0..JOINS_MAX {
         let Some(next) = run.next(bytes) else { return };
         let (value, len) = (run.run.value, run.run.len + next.run.len);
@@ -133,15 +154,15 @@ fn join(bytes: &mut Vec<u8>, offset: usize) {
 /// # Errors
 /// They are not those of all registers. Some of them may have been visited.
 pub(super) fn for_each_run(bytes: &[u8], mut visit: impl FnMut(Run)) -> Result<(), Corrupted> {
-    let (mut offset, mut first) = (0, 0);
-    while let Some(encoded) = Encoded::at(bytes, offset, first) {
-        (offset, first) = (offset + encoded.size, encoded.run.end());
-        if first > REGISTERS {
+    let mut cursor = Cursor::default();
+    while let Some(encoded) = Encoded::at(bytes, cursor) {
+        cursor = encoded.end();
+        if cursor.first > REGISTERS {
             return Err(Corrupted);
         }
         visit(encoded.run);
     }
-    if first == REGISTERS && offset == bytes.len() { Ok(()) } else { Err(Corrupted) }
+    if cursor.first == REGISTERS && cursor.offset == bytes.len() { Ok(()) } else { Err(Corrupted) }
 }
 
 #[cfg(test)]
@@ -173,13 +194,13 @@ mod tests {
             (60, 1, &[0xFC, 58, 0x80, 28, 0x80, 8, 0x80, 0x84, 0x80, 0x7F, 0x97, 0x88]),
         ];
         for (index, value, expected) in steps {
-            assert_eq!(raise(&mut bytes, index, value, 100), Ok(Raised::Yes));
+            assert_eq!(raise(&mut bytes, &mut Cursor::default(), index, value, 100), Ok(Raised::Yes));
             assert_eq!(bytes, expected, "register {index}");
-            assert_eq!(raise(&mut bytes, index, value, 100), Ok(Raised::No));
+            assert_eq!(raise(&mut bytes, &mut Cursor::default(), index, value, 100), Ok(Raised::No));
         }
-        assert_eq!(raise(&mut bytes, 5, 33, 100), Ok(Raised::NeedsDense));
-        assert_eq!(raise(&mut bytes, 5, 1, 13), Ok(Raised::NeedsDense));
-        assert_eq!(raise(&mut bytes, 60, 9, 1), Ok(Raised::Yes), "it does not grow");
+        assert_eq!(raise(&mut bytes, &mut Cursor::default(), 5, 33, 100), Ok(Raised::NeedsDense));
+        assert_eq!(raise(&mut bytes, &mut Cursor::default(), 5, 1, 13), Ok(Raised::NeedsDense));
+        assert_eq!(raise(&mut bytes, &mut Cursor::default(), 60, 9, 1), Ok(Raised::Yes), "it does not grow");
         assert_eq!(values(&bytes).map(|values| values.len()), Ok(REGISTERS));
     }
 
@@ -190,9 +211,12 @@ mod tests {
         for bytes in cases {
             assert_eq!(values(bytes), Err(Corrupted), "{bytes:?}");
         }
-        assert_eq!(raise(&mut vec![0x7F, 0xFE], REGISTERS - 1, 1, 100), Err(Corrupted));
-        assert_eq!(raise(&mut vec![0x7F], 0, 1, 100), Err(Corrupted));
-        assert_eq!(raise(&mut Vec::new(), 0, 1, 100), Err(Corrupted));
+        assert_eq!(
+            raise(&mut vec![0x7F, 0xFE], &mut Cursor::default(), REGISTERS - 1, 1, 100),
+            Err(Corrupted)
+        );
+        assert_eq!(raise(&mut vec![0x7F], &mut Cursor::default(), 0, 1, 100), Err(Corrupted));
+        assert_eq!(raise(&mut Vec::new(), &mut Cursor::default(), 0, 1, 100), Err(Corrupted));
     }
 
     proptest! {
@@ -204,10 +228,27 @@ mod tests {
             let mut expected = vec![0; REGISTERS];
             for (index, value) in steps {
                 let raised = if expected[index] < value { Raised::Yes } else { Raised::No };
-                prop_assert_eq!(raise(&mut bytes, index, value, usize::MAX), Ok(raised));
+                prop_assert_eq!(raise(&mut bytes, &mut Cursor::default(), index, value, usize::MAX), Ok(raised));
                 expected[index] = expected[index].max(value);
             }
             prop_assert_eq!(values(&bytes), Ok(expected));
+        }
+
+        #[test]
+        fn a_cursor_makes_no_difference(
+            before in prop::collection::vec((0..400usize, 1..=4u8), 0..200),
+            steps in prop::collection::btree_map(0..400usize, 1..=4u8, 0..200),
+        ) {
+            let mut bytes = EMPTY.to_vec();
+            for (index, value) in before {
+                raise(&mut bytes, &mut Cursor::default(), index, value, usize::MAX).expect("it is whole");
+            }
+            let (mut one_by_one, mut cursor) = (bytes.clone(), Cursor::default());
+            for (index, value) in steps {
+                let expected = raise(&mut one_by_one, &mut Cursor::default(), index, value, usize::MAX);
+                prop_assert_eq!(raise(&mut bytes, &mut cursor, index, value, usize::MAX), expected);
+                prop_assert_eq!(&bytes, &one_by_one);
+            }
         }
 
         #[test]
@@ -217,7 +258,7 @@ mod tests {
             value in 1..=63u8,
         ) {
             let before = values(&bytes);
-            let raised = raise(&mut bytes, index, value, 600);
+            let raised = raise(&mut bytes, &mut Cursor::default(), index, value, 600);
             if let (Ok(mut expected), Ok(raised)) = (before, raised) {
                 if raised == Raised::Yes {
                     expected[index] = value;
