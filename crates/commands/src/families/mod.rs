@@ -8,6 +8,7 @@ mod generic;
 mod hash;
 mod help;
 mod hyperloglog;
+mod scan;
 mod server;
 mod string;
 

@@ -3,13 +3,14 @@
 //! They lock one slot at a time, so they never stop the server. Keys that come or go meanwhile may or may not be seen; a key that
 //! stays is seen by a whole walk exactly once.
 
-use keyspace::{ScanCursor, SlotId, ValueType};
-use wire::{Aggregate, Args, ReplyWriter, glob, number::parse_i64};
+use keyspace::{ScanCursor, SlotId};
+use wire::{Aggregate, Args, ReplyWriter, glob};
 
-use crate::{CommandError, Context};
+use crate::{
+    CommandError, Context,
+    families::scan::{ScanOptions, ScanTarget, parse_cursor},
+};
 
-/// Keys that SCAN looks at unless it is told otherwise.
-const COUNT_DEFAULT: usize = 10;
 /// Keys that KEYS looks at between two looks at where it is.
 const COUNT_OF_KEYS: usize = 1 << 20;
 
@@ -62,13 +63,13 @@ fn only_slot(pattern: &[u8]) -> Option<SlotId> {
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let cursor = parse_cursor(args.at(1)).ok_or(CommandError::InvalidCursor)?;
-    let filter = Filter::parse(args.skip(2))?;
+    let cursor = ScanCursor::from_u64(parse_cursor(args.at(1))?);
+    let options = ScanOptions::parse(args.skip(2), ScanTarget::Keys)?;
     // The new cursor comes first in the reply, so the keys are kept until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
-    let cursor = cx.keyspace.scan(cx.db(), cursor, filter.count, cx.now_ms(), &mut |key, value_type| {
-        if filter.accepts(key, value_type) {
+    let cursor = cx.keyspace.scan(cx.db(), cursor, options.count, cx.now_ms(), &mut |key, value_type| {
+        if options.accepts_type(value_type) && options.accepts(key) {
             writer.bulk(key);
             found += 1;
         }
@@ -80,64 +81,13 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Reads a cursor as loosely as Redis does: no digit at all is 0, a sign and leading zeros are allowed, a negative
-/// number wraps.
-fn parse_cursor(text: &[u8]) -> Option<ScanCursor> {
-    let (negative, digits) = match text {
-        [] => return Some(ScanCursor::START),
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let number = std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?;
-    Some(ScanCursor::from_u64(if negative { number.wrapping_neg() } else { number }))
-}
-
-/// What SCAN was asked for.
-struct Filter<'a> {
-    pattern: Option<&'a [u8]>,
-    type_name: Option<&'a [u8]>,
-    count: usize,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(words: Args<'a>) -> Result<Filter<'a>, CommandError> {
-        let mut filter = Filter { pattern: None, type_name: None, count: COUNT_DEFAULT };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let value = words.next().ok_or(CommandError::Syntax)?;
-            if word.eq_ignore_ascii_case(b"count") {
-                let count = parse_i64(value).ok_or(CommandError::NotAnInteger)?;
-                let count = usize::try_from(count).ok().filter(|count| *count > 0);
-                filter.count = count.ok_or(CommandError::Syntax)?;
-            } else if word.eq_ignore_ascii_case(b"match") {
-                filter.pattern = (value != b"*").then_some(value);
-            } else if word.eq_ignore_ascii_case(b"type") {
-                filter.type_name = Some(value);
-            } else {
-                return Err(CommandError::Syntax);
-            }
-        }
-        Ok(filter)
-    }
-
-    /// A type that there is not accepts nothing.
-    fn accepts(&self, key: &[u8], value_type: ValueType) -> bool {
-        self.type_name.is_none_or(|name| name.eq_ignore_ascii_case(value_type.name().as_bytes()))
-            && self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use wire::Value;
 
-    use super::{only_slot, parse_cursor};
+    use super::only_slot;
     use crate::testing::{TestServer, check};
 
     fn bulk(value: &Value) -> String {
@@ -249,26 +199,6 @@ mod tests {
             ("SCAN 18446744073709551615", r#"["0", []]"#),
             ("SCAN 0 COUNT 9223372036854775807", r#"["0", []]"#),
         ]);
-    }
-
-    #[test]
-    fn cursors_are_read_as_strtoul_does() {
-        let cursor = |text: &str| parse_cursor(text.as_bytes()).map(|cursor| cursor.to_u64());
-        for (text, expected) in [
-            ("", Some(0)),
-            ("007", Some(7)),
-            ("+5", Some(5)),
-            ("-1", Some(u64::MAX)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("-", None),
-            ("+", None),
-            ("--1", None),
-            ("1x", None),
-            (" 1", None),
-        ] {
-            assert_eq!(cursor(text), expected, "{text:?}");
-        }
     }
 
     #[test]
