@@ -19,7 +19,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -40,6 +40,8 @@ pub const DEFAULT_USER: &str = "default";
 const NO_COMMAND: u16 = u16::MAX;
 /// The client follows the server's durability.
 const NO_WISH: u8 = u8::MAX;
+/// The client has no transaction.
+const NO_TRANSACTION: u32 = u32::MAX;
 
 /// What is known about a connection when it is accepted.
 pub struct Connected {
@@ -124,6 +126,7 @@ pub struct Client {
     db: AtomicU8,
     resp: AtomicU8,
     durability: AtomicU8,
+    queued: AtomicU32,
     no_evict: AtomicBool,
     no_touch: AtomicBool,
     monitoring: AtomicBool,
@@ -153,6 +156,7 @@ impl Client {
             db: 0.into(),
             resp: 2.into(),
             durability: NO_WISH.into(),
+            queued: NO_TRANSACTION.into(),
             no_evict: false.into(),
             no_touch: false.into(),
             monitoring: false.into(),
@@ -261,6 +265,11 @@ impl Client {
     /// The durability the client has asked for; `None`: the server's.
     pub fn set_durability(&self, wish: Option<Durability>) {
         self.durability.store(wish.map_or(NO_WISH, |wish| wish as u8), Relaxed);
+    }
+
+    /// How many commands are queued since MULTI; `None`: there is no transaction.
+    pub fn set_queued(&self, count: Option<usize>) {
+        self.queued.store(count.map_or(NO_TRANSACTION, |count| count as u32), Relaxed);
     }
 
     /// Whether the connection may be closed to make room for its buffers (CLIENT NO-EVICT turns that off).

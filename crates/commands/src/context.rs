@@ -1,16 +1,27 @@
 //! What a handler works with.
 
 use keyspace::{Applied, DbId, Effect, Keyspace};
-use storage::Durability;
-use wire::ReplyWriter;
+use storage::{CHAIN_BYTES_MAX, Durability};
+use wire::{Args, ReplyWriter};
 
-use crate::{CommandError, Host, Session, Unit};
+use crate::{
+    CommandError, Flags, Host, Row, Session, Unit,
+    observe::{append_line, shown_args},
+    row::Found,
+};
+
+/// What a command may log beside the bytes of its arguments: numbers, and the heads of its effects.
+const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
+
+/// The record would be longer than a log can hold.
+const RECORD_TOO_LARGE: CommandError =
+    CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
 /// The surroundings of one command while it runs.
 pub struct Context<'a, 'k> {
     /// The keys it has locked.
     pub unit: Unit<'k>,
-    /// The keyspace, for commands that walk it without naming keys. They must not touch slots that `unit` has locked.
+    /// The keyspace, for what it tells without a lock. What walks keys goes through `unit`.
     pub keyspace: &'k Keyspace,
     /// The client.
     pub session: &'a mut Session,
@@ -22,8 +33,12 @@ pub struct Context<'a, 'k> {
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
+    /// Whether it is one of several commands of its unit: it must not block.
+    pub in_transaction: bool,
     /// The log has admitted a record of this many bytes.
     pub(crate) admitted_bytes: u64,
+    /// Where commands are shown to monitors, if there are any.
+    pub(crate) monitor: Option<&'a mut Vec<u8>>,
 }
 
 impl Context<'_, '_> {
@@ -40,11 +55,16 @@ impl Context<'_, '_> {
     }
 
     /// To be called before the first change by commands whose record can be much larger than their arguments: makes sure
-    /// that the log has room for a record with `bytes` of content.
+    /// that the log has room for a record with `bytes` of content. If they are values that keys of the command have, its row
+    /// carries [`Flags::COPIES`].
     ///
     /// # Errors
-    /// [`CommandError::NeedsRoom`], to be passed on: the executor asks the log and runs the command again.
+    /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command again; or no log
+    /// could hold the record.
     pub fn require_room(&self, bytes: u64) -> Result<(), CommandError> {
+        if self.unit.record_bytes() as u64 + bytes > CHAIN_BYTES_MAX as u64 {
+            return Err(RECORD_TOO_LARGE);
+        }
         if bytes <= self.admitted_bytes { Ok(()) } else { Err(CommandError::NeedsRoom(bytes)) }
     }
 
@@ -52,5 +72,65 @@ impl Context<'_, '_> {
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         self.unit.apply(effect)
+    }
+
+    /// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error the
+    /// size of the record that must be admitted first.
+    #[inline]
+    pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, u64> {
+        let (reply_start, record_bytes) = (self.reply.position(), self.unit.record_bytes());
+        let Err(error) = (row.handler)(self, args) else { return Ok(true) };
+        assert_eq!(
+            self.unit.record_bytes(),
+            record_bytes,
+            "{} failed after it had changed something",
+            row.name
+        );
+        self.reply.truncate(reply_start);
+        if let CommandError::NeedsRoom(bytes) = error {
+            return Err(bytes);
+        }
+        self.reply_error(&error);
+        Ok(false)
+    }
+
+    fn reply_error(&mut self, error: &CommandError) {
+        let mut text = Vec::new();
+        error.render(&mut text);
+        self.reply.error(text);
+    }
+
+    /// From now on runs several commands as one, with [`Context::run_inner`].
+    ///
+    /// Nothing is refused any more for lack of room in the log, because what was changed cannot be taken back. Room for most
+    /// that they can need was asked for before ([`Context::require_room`]); for more, the end of the unit waits for the log
+    /// with its locks held, as for every record above 1 MiB: making room needs none of them.
+    pub(crate) fn begin_inner(&mut self) {
+        self.in_transaction = true;
+        self.admitted_bytes = u64::MAX;
+    }
+
+    /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value or an error, or no
+    /// value for a command that says nothing.
+    pub(crate) fn run_inner(&mut self, Found { row, index }: Found, args: Args<'_>) {
+        self.reply.set_protocol(self.session.protocol);
+        let reply_start = self.reply.position();
+        let record_bytes = self.unit.record_bytes() + args.size_bytes() + EFFECT_BYTES_BESIDE_ARGS;
+        let succeeded = if row.flags.has(Flags::WRITE) && record_bytes > CHAIN_BYTES_MAX {
+            self.reply_error(&RECORD_TOO_LARGE);
+            false
+        } else {
+            self.handle(row, args).expect("everything is admitted")
+        };
+        if self.reply.position() == reply_start {
+            self.reply.null();
+        }
+        self.unit.stats().called(index as usize, !succeeded);
+        if let Some(lines) = &mut self.monitor
+            && !row.flags.has(Flags::ADMIN)
+        {
+            let (now_ms, db, peer) = (self.unit.now_ms(), self.session.db.get(), self.session.client.peer());
+            append_line(lines, now_ms, db, peer, shown_args(row, args));
+        }
     }
 }

@@ -1,20 +1,20 @@
-//! Executing one command: the checks before it, the locks around it, the record and the gate after it.
-//!
-//! Order of the checks, as in Redis: known, arity, authenticated, loading, log, memory.
+//! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
+//! `admission`; what happens between MULTI and EXEC in `queueing`.
 
 use std::sync::Arc;
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
 use lsn::Lsn;
-use storage::{Admission, Appender, Durability};
+use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Context, Flags, Host, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
+    CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
+    admission::ADMITTED_BYTES,
     observe::{LatencyEvent, Watch, append_line, shown_args},
     row::{Found, resolve_call},
     stats::{TIMED_EVERY, WorkerStats},
-    unit::Scratch,
+    unit::{Scratch, next_random},
 };
 
 /// Effects buffers above this are given back after the command that needed them.
@@ -22,10 +22,6 @@ const EFFECTS_BYTES_KEPT: usize = 1 << 20;
 
 /// Bytes of lines for the monitors that are gathered before they are sent.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
-
-/// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
-/// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
-const ADMITTED_BYTES: u64 = 16 << 10;
 
 /// A command found in its table, with what was computed ahead of its execution.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +33,14 @@ pub struct Resolved {
 impl Resolved {
     /// Nothing is known: everything is looked up when the command is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
+
+    pub(crate) fn found(&self) -> Option<Found> {
+        self.found
+    }
+
+    pub(crate) fn hash(&self) -> Option<KeyHash> {
+        self.hash
+    }
 }
 
 /// One command to execute.
@@ -65,6 +69,7 @@ pub struct Executor {
     keyspace: Arc<Keyspace>,
     /// Absent while the log is still being recovered.
     appender: Option<Appender>,
+    interests: Arc<Interests>,
     stats: Arc<WorkerStats>,
     effects: Vec<u8>,
     freed: Freed,
@@ -79,23 +84,29 @@ pub struct Executor {
     shown: Vec<u8>,
     wrote: bool,
     /// What is left of the last admission.
-    admitted_bytes: u64,
+    pub(crate) admitted_bytes: u64,
     /// The memory limit of this round.
     pub(crate) limits: MemoryLimits,
     /// Whether the server is loading in this round.
-    loading: bool,
+    pub(crate) loading: bool,
     bulk_bytes_max: usize,
 }
 
 impl Executor {
     /// An executor for one worker, without a log: only commands that are allowed while loading can run. `seed` feeds its
-    /// sampling.
-    pub fn new(keyspace: Arc<Keyspace>, stats: Arc<WorkerStats>, seed: u32) -> Executor {
+    /// sampling. Workers on the same keyspace share `interests`.
+    pub fn new(
+        keyspace: Arc<Keyspace>,
+        interests: Arc<Interests>,
+        stats: Arc<WorkerStats>,
+        seed: u32,
+    ) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
         let (effects, freed, appender) = (Vec::new(), Freed::new(), None);
         Executor {
             keyspace,
             appender,
+            interests,
             stats,
             effects,
             freed,
@@ -139,6 +150,11 @@ impl Executor {
         &self.keyspace
     }
 
+    /// Who is interested in changes of keys.
+    pub fn interests(&self) -> &Arc<Interests> {
+        &self.interests
+    }
+
     /// Gives it the log: from now on all commands can run.
     pub fn attach(&mut self, appender: Appender) {
         self.appender = Some(appender);
@@ -154,11 +170,6 @@ impl Executor {
     #[inline]
     pub fn durable_lsn(&self) -> Lsn {
         self.appender.as_ref().map_or(Lsn::ZERO, Appender::durable_lsn)
-    }
-
-    /// Whether a record of about `bytes` may be appended now.
-    pub(crate) fn admit(&self, bytes: u64) -> Admission {
-        self.appender.as_ref().map_or(Admission::Wait, |appender| appender.admit(bytes))
     }
 
     /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
@@ -224,6 +235,9 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
+        if session.transaction.is_some() {
+            return self.execute_in_transaction(call, session, host, out);
+        }
         let found = match call.resolved.found {
             Some(found) => found,
             None => match resolve_call(call.args) {
@@ -232,15 +246,24 @@ impl Executor {
                 Err(error) => return refuse(&error, session, out),
             },
         };
-        let (row, index) = (found.row, found.index as usize);
-        match self.check(row, call.args, session, host) {
-            Ok(Ready::Go) => {}
-            Ok(Ready::Wait) => return Outcome::Wait,
-            Err(error) => {
-                self.stats.rejected(index);
-                return refuse(&error, session, out);
-            }
+        match self.check(found.row, call.args, session, host) {
+            Ok(true) => self.start(found, call, session, host, out),
+            Ok(false) => Outcome::Wait,
+            Err(error) => self.reject(found, error, session, out),
         }
+    }
+
+    /// Runs a command that has passed its checks, with everything that looks on.
+    #[inline]
+    pub(crate) fn start(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let (row, index) = (found.row, found.index as usize);
         session.client.runs(index, self.clock.now_ms);
         self.until_sample -= 1;
         let outcome = if self.until_sample == 0 || self.watch.includes(row) {
@@ -307,66 +330,13 @@ impl Executor {
         let mut random = self.next_clock().random;
         row.keys.for_each(args, |index| {
             seen += 1;
-            random = random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965);
+            random = next_random(random);
             if (random >> 8).is_multiple_of(seen) {
                 chosen = Some(index);
             }
         });
         if let Some(key) = chosen.and_then(|index| args.get(index)) {
             self.stats.key_sampled(session.db, self.keyspace.hash(key), key, self.clock.now_ms);
-        }
-    }
-
-    /// Everything that can refuse a command before it touches a key.
-    #[inline]
-    fn check(
-        &mut self,
-        row: &'static Row,
-        args: Args<'_>,
-        session: &Session,
-        host: &dyn Host,
-    ) -> Result<Ready, CommandError> {
-        if !row.accepts(args.len()) {
-            return Err(CommandError::WrongArity(row.name));
-        }
-        if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
-            return Err(CommandError::NoAuth);
-        }
-        if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
-            return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
-        }
-        if !row.flags.has(Flags::LOADING) && self.loading {
-            return Err(CommandError::Loading);
-        }
-        if !row.flags.has(Flags::WRITE) {
-            return Ok(Ready::Go);
-        }
-        let bytes = args.size_bytes() as u64;
-        if bytes <= self.admitted_bytes {
-            self.admitted_bytes -= bytes;
-        } else if !self.admit_write(bytes)? {
-            return Ok(Ready::Wait);
-        }
-        if row.flags.has(Flags::DENYOOM) {
-            self.make_room(host)?;
-        }
-        Ok(Ready::Go)
-    }
-
-    /// Asks the log whether a write may be executed; `false`: not now.
-    fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
-        match self.admit(bytes) {
-            Admission::Go => {
-                self.admitted_bytes = ADMITTED_BYTES;
-                Ok(true)
-            }
-            Admission::Wait => Ok(false),
-            Admission::NoRoom => {
-                let reason = self.appender.as_ref().map_or_else(String::new, |it| it.log().no_room_reason());
-                Err(CommandError::DiskFull(reason))
-            }
-            Admission::Stalled => Err(CommandError::LogStalled),
-            Admission::Poisoned => Err(CommandError::LogFailed),
         }
     }
 
@@ -378,7 +348,7 @@ impl Executor {
     /// The round's clock with fresh randomness.
     #[inline]
     pub(crate) fn next_clock(&mut self) -> AccessClock {
-        self.clock.random = self.clock.random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965);
+        self.clock.random = next_random(self.clock.random);
         self.clock
     }
 
@@ -386,7 +356,8 @@ impl Executor {
     pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let scratch = Scratch { effects, freed, clock, touches: false, stats: &self.stats };
+        let scratch =
+            Scratch { effects, freed, clock, touches: false, stats: &self.stats, interests: &self.interests };
         let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
         change(&mut unit);
         let (_, wrote) = unit.commit(self.appender.as_mut(), None);
@@ -425,10 +396,7 @@ impl Executor {
             match self.admit_write(needed_bytes) {
                 Ok(true) => admitted_bytes = needed_bytes,
                 Ok(false) => return Outcome::Wait,
-                Err(error) => {
-                    self.stats.rejected(found.index as usize);
-                    return refuse(&error, session, out);
-                }
+                Err(error) => return self.reject(found, error, session, out),
             }
         }
     }
@@ -448,19 +416,34 @@ impl Executor {
         let durability = self.appender.as_ref().map_or(Durability::None, Appender::durability);
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats: &self.stats };
+        let (touches, stats, interests) = (!session.no_touch, &*self.stats, &self.interests);
+        let scratch = Scratch { effects, freed, clock, touches, stats, interests };
         let unit = match row.keys {
             Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
+            Keys::Queued => match session.slots_of_transaction() {
+                Some(slots) => Unit::lock_slots(&self.keyspace, slots, scratch),
+                None => Unit::lock_all(&self.keyspace, scratch),
+            },
             keys => Unit::lock(&self.keyspace, keys, args, call.resolved.hash, scratch),
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
         let (seen, wrote) = {
             let session = &mut *session;
-            let mut cx =
-                Context { unit, keyspace, session, host, reply, durability, bulk_bytes_max, admitted_bytes };
-            let succeeded = handle(row, args, &mut cx)?;
+            let mut cx = Context {
+                unit,
+                keyspace,
+                session,
+                host,
+                reply,
+                durability,
+                bulk_bytes_max,
+                in_transaction: false,
+                admitted_bytes,
+                monitor: self.monitored.then_some(&mut self.shown),
+            };
+            let succeeded = cx.handle(row, args)?;
             self.stats.called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
             cx.unit.commit(self.appender.as_mut(), flushing)
@@ -473,36 +456,13 @@ impl Executor {
     }
 }
 
-/// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error the
-/// size of the record that must be admitted first.
-#[inline]
-fn handle(row: &'static Row, args: Args<'_>, cx: &mut Context<'_, '_>) -> Result<bool, u64> {
-    let start = cx.reply.position();
-    let Err(error) = (row.handler)(cx, args) else { return Ok(true) };
-    assert!(!cx.unit.changed(), "{} failed after it had changed something", row.name);
-    cx.reply.truncate(start);
-    if let CommandError::NeedsRoom(bytes) = error {
-        return Err(bytes);
-    }
-    let mut text = Vec::new();
-    error.render(&mut text);
-    cx.reply.error(text);
-    Ok(false)
-}
-
 /// Replies to a command that was refused before it ran.
 #[cold]
-fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
+pub(crate) fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
     let mut text = Vec::new();
     error.render(&mut text);
     ReplyWriter::new(out, session.protocol).error(text);
     Outcome::Done { gate: Lsn::ZERO }
-}
-
-/// Whether a command may run now.
-enum Ready {
-    Go,
-    Wait,
 }
 
 /// The position a reply must wait for.

@@ -97,7 +97,7 @@ pub trait Host: Send + Sync {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
     /// Unix seconds of the last moment at which everything written was durable.
     fn last_save_unix_s(&self) -> u64;
-    /// FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What the log
-    /// holds before it is dead once it is durable.
-    fn flushing_all(&self, record: lsn::Lsn);
+    /// A unit with a FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What
+    /// the log holds before `dead_before`, where the record has not begun, is dead once the record is durable.
+    fn flushing_all(&self, record: lsn::Lsn, dead_before: lsn::Lsn);
 }

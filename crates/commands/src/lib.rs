@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod clients;
 mod context;
 mod error;
@@ -26,19 +27,24 @@ mod execute;
 mod expire;
 pub mod families;
 mod host;
+mod interest;
 pub mod observe;
+mod queueing;
 mod row;
 mod session;
 mod stats;
 #[cfg(test)]
 mod testing;
+mod transaction;
 mod unit;
 
 pub use context::Context;
 pub use error::CommandError;
 pub use execute::{Call, Executor, Outcome, Resolved};
 pub use host::{Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode};
+pub use interest::{Interests, Watches};
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
+pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};
 pub use unit::Unit;

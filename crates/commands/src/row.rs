@@ -82,7 +82,7 @@ impl Family {
 
 /// Properties of a command; combine with [`Flags::or`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(u16);
+pub struct Flags(u32);
 
 impl Flags {
     /// No property.
@@ -109,6 +109,13 @@ impl Flags {
     pub const CONTAINER: Flags = Flags(1 << 9);
     /// Reads keys without naming them: its reply waits for everything appended so far.
     pub const READS_ALL: Flags = Flags(1 << 10);
+    /// Refused between MULTI and EXEC.
+    pub const NO_MULTI: Flags = Flags(1 << 13);
+    /// Runs at once between MULTI and EXEC instead of being queued.
+    pub const IMMEDIATE: Flags = Flags(1 << 14);
+    /// Its record may hold whole values that its keys have, however small its arguments are: it calls
+    /// [`Context::require_room`]. A transaction asks the log for room for them before it begins.
+    pub const COPIES: Flags = Flags(1 << 15);
     /// Takes constant time although Redis does not call it fast: timed by sampling only.
     pub const BRIEF: Flags = Flags(1 << 12);
     /// Dangerous on a busy server.
@@ -127,7 +134,7 @@ impl Flags {
 
     /// The names that COMMAND INFO shows.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 9] = [
+        const NAMES: [(Flags, &str); 10] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
@@ -137,6 +144,7 @@ impl Flags {
             (Flags::STALE, "stale"),
             (Flags::FAST, "fast"),
             (Flags::NO_AUTH, "no_auth"),
+            (Flags::NO_MULTI, "no_multi"),
         ];
         NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
     }
@@ -177,6 +185,8 @@ pub enum Keys {
     },
     /// It changes every slot at once.
     AllSlots,
+    /// Those of the commands that the client has queued, and those it watches: EXEC.
+    Queued,
 }
 
 impl Keys {
@@ -186,7 +196,7 @@ impl Keys {
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();
         match self {
-            Keys::None | Keys::AllSlots => {}
+            Keys::None | Keys::AllSlots | Keys::Queued => {}
             Keys::First => {
                 if count > 1 {
                     visit(1);
@@ -216,13 +226,13 @@ impl Keys {
             Keys::Counted { before: Some(before), .. } => Some(before as usize),
             Keys::Counted { at, before: None } => Some(at as usize + 1),
             Keys::Computed { first: Some(first), .. } => Some(first as usize),
-            Keys::Computed { first: None, .. } | Keys::None | Keys::AllSlots => None,
+            Keys::Computed { first: None, .. } | Keys::None | Keys::AllSlots | Keys::Queued => None,
         }
     }
 
     /// Whether a call can name keys.
     pub const fn any(self) -> bool {
-        !matches!(self, Keys::None | Keys::AllSlots)
+        !matches!(self, Keys::None | Keys::AllSlots | Keys::Queued)
     }
 }
 

@@ -6,7 +6,7 @@ use keyspace::DbId;
 use storage::Durability;
 use wire::Protocol;
 
-use crate::clients::Client;
+use crate::{Transaction, Watches, clients::Client, unit::Slots};
 
 /// Which replies are sent (CLIENT REPLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,10 @@ pub struct Session {
     pub no_touch: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,
+    /// What was queued since MULTI. Boxed: most sessions have none.
+    pub transaction: Option<Box<Transaction>>,
+    /// The keys that the next transaction depends on.
+    pub watches: Watches,
     /// Set by QUIT and its like: close once the replies are sent.
     pub closing: bool,
     /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
@@ -59,9 +63,26 @@ impl Session {
             durability: None,
             no_touch: false,
             monitoring: false,
+            transaction: None,
+            watches: Watches::default(),
             closing: false,
             pause_ms: 0,
         }
+    }
+
+    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`: every slot.
+    pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
+        let Some(transaction) = &self.transaction else { return Some(Slots::new()) };
+        let mut slots = transaction.slots()?.clone();
+        slots.extend(self.watches.keys().map(keyspace::slot_of));
+        Some(slots)
+    }
+
+    /// Ends the transaction, if there is one, and watches nothing any more.
+    pub fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.watches.clear();
+        self.client.set_queued(None);
     }
 
     /// What holds for this client: its own wish, never more than the server's setting.

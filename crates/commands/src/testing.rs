@@ -70,7 +70,7 @@ impl TestServer {
         let log = recovery.finish(clock.clone()).expect("a simulated disk works");
         let host = TestHost::new(clock.clone());
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 1 }));
-        let mut executor = Executor::new(keyspace, host.stats.worker(0), 1);
+        let mut executor = Executor::new(keyspace, Arc::default(), host.stats.worker(0), 1);
         executor.attach(log.appender());
         let session = Session::new(host.connect(), true);
         TestServer { clock, host, executor, session, bulk_bytes_max: 512 << 20, disk, log }
@@ -442,7 +442,8 @@ impl Host for TestHost {
         self.clock.unix_ms() / 1000
     }
 
-    fn flushing_all(&self, record: Lsn) {
+    fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
+        assert!(dead_before < record);
         self.asked.lock().push(format!("flushing_all {}", record.get()));
     }
 }

@@ -1,4 +1,4 @@
-//! The atomic unit: the locked slots of one command (later: one transaction or script) and the effects it has applied.
+//! The atomic unit: the locked slots of one command or of one transaction (later: script), and the effects it has applied.
 //!
 //! Invariants
 //! - Slots are locked in ascending order, all before the first access, and released only after the log position of the
@@ -6,26 +6,23 @@
 //! - Every applied effect is encoded, in order; together they are the unit's one log record.
 //! - Touching a key whose slot is not locked is a bug and panics.
 
-use keyspace::{
-    AccessClock, Applied, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId,
-    slot_of,
-};
+mod locked;
+mod walk;
+
+use std::sync::Arc;
+
+use keyspace::{AccessClock, Applied, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, SlotId, slot_of};
 use lsn::Lsn;
-use smallvec::SmallVec;
 use storage::Appender;
 use wire::Args;
 
-use crate::{Host, Keys, stats::WorkerStats};
-
-/// The locked slots.
-pub(crate) enum Locked<'k> {
-    /// None: the command names no key.
-    None,
-    /// The slot of its only key.
-    One(SlotGuard<'k>),
-    /// Several, or all of them. Boxed: most units have one slot.
-    Many(Box<LockedSlots<'k>>),
-}
+use crate::{
+    Host, Keys,
+    interest::{Change, Interests},
+    stats::WorkerStats,
+};
+use locked::Locked;
+pub(crate) use locked::Slots;
 
 /// See the module documentation.
 pub struct Unit<'k> {
@@ -39,6 +36,7 @@ pub struct Unit<'k> {
     touches: bool,
     flushes_all: bool,
     stats: &'k WorkerStats,
+    interests: &'k Arc<Interests>,
 }
 
 impl<'k> Unit<'k> {
@@ -76,6 +74,11 @@ impl<'k> Unit<'k> {
         Unit::with(keyspace, Locked::these(keyspace, slots), known, scratch)
     }
 
+    /// Locks slots, in any order and some more than once.
+    pub(crate) fn lock_slots(keyspace: &'k Keyspace, slots: Slots, scratch: Scratch<'k>) -> Unit<'k> {
+        Unit::with(keyspace, Locked::these(keyspace, slots), None, scratch)
+    }
+
     /// Locks one slot, for changes of the server's own.
     pub(crate) fn lock_slot(keyspace: &'k Keyspace, slot: SlotId, scratch: Scratch<'k>) -> Unit<'k> {
         Unit::with(keyspace, Locked::One(keyspace.lock(slot)), None, scratch)
@@ -93,9 +96,9 @@ impl<'k> Unit<'k> {
         first: Option<(*const u8, usize, KeyHash)>,
         scratch: Scratch<'k>,
     ) -> Unit<'k> {
-        let Scratch { effects, freed, clock, touches, stats } = scratch;
+        let Scratch { effects, freed, clock, touches, stats, interests } = scratch;
         debug_assert!(effects.is_empty());
-        Unit { keyspace, locked, first, effects, freed, clock, touches, flushes_all: false, stats }
+        Unit { keyspace, locked, first, effects, freed, clock, touches, flushes_all: false, stats, interests }
     }
 
     /// The time of the command, unix milliseconds.
@@ -113,8 +116,9 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// A number that differs from command to command, for random choices.
-    pub fn seed(&self) -> u64 {
+    /// A number that differs from call to call, for random choices.
+    pub fn seed(&mut self) -> u64 {
+        self.clock.random = next_random(self.clock.random);
         self.clock.random.into()
     }
 
@@ -197,6 +201,33 @@ impl<'k> Unit<'k> {
 
     #[inline]
     fn apply_alone(&mut self, effect: &Effect<'_>) -> Applied {
+        if self.interests.any() {
+            return self.apply_observed(effect);
+        }
+        self.change(effect)
+    }
+
+    /// As [`Unit::change`], and tells those who are interested.
+    #[cold]
+    fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
+        let Some((db, key)) = effect.target() else {
+            self.interests.report_global(effect, self);
+            return self.change(effect);
+        };
+        let (hash, now_ms) = (self.hash(key), self.clock.now_ms);
+        let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
+        let was_expired = entry.is_some_and(|entry| entry.is_expired(now_ms));
+        let applied = self.change(effect);
+        if applied.changed {
+            let buries = was_expired && matches!(effect, Effect::Delete { .. });
+            let change = if buries { Change::Buried } else { Change::Value };
+            self.interests.report(hash.slot(), db, key, change);
+        }
+        applied
+    }
+
+    #[inline]
+    fn change(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
         let applied = match effect.key() {
             Some(key) => {
@@ -236,6 +267,22 @@ impl<'k> Unit<'k> {
         !self.effects.is_empty()
     }
 
+    /// The size of the unit's record so far.
+    #[inline]
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.effects.len()
+    }
+
+    /// The counters of the worker.
+    pub(crate) fn stats(&self) -> &'k WorkerStats {
+        self.stats
+    }
+
+    /// Who is interested in changes of keys.
+    pub(crate) fn interests(&self) -> &'k Arc<Interests> {
+        self.interests
+    }
+
     /// Whether it has removed every key.
     #[inline]
     pub(crate) fn flushes_all(&self) -> bool {
@@ -259,15 +306,18 @@ impl<'k> Unit<'k> {
             *locked = Locked::None;
             return (seen, false);
         }
-        let Ok(pending) = appender.expect("no write while loading").reserve(effects) else {
+        let appender = appender.expect("no write while loading");
+        // A large record reaches the log in parts: nothing of it may be before the boundary.
+        let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
+        let Ok(pending) = appender.reserve(effects) else {
             // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
             locked.set_last_lsn(Lsn::MAX);
             *locked = Locked::None;
             return (Lsn::MAX, true);
         };
         let lsn = pending.lsn();
-        if let Some(host) = flushing {
-            host.flushing_all(lsn);
+        if let Some((host, dead_before)) = flushing {
+            host.flushing_all(lsn, dead_before);
         }
         locked.set_last_lsn(lsn);
         *locked = Locked::None;
@@ -285,55 +335,12 @@ pub(crate) struct Scratch<'k> {
     pub(crate) touches: bool,
     /// Counts hits and misses.
     pub(crate) stats: &'k WorkerStats,
+    /// Learn of changes.
+    pub(crate) interests: &'k Arc<Interests>,
 }
 
-/// Slots to lock.
-pub(crate) type Slots = SmallVec<[SlotId; 16]>;
-
-impl<'k> Locked<'k> {
-    fn these(keyspace: &'k Keyspace, slots: Slots) -> Locked<'k> {
-        match slots[..] {
-            [] => Locked::None,
-            [slot] => Locked::One(keyspace.lock(slot)),
-            _ => Locked::Many(Box::new(keyspace.lock_many(slots))),
-        }
-    }
-
-    #[inline]
-    fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
-        let found = match self {
-            Locked::One(slot) if slot.slot() == wanted => Some(slot),
-            Locked::Many(slots) => slots.get(wanted),
-            _ => None,
-        };
-        found.expect("the slots of all keys of a command are locked")
-    }
-
-    #[inline]
-    fn slot_mut(&mut self, wanted: SlotId) -> &mut SlotGuard<'k> {
-        let found = match self {
-            Locked::One(slot) if slot.slot() == wanted => Some(slot),
-            Locked::Many(slots) => slots.get_mut(wanted),
-            _ => None,
-        };
-        found.expect("the slots of all keys of a command are locked")
-    }
-
-    #[inline]
-    fn last_lsn(&self) -> Lsn {
-        match self {
-            Locked::None => Lsn::ZERO,
-            Locked::One(slot) => slot.last_lsn(),
-            Locked::Many(slots) => slots.last_lsn(),
-        }
-    }
-
-    #[inline]
-    fn set_last_lsn(&mut self, lsn: Lsn) {
-        match self {
-            Locked::None => {}
-            Locked::One(slot) => slot.set_last_lsn(lsn),
-            Locked::Many(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
-        }
-    }
+/// The number after this one in the sequence that random choices are made from.
+#[inline]
+pub(crate) fn next_random(random: u32) -> u32 {
+    random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965)
 }

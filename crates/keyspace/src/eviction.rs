@@ -7,11 +7,14 @@
 //! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an
 //! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.
 
+use std::borrow::Borrow;
+
 use crate::access::AccessPolicy;
 use crate::entry::EntryRef;
 use crate::hash::KeyHash;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::locked::LockedSlots;
 use crate::random::{Sequence, scale};
 use crate::slot::SlotGuard;
 
@@ -86,14 +89,25 @@ impl Keyspace {
     /// the slots that have keys, then evenly in the slot. When most keys are expired or in other databases it
     /// becomes a search from a random slot on, locking one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
+        self.random_key_locking(|slot| self.lock(slot), db, seed, now_ms, out)
+    }
+
+    fn random_key_locking<'k, G: Borrow<SlotGuard<'k>>>(
+        &self,
+        lock: impl Fn(SlotId) -> G,
+        db: DbId,
+        seed: u64,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if self.len(db) == 0 {
             return false;
         }
         let mut sequence = Sequence::new(seed);
         for _ in 0..RANDOM_KEY_TRIES {
             let Some(slot) = self.occupied.random(&mut sequence) else { return false };
-            let guard = self.lock(slot);
-            let Some(table) = guard.state.table(db) else { continue };
+            let guard = lock(slot);
+            let Some(table) = guard.borrow().state.table(db) else { continue };
             let entry = table.random_entry(&mut || sequence.next());
             if let Some(entry) = entry.filter(|entry| !entry.is_expired(now_ms)) {
                 out.extend_from_slice(entry.key());
@@ -103,8 +117,8 @@ impl Keyspace {
         let start = SlotId::of_crc(sequence.next() as u16);
         let before = self.occupied.members(SlotId::FIRST, start);
         self.occupied.members(start, SlotId::LAST).chain(before).any(|slot| {
-            let guard = self.lock(slot);
-            let entry = guard.entries(db).find(|entry| !entry.is_expired(now_ms));
+            let guard = lock(slot);
+            let entry = guard.borrow().entries(db).find(|entry| !entry.is_expired(now_ms));
             entry.inspect(|entry| out.extend_from_slice(entry.key())).is_some()
         })
     }
@@ -161,6 +175,16 @@ impl Keyspace {
             *best = Some(Candidate { db, hash: self.hash(&key), key, score });
         }
         true
+    }
+}
+
+impl LockedSlots<'_> {
+    /// As `Keyspace::random_key`, without locking: every slot is locked.
+    ///
+    /// # Panics
+    /// If a slot is not locked.
+    pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
+        self.keyspace().random_key_locking(|slot| self.expect(slot), db, seed, now_ms, out)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::effect::Effect;
 use crate::freed::Freed;
 use crate::hash::KeyHash;
 use crate::id::{SLOT_COUNT, SlotId};
+use crate::keyspace::Keyspace;
 use crate::slot::SlotGuard;
 
 /// Slots locked together, ascending. Unlocks them when dropped.
@@ -60,7 +61,7 @@ impl<'k> LockedSlots<'k> {
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
         match effect.key() {
             Some(key) => {
-                let hash = self.guards.first().expect("no slot is locked").keyspace.hash(key);
+                let hash = self.keyspace().hash(key);
                 self.apply_hashed(effect, &hash, clock, freed)
             }
             None => {
@@ -93,6 +94,16 @@ impl<'k> LockedSlots<'k> {
     /// slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
+    }
+
+    /// The keyspace whose slots these are.
+    pub(crate) fn keyspace(&self) -> &'k Keyspace {
+        self.guards.first().expect("no slot is locked").keyspace
+    }
+
+    /// The guard of a slot that is one of these.
+    pub(crate) fn expect(&self, slot: SlotId) -> &SlotGuard<'k> {
+        self.get(slot).expect("the slot is not locked")
     }
 
     #[inline]

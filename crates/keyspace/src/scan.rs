@@ -1,7 +1,7 @@
 //! SCAN: walking a database bit by bit while it changes.
 //!
-//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time, whose only state is the
-//! cursor.
+//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time or through slots that are all
+//! locked, whose only state is the cursor.
 //! What it is not: a snapshot. Keys that come or go during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once
@@ -11,8 +11,12 @@
 //! decides how large the next range is. So a key that is present during the whole scan falls into exactly one
 //! range and is visited exactly once, as long as databases are not swapped.
 
+use std::borrow::Borrow;
+
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::locked::LockedSlots;
+use crate::slot::SlotGuard;
 use crate::table::POSITION_END;
 use crate::value::ValueType;
 
@@ -62,6 +66,18 @@ impl Keyspace {
         now_ms: u64,
         visit: &mut dyn FnMut(&[u8], ValueType),
     ) -> ScanCursor {
+        self.scan_locking(|slot| self.lock(slot), db, cursor, count, now_ms, visit)
+    }
+
+    fn scan_locking<'k, G: Borrow<SlotGuard<'k>>>(
+        &self,
+        lock: impl Fn(SlotId) -> G,
+        db: DbId,
+        cursor: ScanCursor,
+        count: usize,
+        now_ms: u64,
+        visit: &mut dyn FnMut(&[u8], ValueType),
+    ) -> ScanCursor {
         let Some((first, first_position)) = cursor.parts() else { return ScanCursor::START };
         let mut position = first_position;
         let (mut seen, mut slots_left) = (0, count.saturating_mul(8).max(1024));
@@ -73,8 +89,8 @@ impl Keyspace {
                 return ScanCursor::at(slot, position);
             }
             slots_left -= 1;
-            let guard = self.lock(slot);
-            let Some(table) = guard.state.table(db) else { continue };
+            let guard = lock(slot);
+            let Some(table) = guard.borrow().state.table(db) else { continue };
             while position < POSITION_END {
                 position = table.visit_from(position, |entry| {
                     seen += 1;
@@ -88,5 +104,22 @@ impl Keyspace {
             }
         }
         ScanCursor::START
+    }
+}
+
+impl LockedSlots<'_> {
+    /// As `Keyspace::scan`, without locking: every slot is locked.
+    ///
+    /// # Panics
+    /// If a slot is not locked.
+    pub fn scan(
+        &self,
+        db: DbId,
+        cursor: ScanCursor,
+        count: usize,
+        now_ms: u64,
+        visit: &mut dyn FnMut(&[u8], ValueType),
+    ) -> ScanCursor {
+        self.keyspace().scan_locking(|slot| self.expect(slot), db, cursor, count, now_ms, visit)
     }
 }

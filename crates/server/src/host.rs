@@ -13,7 +13,7 @@ use std::{
 };
 
 use commands::{
-    CommandStats, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, WorkerStats,
+    CommandStats, Host, Interests, Loading, MemoryFigures, MemoryLimits, ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
@@ -74,6 +74,7 @@ pub(crate) struct ServerHost {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
+    interests: Arc<Interests>,
     clients: Clients,
     stats: CommandStats,
     observer: Observer,
@@ -99,6 +100,7 @@ impl ServerHost {
         let host = ServerHost {
             progress: LoadProgress::new(clock.clone()),
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
+            interests: Arc::default(),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
@@ -160,6 +162,10 @@ impl ServerHost {
 
     pub(crate) fn keyspace(&self) -> &Arc<Keyspace> {
         &self.keyspace
+    }
+
+    pub(crate) fn interests(&self) -> &Arc<Interests> {
+        &self.interests
     }
 
     pub(crate) fn settings(&self) -> parking_lot::RwLockReadGuard<'_, Settings> {
@@ -395,10 +401,8 @@ impl Host for ServerHost {
         self.clock.unix_ms() / 1000
     }
 
-    fn flushing_all(&self, record: Lsn) {
-        if let Some(log) = self.log.get() {
-            *self.dead_before.lock() = Some((record, log.written_lsn().min(log.durable_lsn())));
-        }
+    fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
+        *self.dead_before.lock() = Some((record, dead_before));
     }
 }
 

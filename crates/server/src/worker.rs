@@ -88,7 +88,8 @@ pub(crate) fn start(
     let run = move || {
         let local = tokio::task::LocalSet::new();
         let seed = host.random_u64() as u32;
-        let executor = Executor::new(host.keyspace().clone(), host.worker_stats(index), seed);
+        let executor =
+            Executor::new(host.keyspace().clone(), host.interests().clone(), host.worker_stats(index), seed);
         let worker = Rc::new(Worker {
             host,
             mailbox: own,

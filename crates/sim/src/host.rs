@@ -119,8 +119,7 @@ impl Host for SimHost {
         self.clock.unix_ms() / 1000
     }
 
-    fn flushing_all(&self, record: Lsn) {
-        let boundary = self.log.written_lsn().min(self.log.durable_lsn());
-        *self.dead_before.lock().expect("one thread") = Some((record, boundary));
+    fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
+        *self.dead_before.lock().expect("one thread") = Some((record, dead_before));
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use commands::{Executor, Host, Session, clients::Connected};
+use commands::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk, SimEntropy};
 use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
@@ -160,8 +160,10 @@ impl World {
         };
         let Recovered { keyspace, log } = recover(door, &options, &clock)?;
         let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
-            let mut executor = Executor::new(keyspace.clone(), host.command_stats().worker(worker), 1);
+            let mut executor =
+                Executor::new(keyspace.clone(), interests.clone(), host.command_stats().worker(worker), 1);
             executor.attach(log.appender());
             executor
         };

@@ -23,7 +23,7 @@ pub use control::Control;
 pub use error::{Damage, Error};
 pub use log::check::{CheckReport, check};
 pub use log::reader::{Batch, LogReader, Tail};
-pub use log::record::{RECORD_HEADER_BYTES, Record, RecordKind};
+pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::Recovery;
 pub use log::{Admission, Appender, Durability, Flush, Log, LogOptions, Pending, Prepare};
 pub use stats::{Histogram, LogStats};

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
 use storage::Durability;
 
-use super::{Client, DEFAULT_USER, NO_COMMAND};
+use super::{Client, DEFAULT_USER, NO_COMMAND, NO_TRANSACTION};
 
 impl Client {
     /// Appends the line, without a line end.
@@ -18,7 +18,7 @@ impl Client {
         let result = write!(
             out,
             "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub=0 \
-             psub=0 ssub=0 multi=-1 qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
+             psub=0 ssub=0 multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
              omem=0 tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir=-1 resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
              durability={durability}",
@@ -31,6 +31,7 @@ impl Client {
             idle = self.idle_seconds(now_ms),
             flags = self.flag_letters(),
             db = self.db.load(Relaxed),
+            queued = self.queued_count(),
             memory = self.memory_bytes(),
             events = if output > 0 { "rw" } else { "r" },
             command = self.last_command_name(),
@@ -42,16 +43,24 @@ impl Client {
         debug_assert!(result.is_ok(), "writing to a string does not fail");
     }
 
+    /// Of the commands queued since MULTI; -1 without a transaction.
+    fn queued_count(&self) -> i64 {
+        match self.queued.load(Relaxed) {
+            NO_TRANSACTION => -1,
+            count => count.into(),
+        }
+    }
+
     fn flag_letters(&self) -> String {
         let flags = [
-            (&self.monitoring, 'O'),
-            (&self.closing, 'c'),
-            (&self.killed, 'A'),
-            (&self.no_evict, 'e'),
-            (&self.no_touch, 'T'),
+            (self.monitoring.load(Relaxed), 'O'),
+            (self.queued_count() >= 0, 'x'),
+            (self.closing.load(Relaxed), 'c'),
+            (self.killed.load(Relaxed), 'A'),
+            (self.no_evict.load(Relaxed), 'e'),
+            (self.no_touch.load(Relaxed), 'T'),
         ];
-        let letters: String =
-            flags.iter().filter(|(flag, _)| flag.load(Relaxed)).map(|(_, letter)| *letter).collect();
+        let letters: String = flags.iter().filter(|(set, _)| *set).map(|(_, letter)| *letter).collect();
         if letters.is_empty() { "N".to_string() } else { letters }
     }
 
@@ -118,13 +127,16 @@ mod tests {
         client.set_no_touch(true);
         client.set_monitoring(true);
         client.set_closing();
+        client.set_queued(Some(2));
+        client.set_queued(Some(2));
         client.kill();
         let shown = line(&client, 5_000);
         for field in [
             "name=jobs",
             "age=4",
             "idle=2",
-            "flags=OcAeT",
+            "flags=OxcAeT",
+            "multi=2",
             "db=3",
             "qbuf=13",
             "obl=14",

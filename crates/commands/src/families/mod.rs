@@ -11,6 +11,7 @@ mod hyperloglog;
 mod scan;
 mod server;
 mod string;
+mod transactions;
 
 use crate::Row;
 
@@ -26,4 +27,5 @@ pub(crate) const TABLES: &[&[Row]] = &[
     hyperloglog::ROWS,
     server::ROWS,
     string::ROWS,
+    transactions::ROWS,
 ];

@@ -48,7 +48,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
 /// The largest payload that is accepted at all: a command's arguments are bounded by 1 GiB (query buffer
 /// limit), one value by 512 MiB, and a rename carries two keys and one value.
-pub(crate) const CHAIN_BYTES_MAX: usize = 1 << 31;
+pub const CHAIN_BYTES_MAX: usize = 1 << 31;
 
 const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"SEND");
 

@@ -54,6 +54,12 @@ impl<'a> ReplyWriter<'a> {
         self.protocol
     }
 
+    /// Writes another version from now on, for a reply that holds replies of several commands.
+    #[inline]
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
     /// Bytes in the buffer, those of earlier replies included.
     #[inline]
     pub fn position(&self) -> usize {

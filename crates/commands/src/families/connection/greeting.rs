@@ -157,6 +157,7 @@ pub(super) fn quit(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     stop_monitoring(cx);
     let session = &mut *cx.session;
+    session.end_transaction();
     set_db(session, DbId::ZERO);
     set_protocol(session, Protocol::Resp2);
     session.authenticated = !cx.host.requires_password();

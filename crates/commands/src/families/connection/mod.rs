@@ -88,14 +88,14 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "quit",
         arity: -1,
-        flags: GREETING,
+        flags: GREETING.or(Flags::IMMEDIATE),
         summary: "Closes the connection once all replies are sent.",
         handler: greeting::quit,
         ..ROW
     },
     Row {
         name: "reset",
-        flags: GREETING,
+        flags: GREETING.or(Flags::IMMEDIATE),
         since: "6.2.0",
         summary: "Puts the connection into the state of a new one.",
         handler: greeting::reset,

@@ -168,7 +168,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "rename",
         arity: 3,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.or(Flags::COPIES),
         keys: TWO_KEYS,
         complexity: "O(N) where N is the size of the value, which is logged under its new name.",
         summary: "Gives a key another name, replacing the key that has it.",
@@ -179,7 +179,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "renamenx",
         arity: 3,
-        flags: WRITE_FAST,
+        flags: WRITE_FAST.or(Flags::COPIES),
         keys: TWO_KEYS,
         complexity: "O(N) where N is the size of the value, which is logged under its new name.",
         summary: "Gives a key another name unless a key has it.",
@@ -190,7 +190,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "copy",
         arity: -3,
-        flags: Flags::WRITE.or(Flags::DENYOOM),
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES),
         keys: TWO_KEYS,
         since: "6.2.0",
         complexity: "O(N) where N is the size of the value.",
@@ -202,7 +202,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "move",
         arity: 3,
-        flags: WRITE_FAST,
+        flags: WRITE_FAST.or(Flags::COPIES),
         complexity: "O(N) where N is the size of the value, which is logged in its new place.",
         summary: "Moves a key to another database unless the key exists there.",
         syntax: "key db",

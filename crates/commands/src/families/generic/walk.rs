@@ -1,7 +1,7 @@
 //! Walks over the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! They lock one slot at a time, so they never stop the server. Keys that come or go meanwhile may or may not be seen; a key that
-//! stays is seen by a whole walk exactly once.
+//! They lock one slot at a time, so they never stop the server, unless they are part of a transaction. Keys that come or go
+//! meanwhile may or may not be seen; a key that stays is seen by a whole walk exactly once.
 
 use keyspace::{ScanCursor, SlotId};
 use wire::{Aggregate, Args, ReplyWriter, glob};
@@ -17,14 +17,14 @@ const COUNT_OF_KEYS: usize = 1 << 20;
 /// `RANDOMKEY`
 pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let mut key = Vec::new();
-    let found = cx.keyspace.random_key(cx.db(), cx.unit.seed(), cx.now_ms(), &mut key);
+    let found = cx.unit.random_key(cx.session.db, &mut key);
     cx.reply.bulk_or_null(found.then_some(key.as_slice()));
     Ok(())
 }
 
 /// `KEYS pattern`
 pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms, keyspace, pattern) = (cx.db(), cx.now_ms(), cx.keyspace, args.at(1));
+    let (db, now_ms, pattern) = (cx.db(), cx.now_ms(), args.at(1));
     let array = cx.reply.begin_deferred();
     let mut found = 0;
     let mut show = |key: &[u8]| {
@@ -34,12 +34,14 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         }
     };
     if let Some(slot) = only_slot(pattern) {
-        let slot = keyspace.lock(slot);
-        slot.entries(db).filter(|entry| !entry.is_expired(now_ms)).for_each(|entry| show(entry.key()));
+        cx.unit.with_slot(slot, |slot| {
+            let alive = slot.entries(db).filter(|entry| !entry.is_expired(now_ms));
+            alive.for_each(|entry| show(entry.key()));
+        });
     } else {
         let mut cursor = ScanCursor::START;
         loop {
-            cursor = keyspace.scan(db, cursor, COUNT_OF_KEYS, now_ms, &mut |key, _| show(key));
+            cursor = cx.unit.scan(db, cursor, COUNT_OF_KEYS, &mut |key, _| show(key));
             if cursor == ScanCursor::START {
                 break;
             }
@@ -68,7 +70,7 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     // The new cursor comes first in the reply, so the keys are kept until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
-    let cursor = cx.keyspace.scan(cx.db(), cursor, options.count, cx.now_ms(), &mut |key, value_type| {
+    let cursor = cx.unit.scan(cx.db(), cursor, options.count, &mut |key, value_type| {
         if options.accepts_type(value_type) && options.accepts(key) {
             writer.bulk(key);
             found += 1;

@@ -196,6 +196,7 @@ fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
         (!flags.has(Flags::FAST), "@slow"),
         (dangerous, "@dangerous"),
         (row.family == Family::Connection, "@connection"),
+        (row.family == Family::Transactions, "@transaction"),
     ]
     .into_iter()
     .filter(|(member, _)| *member)

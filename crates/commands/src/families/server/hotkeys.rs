@@ -50,8 +50,9 @@ fn parse_count(args: Args<'_>) -> Result<usize, CommandError> {
 /// The type of a key as TYPE names it.
 fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> &'static str {
     let hash = cx.keyspace.hash(key);
-    let slot = cx.keyspace.lock(hash.slot());
-    slot.get(db, &hash, key, cx.now_ms()).map_or("none", |entry| entry.value_type().name())
+    cx.unit.with_slot(hash.slot(), |slot| {
+        slot.get(db, &hash, key, cx.now_ms()).map_or("none", |entry| entry.value_type().name())
+    })
 }
 
 /// The keys of all workers, the most used first, and the accesses of all keys per second.

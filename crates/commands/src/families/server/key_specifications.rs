@@ -15,14 +15,14 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
         Keys::Range { first, last, step } => [first.into(), last.into(), step.into()],
         Keys::Counted { before: Some(before), .. } => one(before),
         Keys::Computed { first: Some(first), .. } => one(first),
-        Keys::None | Keys::AllSlots | Keys::Counted { .. } | Keys::Computed { .. } => [0; 3],
+        Keys::None | Keys::AllSlots | Keys::Queued | Keys::Counted { .. } | Keys::Computed { .. } => [0; 3],
     }
 }
 
 /// How many specifications there are.
 pub(super) fn count(keys: Keys) -> usize {
     match keys {
-        Keys::None | Keys::AllSlots => 0,
+        Keys::None | Keys::AllSlots | Keys::Queued => 0,
         Keys::First | Keys::Range { .. } => 1,
         Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
         Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),

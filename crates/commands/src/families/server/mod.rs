@@ -173,7 +173,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "shutdown",
         arity: -1,
-        flags: ADMIN,
+        flags: ADMIN.or(Flags::NO_MULTI),
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",

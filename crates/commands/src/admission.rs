@@ -1,0 +1,92 @@
+//! What can refuse a command before it touches a key.
+//!
+//! Order of the checks, as in Redis: known, arity, authenticated, loading, log, memory.
+
+use storage::Admission;
+use wire::Args;
+
+use crate::{CommandError, Executor, Flags, Host, Row, Session};
+
+/// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
+/// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
+pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+
+impl Executor {
+    /// Everything that can refuse a command; `false`: the log cannot take it now.
+    #[inline]
+    pub(crate) fn check(
+        &mut self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<bool, CommandError> {
+        self.check_call(row, args, session)?;
+        if !row.flags.has(Flags::WRITE) {
+            return Ok(true);
+        }
+        if !self.admit_args(args.size_bytes() as u64)? {
+            return Ok(false);
+        }
+        if row.flags.has(Flags::DENYOOM) {
+            self.make_room(host)?;
+        }
+        Ok(true)
+    }
+
+    /// What can refuse any command.
+    #[inline]
+    pub(crate) fn check_call(
+        &self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+    ) -> Result<(), CommandError> {
+        if !row.accepts(args.len()) {
+            return Err(CommandError::WrongArity(row.name));
+        }
+        if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
+            return Err(CommandError::NoAuth);
+        }
+        if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
+            return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
+        }
+        if !row.flags.has(Flags::LOADING) && self.loading {
+            return Err(CommandError::Loading);
+        }
+        Ok(())
+    }
+
+    /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier answer holds for it;
+    /// `false`: not now.
+    #[inline]
+    pub(crate) fn admit_args(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        if bytes <= self.admitted_bytes {
+            self.admitted_bytes -= bytes;
+            return Ok(true);
+        }
+        self.admit_write(bytes)
+    }
+
+    /// Asks the log whether a write may be executed; `false`: not now.
+    pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        match self.admit(bytes) {
+            Admission::Go => {
+                self.admitted_bytes = ADMITTED_BYTES;
+                Ok(true)
+            }
+            Admission::Wait => Ok(false),
+            Admission::NoRoom => {
+                let reason = self.appender().map_or_else(String::new, |it| it.log().no_room_reason());
+                Err(CommandError::DiskFull(reason))
+            }
+            Admission::Stalled => Err(CommandError::LogStalled),
+            Admission::Poisoned => Err(CommandError::LogFailed),
+        }
+    }
+
+    /// Whether a record of about `bytes` may be appended now.
+    pub(crate) fn admit(&self, bytes: u64) -> Admission {
+        self.appender().map_or(Admission::Wait, |appender| appender.admit(bytes))
+    }
+}

@@ -1,0 +1,48 @@
+//! EXEC.
+
+use wire::Args;
+
+use crate::{CommandError, Context, Flags, Transaction};
+
+/// `EXEC`
+pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let Some(transaction) = &cx.session.transaction else {
+        return Err(CommandError::Text("ERR EXEC without MULTI"));
+    };
+    if transaction.has_failed() {
+        cx.session.end_transaction();
+        return Err(CommandError::Text("EXECABORT Transaction discarded because of previous errors."));
+    }
+    if cx.session.watches.is_broken(&cx.unit) {
+        cx.session.end_transaction();
+        cx.reply.null_array();
+        return Ok(());
+    }
+    cx.require_room(record_bytes(cx, transaction))?;
+    let Some(transaction) = cx.session.transaction.take() else { return Ok(()) };
+    cx.session.watches.clear();
+    cx.reply.array(transaction.commands().len());
+    cx.begin_inner();
+    for queued in transaction.commands() {
+        cx.run_inner(queued.found, queued.args.as_args());
+    }
+    cx.session.end_transaction();
+    Ok(())
+}
+
+/// About how large the record can be: the arguments, and the values that are copied. Values that the transaction itself
+/// makes before it copies them are not counted twice.
+fn record_bytes(cx: &Context<'_, '_>, transaction: &Transaction) -> u64 {
+    let mut bytes = transaction.args_bytes();
+    if !transaction.any(Flags::COPIES) {
+        return bytes;
+    }
+    for queued in transaction.commands().iter().filter(|it| it.found.row.flags.has(Flags::COPIES)) {
+        let args = queued.args.as_args();
+        queued.found.row.keys.for_each(args, |index| {
+            let entry = cx.unit.peek(cx.session.db, args.at(index));
+            bytes += entry.map_or(0, |entry| entry.allocated_bytes() as u64);
+        });
+    }
+    bytes
+}

@@ -1,0 +1,205 @@
+//! Interests: who is to learn that a key changes.
+//!
+//! ```text
+//! WATCH: lock slot -> register          write: lock slot -> apply -> report -> unlock          EXEC: lock slots -> broken?
+//! ```
+//!
+//! What it is: a registry from keys to those who wait for a change of them, exact per key, shared by all workers.
+//! What it is not: a reason for anybody to wait. Reporting marks; who is marked looks when it holds the locks itself.
+//!
+//! Invariants
+//! - One registers for a key, and a change of it is reported, under the lock of its slot: nothing happens between looking at
+//!   a key and having registered for it. Withdrawing needs no lock of a slot.
+//! - While nobody is registered a change costs one load ([`Interests::any`]). The load may be relaxed, because the lock of
+//!   the slot orders it behind the registration.
+//! - The locks in here are leaves: nothing else is locked under them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use keyspace::{DbId, Effect, SlotId, slot_of};
+use parking_lot::Mutex;
+
+use crate::{CommandError, Unit};
+
+/// Slots share so many locks of the registry.
+const SHARDS: usize = 64;
+
+/// Keys that one client may watch.
+const WATCHED_KEYS_MAX: usize = 1 << 16;
+
+/// What has happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Its value or its deadline is another, or it has come or gone.
+    Value,
+    /// It had expired, and was removed for that: no change for those who have seen it expired already.
+    Buried,
+}
+
+/// Somebody who is to learn of changes of a key.
+#[derive(Debug)]
+struct Interest {
+    db: DbId,
+    /// Whether the key existed when the interest was registered.
+    seen_alive: bool,
+    broken: Arc<AtomicBool>,
+}
+
+impl Interest {
+    fn report(&self, change: Change) {
+        if change == Change::Value || self.seen_alive {
+            self.broken.store(true, Relaxed);
+        }
+    }
+}
+
+/// Those interested in the keys of some slots. By key, because most keys have one name in one database.
+type Shard = BTreeMap<Box<[u8]>, Vec<Interest>>;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Interests {
+    count: AtomicUsize,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl Default for Interests {
+    fn default() -> Interests {
+        Interests { count: AtomicUsize::new(0), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Interests {
+    /// Whether anybody is interested in anything. Called under the lock of the slot that changes.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    fn shard(&self, slot: SlotId) -> &Mutex<Shard> {
+        &self.shards[slot.index() % SHARDS]
+    }
+
+    fn register(&self, key: &[u8], interest: Interest) {
+        self.shard(slot_of(key)).lock().entry(key.into()).or_default().push(interest);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    fn withdraw(&self, db: DbId, key: &[u8], broken: &Arc<AtomicBool>) {
+        let mut shard = self.shard(slot_of(key)).lock();
+        let Some(interested) = shard.get_mut(key) else { return };
+        let is_it = |it: &Interest| it.db == db && Arc::ptr_eq(&it.broken, broken);
+        if let Some(position) = interested.iter().position(is_it) {
+            interested.swap_remove(position);
+            self.count.fetch_sub(1, Relaxed);
+        }
+        if interested.is_empty() {
+            shard.remove(key);
+        }
+    }
+
+    /// A key of this slot, which is locked, has changed.
+    pub(crate) fn report(&self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
+        if let Some(interested) = self.shard(slot).lock().get(key) {
+            interested.iter().filter(|it| it.db == db).for_each(|it| it.report(change));
+        }
+    }
+
+    /// Databases are about to be emptied or exchanged, all slots are locked: reports every key that is in one of them.
+    pub(crate) fn report_global(&self, effect: &Effect<'_>, unit: &Unit<'_>) {
+        // What is at a key of one database afterwards is what is there or in the other database now.
+        let affected = |db: DbId| match *effect {
+            Effect::FlushAll => Some([db, db]),
+            Effect::FlushDb { db: flushed } if flushed == db => Some([db, db]),
+            Effect::SwapDb { a, b } if a == db || b == db => Some([a, b]),
+            _ => None,
+        };
+        for shard in &self.shards {
+            for (key, interested) in &*shard.lock() {
+                for interest in interested {
+                    let Some(dbs) = affected(interest.db) else { continue };
+                    let exists = dbs.into_iter().any(|db| unit.exists(db, key));
+                    interest.report(if exists { Change::Value } else { Change::Buried });
+                }
+            }
+        }
+    }
+}
+
+/// The keys that a client watches (WATCH). Dropping it withdraws from all of them.
+#[derive(Debug, Default)]
+pub struct Watches {
+    watching: Option<Box<Watching>>,
+}
+
+#[derive(Debug)]
+struct Watching {
+    interests: Arc<Interests>,
+    broken: Arc<AtomicBool>,
+    /// Whether each key existed when it began to be watched.
+    keys: BTreeMap<(DbId, Box<[u8]>), bool>,
+}
+
+impl Watches {
+    /// Whether so many more keys can be watched.
+    ///
+    /// # Errors
+    /// They would be too many.
+    pub(crate) fn require_room(&self, more: usize) -> Result<(), CommandError> {
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.keys.len());
+        if watched + more > WATCHED_KEYS_MAX {
+            return Err(CommandError::Text("ERR too many watched keys"));
+        }
+        Ok(())
+    }
+
+    /// Watches a key, whose slot `unit` has locked; nothing changes if it is watched already.
+    pub(crate) fn add(&mut self, unit: &Unit<'_>, db: DbId, key: &[u8]) {
+        let watching = self.watching.get_or_insert_with(|| {
+            Box::new(Watching {
+                interests: unit.interests().clone(),
+                broken: Arc::default(),
+                keys: BTreeMap::new(),
+            })
+        });
+        let id = (db, key.into());
+        if watching.keys.contains_key(&id) {
+            return;
+        }
+        let seen_alive = unit.exists(db, key);
+        watching.interests.register(key, Interest { db, seen_alive, broken: watching.broken.clone() });
+        watching.keys.insert(id, seen_alive);
+    }
+
+    /// The watched keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.watching.iter().flat_map(|watching| watching.keys.keys()).map(|(_, key)| &**key)
+    }
+
+    /// Whether a watched key has changed or expired. `unit` has locked the slots of all of them.
+    pub(crate) fn is_broken(&self, unit: &Unit<'_>) -> bool {
+        self.watching.as_ref().is_some_and(|watching| {
+            let mut seen_alive = watching.keys.iter().filter(|(_, seen_alive)| **seen_alive);
+            watching.broken.load(Relaxed) || seen_alive.any(|((db, key), _)| !unit.exists(*db, key))
+        })
+    }
+
+    /// Watches nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.watching = None;
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        for (db, key) in self.keys.keys() {
+            self.interests.withdraw(*db, key, &self.broken);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A transaction in the making: the commands that a client has queued since MULTI.
+//!
+//! What it is: the queue, its limits, and what EXEC must know before it begins: slots to lock, room to ask for.
+//! What it is not: the execution (see `families::transactions`), nor what is checked before a command is queued (see
+//! `queueing`).
+
+use keyspace::{KeyHash, slot_of};
+use wire::{Args, OwnedArgs};
+
+use crate::{CommandError, Flags, Keys, row::Found, unit::Slots};
+
+/// Commands in one transaction.
+pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
+
+/// Memory of the commands of one transaction, in bytes. Half of what a record can hold: what a command logs may be larger
+/// than its arguments.
+pub const QUEUED_BYTES_MAX: usize = 1 << 30;
+
+/// A command that waits for EXEC.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) found: Found,
+    pub(crate) args: OwnedArgs,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    commands: Vec<Queued>,
+    /// Memory of the queue.
+    bytes: usize,
+    /// Bytes of all arguments.
+    args_bytes: u64,
+    /// What any of the commands is.
+    flags: Flags,
+    /// Slots of all keys; unsorted, some more than once.
+    slots: Slots,
+    needs_all_slots: bool,
+    failed: bool,
+}
+
+impl Transaction {
+    /// Adds a command, whose first key has this hash, if it is known.
+    ///
+    /// # Errors
+    /// The transaction is too large.
+    pub(crate) fn push(
+        &mut self,
+        found: Found,
+        args: Args<'_>,
+        hash: Option<KeyHash>,
+    ) -> Result<(), CommandError> {
+        let row = found.row;
+        let queued = Queued { found, args: args.into() };
+        let bytes = size_of::<Queued>() + queued.args.heap_bytes();
+        if self.commands.len() == QUEUED_COMMANDS_MAX || self.bytes + bytes > QUEUED_BYTES_MAX {
+            return Err(CommandError::Text("ERR the transaction has too many or too large commands"));
+        }
+        let first = row.keys.first().zip(hash);
+        row.keys.for_each(args, |index| {
+            let known = first.filter(|(first, _)| *first == index).map(|(_, hash)| hash.slot());
+            self.slots.push(known.unwrap_or_else(|| slot_of(args.at(index))));
+        });
+        self.needs_all_slots |= matches!(row.keys, Keys::AllSlots) || row.flags.has(Flags::READS_ALL);
+        self.flags = self.flags.or(row.flags);
+        self.args_bytes += args.size_bytes() as u64;
+        self.bytes += bytes;
+        self.commands.push(queued);
+        Ok(())
+    }
+
+    /// A command could not be queued: EXEC will refuse.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether a command could not be queued.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The commands in order.
+    pub(crate) fn commands(&self) -> &[Queued] {
+        &self.commands
+    }
+
+    /// Whether any of the commands has this property.
+    pub(crate) fn any(&self, flag: Flags) -> bool {
+        self.flags.has(flag)
+    }
+
+    /// Bytes of all arguments.
+    pub(crate) fn args_bytes(&self) -> u64 {
+        self.args_bytes
+    }
+
+    /// The slots of all keys; `None`: every slot.
+    pub(crate) fn slots(&self) -> Option<&Slots> {
+        (!self.needs_all_slots).then_some(&self.slots)
+    }
+}

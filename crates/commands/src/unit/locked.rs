@@ -1,0 +1,67 @@
+//! The slots that a unit has locked: none, one or many.
+
+use keyspace::{Keyspace, LockedSlots, SlotGuard, SlotId};
+use lsn::Lsn;
+use smallvec::SmallVec;
+
+/// The locked slots.
+pub(super) enum Locked<'k> {
+    /// None: the command names no key.
+    None,
+    /// The slot of its only key.
+    One(SlotGuard<'k>),
+    /// Several, or all of them. Boxed: most units have one slot.
+    Many(Box<LockedSlots<'k>>),
+}
+
+/// Slots to lock.
+pub(crate) type Slots = SmallVec<[SlotId; 16]>;
+
+impl<'k> Locked<'k> {
+    /// Locks slots, given in any order and some more than once.
+    pub(super) fn these(keyspace: &'k Keyspace, slots: Slots) -> Locked<'k> {
+        match slots[..] {
+            [] => Locked::None,
+            [slot] => Locked::One(keyspace.lock(slot)),
+            _ => Locked::Many(Box::new(keyspace.lock_many(slots))),
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
+        let found = match self {
+            Locked::One(slot) if slot.slot() == wanted => Some(slot),
+            Locked::Many(slots) => slots.get(wanted),
+            _ => None,
+        };
+        found.expect("the slots of all keys of a command are locked")
+    }
+
+    #[inline]
+    pub(super) fn slot_mut(&mut self, wanted: SlotId) -> &mut SlotGuard<'k> {
+        let found = match self {
+            Locked::One(slot) if slot.slot() == wanted => Some(slot),
+            Locked::Many(slots) => slots.get_mut(wanted),
+            _ => None,
+        };
+        found.expect("the slots of all keys of a command are locked")
+    }
+
+    #[inline]
+    pub(super) fn last_lsn(&self) -> Lsn {
+        match self {
+            Locked::None => Lsn::ZERO,
+            Locked::One(slot) => slot.last_lsn(),
+            Locked::Many(slots) => slots.last_lsn(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_last_lsn(&mut self, lsn: Lsn) {
+        match self {
+            Locked::None => {}
+            Locked::One(slot) => slot.set_last_lsn(lsn),
+            Locked::Many(slots) => slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn)),
+        }
+    }
+}
