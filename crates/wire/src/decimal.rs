@@ -2,8 +2,8 @@
 //!
 //! Redis adds in 80-bit floating point and shows 17 digits after the point, so that 0.1 + 0.2 is 0.3 and not
 //! 0.30000000000000004. Here operands that fit are added exactly, in units of 10^-17, which gives the same sums as Redis
-//! where 80 bits are enough, and the exact one where they are not. Operands beyond (more than 17 digits after the
-//! point, or 10^20 and more) are added as `f64`.
+//! where 80 bits are enough, and the exact one where they are not. Digits of an operand that come after those are rounded;
+//! operands of 10^20 and more are added as `f64`.
 //!
 //! The result has no exponent, no zeros at the end of its fraction, and no `-0`.
 
@@ -42,7 +42,7 @@ const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 /// Most digits of a fixed point number: 20 before the point and 17 after it. Two of them can be added in 127 bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
-/// Reads a number in units of 10^-17; `None` if it is not exact there, or too large.
+/// Reads a number in units of 10^-17, to the nearest one; `None` if it has too many digits.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -79,15 +79,17 @@ fn parse_exponent(text: &[u8]) -> Option<i32> {
     (exponent.abs() <= 10_000).then_some(exponent)
 }
 
-/// `value * 10^shift` where `value` has so many `digits`; `None` if it is not whole or has more than `DIGITS_MAX`.
+/// `value * 10^shift`, rounded half up, where `value` has so many `digits`; `None` if that has more than `DIGITS_MAX`.
 fn shift_decimal(value: i128, digits: usize, shift: i32) -> Option<i128> {
     if value == 0 {
         return Some(0);
     }
-    let power = 10i128.checked_pow(shift.unsigned_abs())?;
+    let power = 10i128.checked_pow(shift.unsigned_abs());
     if shift < 0 {
-        return (value % power == 0).then_some(value / power);
+        // No value reaches half of a power that does not fit.
+        return Some(power.map_or(0, |power| (value + power / 2) / power));
     }
+    let power = power?;
     (digits + shift as usize <= DIGITS_MAX).then(|| value * power)
 }
 
@@ -135,6 +137,9 @@ mod tests {
             ("-1e-17", "0", "-0.00000000000000001"),
             ("1e-18", "1", "1"),
             ("99999999999999999999.5", "0.5", "100000000000000000000"),
+            ("-9223372036854775808", "1e-20", "-9223372036854775808"),
+            ("9223372036854775807", "1e-300", "9223372036854775807"),
+            ("0.123456789012345678", "0", "0.12345678901234568"),
             ("1e22", "1", "10000000000000000000000"),
             ("+.5", "5.", "5.5"),
             ("00.10", "1e0", "1.1"),
