@@ -1,9 +1,9 @@
 //! How a value is kept: OBJECT.
 //!
 //! There is one way to keep a string here. ENCODING names the one that Redis would have chosen for a string set to these bytes,
-//! because tools print it; nothing is shared, so REFCOUNT is always 1.
+//! because tools print it; collections name the form they are in. Nothing is shared, so REFCOUNT is always 1.
 
-use keyspace::{AccessPolicy, EntryRef, ValueType};
+use keyspace::{AccessPolicy, EntryRef, View};
 use wire::{Args, number::is_canonical_i64};
 
 use crate::{CommandError, Context};
@@ -30,17 +30,14 @@ pub(super) fn encoding(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 }
 
 fn encoding_name(entry: EntryRef<'_>) -> &'static str {
-    match entry.string() {
-        Some(bytes) if is_canonical_i64(bytes) => "int",
-        Some(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
-        Some(_) => "raw",
-        None => match entry.value_type() {
-            ValueType::String => "raw",
-            ValueType::List => "quicklist",
-            ValueType::Set | ValueType::Hash => "hashtable",
-            ValueType::Zset => "skiplist",
-            ValueType::Stream => "stream",
-        },
+    match entry.view() {
+        View::String(bytes) if is_canonical_i64(bytes) => "int",
+        View::String(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
+        View::String(_) => "raw",
+        View::List(list) => list.encoding(),
+        View::Set(_) => "hashtable",
+        View::Zset(zset) => zset.encoding(),
+        View::Hash(hash) => hash.encoding(),
     }
 }
 
@@ -104,6 +101,10 @@ mod tests {
             ("OBJECT ENCODING a", r#""embstr""#),
             (&long, "+OK"),
             ("OBJECT ENCODING a", r#""raw""#),
+            ("HSET h f short", ":1"),
+            ("OBJECT ENCODING h", r#""listpack""#),
+            (&format!("HSET h f {}", "x".repeat(65)), ":0"),
+            ("OBJECT ENCODING h", r#""hashtable""#),
             ("OBJECT REFCOUNT a", ":1"),
             ("OBJECT REFCOUNT none", "nil"),
         ]);
