@@ -65,9 +65,14 @@ def new_server(request: pytest.FixtureRequest, tmp_path):
 
 
 @pytest.fixture
-def server(new_server) -> Server:
+def server(new_server, request) -> Server:
     """A running server with the default settings."""
-    return new_server().start()
+    running = new_server().start()
+    for marker in request.node.iter_markers("needs"):
+        with running.connect() as connection:
+            if None in connection.call("COMMAND", "INFO", *marker.args):
+                pytest.skip("commands that are still being built")
+    return running
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

@@ -74,16 +74,16 @@ def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or redis[0] != b"$" or sheaf[0] != b"$":
         return redis
     right, ours = Decimal(redis[1].decode()), Decimal(sheaf[1].decode())
-    # What 64 bits of mantissa cannot hold, of operands up to 1000 and of the sum.
-    noise = (abs(right) + 1000) / (1 << 62)
+    # What 64 bits of mantissa cannot hold, of operands up to 1000 and of the sum; Sheaf has 53 bits for very large sums.
+    noise = (abs(right) + 1000) / (1 << (62 if abs(right) < 10**20 else 52))
     return sheaf if abs(right - ours) <= noise else redis
 
 
 def _more_than_a_double(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or not _only_for_redis(command.arguments[-1]):
         return redis
-    refused = (b"-", b"ERR value is not a valid float")
-    return refused if redis[0] == b"$" or redis[1].startswith(b"ERR increment would") else redis
+    # Looked at before the value, so that this comes instead of whatever Redis has to say.
+    return (b"-", b"ERR value is not a valid float")
 
 
 def _only_for_redis(number: bytes) -> bool:
@@ -103,6 +103,16 @@ def _cut_at_nul(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if sheaf[1][:same] == redis[1][:same] else redis
 
 
+def _arguments_of_bits(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if command.name not in ("BITCOUNT", "BITPOS") or not (redis in _NOTHING_FOUND or redis[1].startswith(b"WRONGTYPE")):
+        return redis
+    return sheaf if sheaf[0] == b"-" and sheaf[1] in _ARGUMENT_ERRORS else redis
+
+
+_NOTHING_FOUND = ((b":", b"0"), (b":", b"-1"))
+_ARGUMENT_ERRORS = (b"ERR value is not an integer or out of range", b"ERR syntax error", b"ERR The bit argument must be 1 or 0.")
+
+
 # ---- encodings -------------------------------------------------------------------------------------------------------
 
 # Type, name in Redis, name in Sheaf.
@@ -110,6 +120,9 @@ ENCODINGS = {
     ("string", "raw", "embstr"),
     ("string", "raw", "int"),
     ("string", "embstr", "int"),
+    # Since 7.2.
+    ("list", "quicklist", "listpack"),
+    ("set", "hashtable", "listpack"),
 }
 
 
@@ -122,6 +135,7 @@ def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 DIFFERENCES = (
     Difference("Scores and distances in their shortest form", _doubles),
+    Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
     Difference("Increments are decimal numbers within the range of a double", _more_than_a_double),
     Difference("Errors quote whole arguments", _cut_at_nul),

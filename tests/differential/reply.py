@@ -19,20 +19,20 @@ class Wire:
     """One connection on which whole pipelines are sent and replies read one by one."""
 
     def __init__(self, port: int, protocol: int):
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._replies = self._socket.makefile("rb", buffering=1 << 16)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._replies = self.socket.makefile("rb", buffering=1 << 16)
         if protocol == 3:
             assert self.call("HELLO", 3)[0] == b"%"
 
     def close(self) -> None:
         """Closes the socket, whatever is still under way."""
         self._replies.close()
-        self._socket.close()
+        self.socket.close()
 
     def send(self, raw: bytes) -> None:
         """Sends the bytes as they are."""
-        self._socket.sendall(raw)
+        self.socket.sendall(raw)
 
     def call(self, *arguments: bytes | str | int) -> Tree:
         """One command, one reply."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import cycle
 
-from differential import sequence, state
+from differential import exchange, sequence, state
 from differential.families import Family, all_families
 from differential.pair import Mismatch, Pair
 from differential.reply import Wire, children
@@ -46,6 +46,7 @@ class Session:
         self._pair = Pair(redis, sheaf, protocol)
         self._protocol = protocol
         self._redis, self._sheaf = redis, sheaf
+        self._exchanges = False
         self._families = all_families()
         self.available = commands_of(sheaf) | {"NOSUCH"}
         self._payloads = payloads_of(redis)
@@ -55,8 +56,9 @@ class Session:
         """What can be drawn but does not exist in Sheaf."""
         return sorted({drawable.name for family in self._families for drawable in family.drawables} - self.available)
 
-    def run(self, seed: int, commands: int, failures_max: int) -> list[Failure]:
-        """Rounds until so many commands were sent or so many failures found."""
+    def run(self, seed: int, commands: int, failures_max: int, exchanges: bool = False) -> list[Failure]:
+        """Rounds until so many commands were sent or so many failures found; `exchanges` dumps after each of them."""
+        self._exchanges = exchanges
         failures: list[Failure] = []
         for number, theme in enumerate(cycle(sequence.themes(self._possible()))):
             if number * ROUND_COMMANDS >= commands or len(failures) == failures_max:
@@ -89,7 +91,20 @@ class Session:
     def state_mismatch(self, position: int = 0) -> Mismatch | None:
         """Compares all that both hold."""
         found = state.first_difference(state.held(self._redis.port), state.held(self._sheaf.port))
+        if found is None and self._exchanges:
+            found = self._exchange_mismatch()
         return Mismatch(*found, position) if found else None
+
+    def _exchange_mismatch(self) -> tuple[str, str, str] | None:
+        """Has each server restore what the other dumps."""
+        # A payload does not say in which form its value was.
+        fields = tuple(field for field in state.FIELDS if field != "encoding")
+        there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields)
+        if there:
+            return f"dumped by Redis: {there[0]}", *there[1:]
+        original, copy = exchange.restored(self._sheaf, self._redis)
+        back = state.first_difference(copy, original, fields)
+        return (f"dumped by Sheaf: {back[0]}", *back[1:]) if back else None
 
     def close(self) -> None:
         """Closes the connections."""

@@ -70,13 +70,18 @@ def _without_count(value: bytes) -> bytes:
     return value[: COUNT_OF_HYPERLOGLOG.start] + bytes(8) + value[COUNT_OF_HYPERLOGLOG.stop :]
 
 
-def first_difference(redis: dict[Name, Held], sheaf: dict[Name, Held]) -> tuple[str, str, str] | None:
+FIELDS = ("type", "content", "expire_at_ms", "encoding")
+
+
+def first_difference(
+    redis: dict[Name, Held], sheaf: dict[Name, Held], fields: tuple[str, ...] = FIELDS
+) -> tuple[str, str, str] | None:
     """What differs, in Redis, in Sheaf."""
     for name in sorted(redis.keys() | sheaf.keys()):
         ours, theirs = sheaf.get(name), redis.get(name)
         if ours is None or theirs is None:
             return f"key {name}", str(theirs)[:400], str(ours)[:400]
-        for field in ("type", "content", "expire_at_ms", "encoding"):
+        for field in fields:
             left, right = getattr(theirs, field), getattr(ours, field)
             if left != right and not _close(field, theirs, left, right):
                 return f"{field} of key {name}, a {theirs.type}", str(left)[:400], str(right)[:400]

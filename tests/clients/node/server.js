@@ -54,39 +54,58 @@ function answers(port, password) {
   });
 }
 
-async function startServer(password) {
-  const directory = mkdtempSync(path.join(tmpdir(), 'sheaf-node-'));
-  const port = await freePort();
-  const [program, flags] = commandLine(directory, port, await freePort(), password);
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
-  const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  const server = { port, log: '' };
-  child.stdout.on('data', (text) => { server.log += text; });
-  child.stderr.on('data', (text) => { server.log += text; });
-  const ended = new Promise((resolve) => { child.on('exit', resolve); });
-  server.stop = async () => {
-    child.kill('SIGKILL');
-    await ended;
-    rmSync(directory, { recursive: true, force: true });
-  };
-  const deadline = Date.now() + PATIENCE_MS;
-  while (!(await answers(port, password))) {
-    if (child.exitCode !== null || Date.now() > deadline) {
-      await server.stop();
-      throw new Error(`the server did not start:\n${server.log}`);
-    }
-    await pause(POLL_MS);
+/* A server that may be killed and started again on the same directory and port. */
+class Server {
+  log = '';
+  #directory = mkdtempSync(path.join(tmpdir(), 'sheaf-node-'));
+  #password;
+  #child;
+  #ended;
+
+  constructor(password) {
+    this.#password = password;
   }
-  return server;
+
+  async start() {
+    this.port ??= await freePort();
+    const [program, flags] = commandLine(this.#directory, this.port, await freePort(), this.#password);
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
+    const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    child.stdout.on('data', (text) => { this.log += text; });
+    child.stderr.on('data', (text) => { this.log += text; });
+    this.#child = child;
+    this.#ended = new Promise((resolve) => { child.on('exit', resolve); });
+    const deadline = Date.now() + PATIENCE_MS;
+    while (!(await answers(this.port, this.#password))) {
+      if (child.exitCode !== null || Date.now() > deadline) {
+        await this.stop();
+        throw new Error(`the server did not start:\n${this.log}`);
+      }
+      await pause(POLL_MS);
+    }
+    return this;
+  }
+
+  /* kill -9; resolves when the process is gone. */
+  async kill() {
+    this.#child.kill('SIGKILL');
+    await this.#ended;
+  }
+
+  async stop() {
+    await this.kill();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
 }
 
-/* Declares a test that gets a server of its own: `work(server, t)`. */
-function serverTest(name, work, { password } = {}) {
+/* Declares a test that gets a server of its own: `work(server, t)`. `needs` names commands without which it is skipped. */
+function serverTest(name, work, { password, needs = [] } = {}) {
   test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
-    const server = await startServer(password);
+    const server = await new Server(password).start();
     // A client that waits for ever is set free when its server goes away.
-    t.signal.addEventListener('abort', server.stop);
+    t.signal.addEventListener('abort', () => server.stop());
     try {
+      if (!(await hasAll(server.port, needs))) return t.skip('commands that are still being built');
       await work(server, t);
     } catch (error) {
       console.error(`log of the server of "${name}":\n${server.log}`);
@@ -94,6 +113,18 @@ function serverTest(name, work, { password } = {}) {
     } finally {
       await server.stop();
     }
+  });
+}
+
+/* Whether the server on the port has all these commands. */
+function hasAll(port, names) {
+  if (names.length === 0) return true;
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(`COMMAND INFO ${names.join(' ')}\r\nQUIT\r\n`));
+    let said = '';
+    socket.on('data', (reply) => { said += reply; });
+    socket.on('error', reject);
+    socket.on('close', () => resolve(!/^\*-1\r$/m.test(said)));
   });
 }
 

@@ -9,8 +9,20 @@ const { RedisStore } = require('connect-redis');
 const { createClient } = require('redis');
 const { serverTest } = require('./server');
 
+function newStore(client) {
+  return new RedisStore({ client, prefix: 'session:', ttl: 600 });
+}
+
+async function newClient(server) {
+  const client = createClient({ url: `redis://127.0.0.1:${server.port}`, socket: { reconnectStrategy: false } });
+  client.on('error', () => {});
+  return client.connect();
+}
+
 async function startApplication(store) {
   const application = express();
+  // Express writes errors to standard error otherwise.
+  application.set('env', 'test');
   application.use(session({ store, secret: 'for tests only', resave: false, saveUninitialized: false }));
   application.post('/login/:user', (request, response) => {
     request.session.user = request.params.user;
@@ -29,9 +41,8 @@ async function startApplication(store) {
 }
 
 serverTest('express-session with connect-redis', async (server) => {
-  const client = createClient({ url: `redis://127.0.0.1:${server.port}`, socket: { reconnectStrategy: false } });
-  await client.connect();
-  const store = new RedisStore({ client, prefix: 'session:', ttl: 600 });
+  const client = await newClient(server);
+  const store = newStore(client);
   const { listener, url } = await startApplication(store);
   try {
     const login = await fetch(`${url}/login/ann`, { method: 'POST' });
@@ -55,5 +66,60 @@ serverTest('express-session with connect-redis', async (server) => {
     listener.closeAllConnections();
     listener.close();
     client.destroy();
+  }
+});
+
+serverTest('sessions survive a kill in the middle of visits', async (server) => {
+  const visitors = 8;
+  const answered = new Map();
+  let client = await newClient(server);
+  let { listener, url } = await startApplication(newStore(client));
+  const close = () => {
+    listener.closeAllConnections();
+    listener.close();
+    client.destroy();
+  };
+  const visit = async (headers) => {
+    const answer = await fetch(`${url}/visits`, { headers });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  };
+  try {
+    let total = 0;
+    let enough;
+    const manyVisits = new Promise((resolve) => { enough = resolve; });
+    const stay = async (user) => {
+      const login = await fetch(`${url}/login/${user}`, { method: 'POST' });
+      const headers = { cookie: login.headers.get('set-cookie').split(';')[0] };
+      answered.set(user, { headers, visits: 0 });
+      for (;;) {
+        const { visits } = await visit(headers);
+        assert.equal(visits, answered.get(user).visits + 1);
+        answered.get(user).visits = visits;
+        total += 1;
+        if (total === 400) enough();
+      }
+    };
+    const stays = Array.from({ length: visitors }, (_, number) => stay(`user-${number}`).catch((error) => {
+      // Whoever visits while the server goes away gets an error.
+      if (error instanceof assert.AssertionError) throw error;
+    }));
+    await Promise.race([manyVisits, Promise.all(stays)]);
+    await server.kill();
+    close();
+    await Promise.all(stays);
+
+    await server.start();
+    client = await newClient(server);
+    ({ listener, url } = await startApplication(newStore(client)));
+    assert.equal(answered.size, visitors);
+    for (const [user, { headers, visits }] of answered) {
+      const again = await visit(headers);
+      assert.equal(again.user, user);
+      // The visit that was under way may have been counted.
+      assert.ok(again.visits === visits + 1 || again.visits === visits + 2, `${again.visits} after ${visits}`);
+    }
+  } finally {
+    close();
   }
 });

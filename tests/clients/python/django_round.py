@@ -1,5 +1,10 @@
-"""One round of Django's cache and session backends: `django_round.py URL PROTOCOL`. Run by test_django.py."""
+"""Django's cache and session backends: `django_round.py URL PROTOCOL WHAT`. Run by test_django.py.
 
+WHAT is `all` for one round of everything, `write` to write until the server goes away, telling what was answered, or
+`read` to compare what is there with what `write` told, given on standard input.
+"""
+
+import json
 import sys
 
 from django.conf import settings
@@ -25,7 +30,7 @@ def configure(url: str, protocol: int) -> None:
 
 
 def check_cache() -> None:
-    """Every method that sends single commands or plain pipelines."""
+    """Every method of a cache."""
     from django.core.cache import cache
 
     cache.set("page", {"title": "T", "tags": ["a", "b"]}, timeout=300)
@@ -57,6 +62,16 @@ def check_cache() -> None:
     cache.set("versioned", "one", version=1)
     cache.set("versioned", "two", version=2)
     assert (cache.get("versioned", version=1), cache.get("versioned", version=2)) == ("one", "two")
+    assert cache.incr_version("versioned", version=2) == 3
+    assert cache.get("versioned", version=2) is None
+    assert cache.get("versioned", version=3) == "two"
+    assert cache.decr_version("versioned", version=3) == 2
+    assert cache.get("versioned", version=2) == "two"
+    assert cache.set_many({"one": 1, "two": [2]}, timeout=300) == []
+    assert cache.set_many({"three": 3}, timeout=None) == []
+    assert cache.get_many(["one", "two", "three"]) == {"one": 1, "two": [2], "three": 3}
+    assert cache.set_many({"one": 0}, timeout=0) == []
+    assert cache.get("one") is None
     cache.clear()
     assert cache.get("fresh") is None
 
@@ -83,9 +98,52 @@ def check_sessions() -> None:
     assert SessionStore(session_key=other.session_key)["user"] == 8
 
 
+def write_until_cut() -> None:
+    """Prints `[number, session key]` after every round of writes that was answered, one JSON list a line."""
+    from django.contrib.sessions.backends.cache import SessionStore
+    from django.core.cache import cache
+    from redis import ConnectionError
+
+    visitor = SessionStore()
+    number = 0
+    try:
+        while True:
+            number += 1
+            cache.set("single", number, timeout=None)
+            cache.set_many({"left": number, "right": number}, timeout=600)
+            cache.set(f"kept:{number}", number)
+            visitor["number"] = number
+            visitor.save()
+            print(json.dumps([number, visitor.session_key]), flush=True)
+    except ConnectionError:
+        pass
+
+
+def read_back() -> None:
+    """What was answered is there; the round that was under way may be there in part."""
+    from django.contrib.sessions.backends.cache import SessionStore
+    from django.core.cache import cache
+
+    number, session_key = json.loads(sys.stdin.readlines()[-1])
+    found = cache.get_many(["single", "left", "right"])
+    assert found["single"] in (number, number + 1), found
+    assert found["left"] == found["right"], found
+    assert found["left"] in (number, number + 1), found
+    kept = [f"kept:{earlier}" for earlier in range(1, number + 1)]
+    assert cache.get_many(kept) == {key: earlier for earlier, key in enumerate(kept, start=1)}
+    assert SessionStore(session_key=session_key)["number"] in (number, number + 1)
+    print(f"{number} rounds are there")
+
+
 if __name__ == "__main__":
     configure(sys.argv[1], int(sys.argv[2]))
-    check_cache()
-    print("cache ok")
-    check_sessions()
-    print("sessions ok")
+    match sys.argv[3]:
+        case "write":
+            write_until_cut()
+        case "read":
+            read_back()
+        case _:
+            check_cache()
+            print("cache ok")
+            check_sessions()
+            print("sessions ok")

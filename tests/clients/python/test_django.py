@@ -1,29 +1,51 @@
-"""Django's own Redis cache and its sessions.
-
-Not here: `set_many` with a timeout and `incr_version`, which send MULTI.
-"""
+"""Django's own Redis cache and its sessions, in processes of their own: Django's settings can be made only once in one."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from harness.server import Server
+
 ROUND = Path(__file__).parent / "django_round.py"
+ROUNDS_BEFORE_KILL = 200
+
+pytestmark = pytest.mark.needs("MULTI", "EXEC")
+
+
+def django(server: Server, protocol: int, what: str, **options) -> subprocess.Popen:
+    """Starts django_round.py."""
+    return subprocess.Popen(
+        [sys.executable, str(ROUND), f"redis://127.0.0.1:{server.port}/2", str(protocol), what],
+        env=os.environ | {"PYTHONWARNINGS": "error"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
 
 
 def test_cache_and_sessions_of_django(server, protocol):
-    """In a process of its own: Django's settings can be made only once in a process."""
-    done = subprocess.run(
-        [sys.executable, str(ROUND), f"redis://127.0.0.1:{server.port}/2", str(protocol)],
-        env=os.environ | {"PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "cache ok\nsessions ok\n"
+    running = django(server, protocol, "all")
+    output, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, output + errors
+    assert output == "cache ok\nsessions ok\n"
     with server.connect() as connection:
         assert connection.call("DBSIZE") == 0
         connection.call("SELECT", 2)
         assert connection.call("DBSIZE") > 0
+
+
+def test_what_django_was_answered_survives_a_kill(server, protocol):
+    writing = django(server, protocol, "write")
+    told = [writing.stdout.readline() for _ in range(ROUNDS_BEFORE_KILL)]
+    server.kill()
+    rest, errors = writing.communicate(timeout=120)
+    assert writing.returncode == 0, errors
+    server.start()
+    reading = django(server, protocol, "read", stdin=subprocess.PIPE)
+    output, errors = reading.communicate("".join(told) + rest, timeout=120)
+    assert reading.returncode == 0, output + errors
+    assert output.endswith(" rounds are there\n")

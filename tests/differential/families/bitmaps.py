@@ -1,8 +1,8 @@
 """Bits of strings."""
 
-from differential.draw import INT64_MAX, Draw
+from differential.draw import INT64_MAX, INT64_MIN, Draw
 from differential.families import Family
-from differential.steps import Command, command
+from differential.steps import Command, Step, command, step
 
 family = Family("bitmap")
 ODD_OFFSETS = (-1, "abc", "", "1.5", 4_294_967_296, INT64_MAX, "9223372036854775808", "#1")
@@ -65,20 +65,24 @@ def place(draw: Draw) -> object:
     return f"#{draw.number(0, 20)}" if draw.chance(0.3) else offset(draw)
 
 
+def value(draw: Draw) -> object:
+    """What is set or added. Never -2^63: Redis' saturation overflows there and ends at the wrong limit."""
+    found = draw.integer(-300, 300)
+    return -300 if found == INT64_MIN else found
+
+
 @family.draws("BITFIELD", weight=4)
-def bitfield(draw: Draw, name: str) -> Command:
+def bitfield(draw: Draw, name: str) -> Step:
     parts: list = []
     for _ in range(draw.number(1, 4)):
         match draw.number(0, 3):
             case 0:
                 parts += ["GET", field(draw), place(draw)]
-            case 1:
-                parts += ["SET", field(draw), place(draw), draw.integer(-300, 300)]
-            case 2:
-                parts += ["INCRBY", field(draw), place(draw), draw.integer(-300, 300)]
+            case 1 | 2 as which:
+                parts += [("SET", "INCRBY")[which - 1], field(draw), place(draw), value(draw)]
             case 3:
                 parts += ["OVERFLOW", draw.case(draw.one(OVERFLOWS) if draw.chance(0.95) else "EVER")]
-    return command(name, draw.key("bitmap"), *parts)
+    return step(command(name, draw.key("bitmap"), *parts, *draw.maybe(0.03, draw.one(("GET", "SET", "u8", "")))))
 
 
 @family.draws("BITFIELD_RO")

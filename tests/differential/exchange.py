@@ -1,0 +1,32 @@
+"""DUMP of one server given to RESTORE of the other, for everything that it holds.
+
+Redis 7.0 reads payloads up to version 10 of its format; a newer one is what Redis 7.2 would have to read.
+"""
+
+from differential.reply import Wire, shown
+from differential.state import Held, Name, held
+from harness.server import Server
+
+# A database that no round uses.
+EXCHANGE = 9
+
+
+def restored(source: Server, target: Server) -> tuple[dict[Name, Held], dict[Name, Held]]:
+    """What `source` holds in database 0, and what `target` makes of its dumps."""
+    original = held(source.port, databases=(0,))
+    names = [key for _, key in original]
+    reading, writing = Wire(source.port, protocol=2), Wire(target.port, protocol=2)
+    try:
+        writing.call("SELECT", EXCHANGE)
+        dumps = reading.calls([("DUMP", key) for key in names])
+        commands = [
+            ("RESTORE", key, max(original[0, key].expire_at_ms, 0), dump[1], "ABSTTL") for key, dump in zip(names, dumps, strict=True)
+        ]
+        for reply, key in zip(writing.calls(commands), names, strict=True):
+            assert reply == (b"+", b"OK"), f"RESTORE of {original[0, key]}: {shown(reply)}"
+        found = held(target.port, databases=(EXCHANGE,))
+        writing.call("FLUSHDB")
+    finally:
+        reading.close()
+        writing.close()
+    return original, {(0, key): value for (_, key), value in found.items()}
