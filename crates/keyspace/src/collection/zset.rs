@@ -113,7 +113,7 @@ impl<'a> ZsetView<'a> {
     pub fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         match self.0 {
             Form::Packed(payload) => packed::partition(payload, |pair| pred(pair.score(payload))),
-            Form::Big(map) => map.order().partition_point(|score, _| pred(score)),
+            Form::Big(map) => map.order().partition_by_score(pred),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The invariants of a rank tree, checked node by node.
 
-use super::node::{Inner, LEN_MAX, Leaf, Node};
+use super::node::{Inner, LEN_MIN, Leaf, Node};
 use super::{Item, Member, RankTree};
 
 /// What a subtree turned out to be.
@@ -15,7 +15,7 @@ impl<M: Member> RankTree<M> {
     /// # Panics
     /// If an invariant of the module documentation does not hold.
     pub(crate) fn check(&self) {
-        let found = check_node(&self.root);
+        let found = check_node(&self.root, true);
         assert_eq!((found.count, found.bytes), (self.len, self.bytes));
         if let Node::Inner(inner) = &self.root {
             assert!(inner.children.len() >= 2, "a root with one child");
@@ -30,7 +30,9 @@ impl<M: Member> RankTree<M> {
     }
 }
 
-fn check_node<M: Member>(node: &Node<M>) -> Subtree<M> {
+/// `is_last`: the root, or the last node of its depth.
+fn check_node<M: Member>(node: &Node<M>, is_last: bool) -> Subtree<M> {
+    assert!(is_last || len(node) >= LEN_MIN, "a node less than half full");
     let inner = match node {
         Node::Leaf(leaf) => {
             let bytes = size_of::<Leaf<M>>();
@@ -41,16 +43,19 @@ fn check_node<M: Member>(node: &Node<M>) -> Subtree<M> {
     assert!(!inner.children.is_empty(), "an inner node without children");
     assert_eq!(inner.children.len(), inner.firsts.len());
     assert_eq!(inner.children.len(), inner.counts.len());
-    let found: Vec<_> = inner.children.iter().map(check_node).collect();
+    let last = inner.children.len() - 1;
+    let found: Vec<_> = inner
+        .children
+        .iter()
+        .enumerate()
+        .map(|(index, child)| check_node(child, is_last && index == last))
+        .collect();
     for (index, child) in found.iter().enumerate() {
         assert_eq!(child.depth, found[0].depth, "leaves of different depth");
         assert_eq!(child.count, inner.counts[index], "a wrong count");
         let (first, known) = (child.first.expect("an empty child"), inner.firsts[index]);
         assert_eq!(first.score.to_bits(), known.score.to_bits(), "a wrong first item");
         assert_eq!(first.member.bytes(), known.member.bytes(), "a wrong first item");
-    }
-    for pair in inner.children.windows(2) {
-        assert!(len(&pair[0]) + len(&pair[1]) >= LEN_MAX, "neighbours that fit in one node");
     }
     Subtree {
         depth: found[0].depth + 1,

@@ -14,7 +14,11 @@ use super::Item;
 /// an inner node 2544: just below the allocator's classes of 1024 and 2560 bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// A full node shares with a neighbour that has room for this many; else it is split.
+/// A node below this length merges or shares with a neighbour.
+pub(super) const LEN_MIN: usize = LEN_MAX / 2;
+
+/// A full node shares with a neighbour that has room for this many; else it is split. At least 2: both have room
+/// afterwards.
 const ROOM_MIN: usize = LEN_MAX / 8;
 
 pub(super) type Leaf<M> = ArrayVec<Item<M>, LEN_MAX>;
@@ -185,26 +189,30 @@ impl<M: Copy> Inner<M> {
     fn remove(&mut self, rank: usize, bytes: &mut usize) -> Item<M> {
         let (index, start) = self.child_of(rank);
         let child = &mut self.children[index];
-        let len = child.len();
         let item = child.remove(rank - start, bytes);
         self.counts[index] -= 1;
         if rank == start && self.counts[index] > 0 {
             self.firsts[index] = child.first();
         }
-        if child.len() < len {
-            self.merge_around(index, bytes);
+        if child.len() < LEN_MIN {
+            self.refill(index, bytes);
         }
         item
     }
 
-    /// Merges a child that has become shorter with a neighbour if both fit in one node, or drops it if it is
-    /// empty and alone.
-    fn merge_around(&mut self, index: usize, bytes: &mut usize) {
+    /// Merges a short child with a neighbour if both fit in one node; else shares with a neighbour. An only
+    /// child stays short, but goes when it is empty.
+    fn refill(&mut self, index: usize, bytes: &mut usize) {
         let fit = |left: usize| self.child_len(left) + self.child_len(left + 1) <= LEN_MAX;
-        if index + 1 < self.children.len() && fit(index) {
+        let (has_left, has_right) = (index > 0, index + 1 < self.children.len());
+        if has_right && fit(index) {
             self.merge(index, bytes);
-        } else if index > 0 && fit(index - 1) {
+        } else if has_left && fit(index - 1) {
             self.merge(index - 1, bytes);
+        } else if has_right {
+            self.balance(index);
+        } else if has_left {
+            self.balance(index - 1);
         } else if self.counts[index] == 0 {
             self.remove_child(index, bytes);
         }
