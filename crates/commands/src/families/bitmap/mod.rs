@@ -128,3 +128,30 @@ fn bit_offset(text: &[u8], scale: u32, bulk_bytes_max: usize) -> Result<u64, Com
     let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(scale.into()));
     offset.filter(|offset| offset / 8 < bulk_bytes_max as u64).ok_or(OFFSET)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn other_types_are_refused() {
+        const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check(&[
+            ("HSET h f v", ":1"),
+            ("SETBIT h 0 1", WRONG_TYPE),
+            ("SETBIT h 0 2", "-ERR bit is not an integer or out of range"),
+            ("GETBIT h 0", WRONG_TYPE),
+            ("BITCOUNT h", WRONG_TYPE),
+            ("BITCOUNT h 1 0", WRONG_TYPE),
+            ("BITPOS h 1", WRONG_TYPE),
+            ("BITOP OR r none h", WRONG_TYPE),
+            ("BITFIELD h", WRONG_TYPE),
+            ("BITFIELD h GET u8 0", WRONG_TYPE),
+            ("BITFIELD h SET u8 0 1", WRONG_TYPE),
+            ("BITFIELD_RO h GET u8 0", WRONG_TYPE),
+            ("SET s x", "+OK"),
+            ("BITOP NOT h s", ":1"),
+            ("GET h", r#""\x87""#),
+        ]);
+    }
+}

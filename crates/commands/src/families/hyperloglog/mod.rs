@@ -119,6 +119,20 @@ mod tests {
     }
 
     #[test]
+    fn other_types_are_refused() {
+        const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check(&[
+            ("HSET h f v", ":1"),
+            ("PFADD h", WRONG_TYPE),
+            ("PFCOUNT h", WRONG_TYPE),
+            ("PFCOUNT none h", WRONG_TYPE),
+            ("PFMERGE h", WRONG_TYPE),
+            ("PFMERGE none h", WRONG_TYPE),
+            ("EXISTS none", ":0"),
+        ]);
+    }
+
+    #[test]
     fn registers_that_make_no_sense_are_corrupted() {
         check(&[
             ("PFADD a 1 2 3", ":1"),

@@ -255,6 +255,9 @@ mod tests {
     #[test]
     fn lcs_refuses_what_redis_refuses() {
         check(&[
+            ("HSET h f v", ":1"),
+            ("LCS a h FOO", "-ERR The specified keys must contain string values"),
+            ("LCS h a", "-ERR The specified keys must contain string values"),
             ("LCS a b LEN IDX", "-ERR If you want both the length and indexes, please just use IDX."),
             ("LCS a b FOO", "-ERR syntax error"),
             ("LCS a b MINMATCHLEN", "-ERR syntax error"),
