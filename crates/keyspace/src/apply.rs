@@ -15,7 +15,7 @@ use std::mem;
 use crate::access::{AccessClock, AccessStamp};
 use crate::collection::{self, Rules};
 use crate::effect::Effect;
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryRef};
 use crate::expiry::{ExpiryHeap, Item};
 use crate::freed::Freed;
 use crate::hash::KeyHash;
@@ -49,11 +49,26 @@ struct Target<'a> {
     key: &'a [u8],
 }
 
-/// The deadline of an entry before and after an effect.
+/// The deadlines of an entry before or after an effect.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Due {
+    key_ms: Option<u64>,
+    /// That of the first field of a hash.
+    field_ms: Option<u64>,
+}
+
+impl Due {
+    #[inline]
+    fn of(entry: EntryRef<'_>) -> Self {
+        Due { key_ms: entry.expire_at_ms(), field_ms: entry.next_field_deadline_ms() }
+    }
+}
+
+/// The deadlines of an entry before and after an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Deadlines {
-    old: Option<u64>,
-    new: Option<u64>,
+    old: Due,
+    new: Due,
 }
 
 impl SlotGuard<'_> {
@@ -177,8 +192,13 @@ impl SlotGuard<'_> {
             self.note_buckets();
         }
         if deadlines.old != deadlines.new {
-            let item = deadlines.new.map(|ms| Item::new(ms, target.db, target.hash.position()));
-            self.tend_expiry(item);
+            let item = |ms| Item::new(ms, target.db, target.hash.position());
+            if deadlines.old.key_ms != deadlines.new.key_ms {
+                self.tend_expiry(deadlines.new.key_ms.map(item));
+            }
+            if deadlines.old.field_ms != deadlines.new.field_ms {
+                self.tend_field_expiry(deadlines.new.field_ms.map(item));
+            }
         }
         if before.keys == 0 || after.keys == 0 {
             self.settle_emptiness();
@@ -202,6 +222,20 @@ impl SlotGuard<'_> {
         }
         if self.state.heap().is_some_and(|heap| heap.is_mostly_stale(self.state.expiring())) {
             self.state.rebuild_heap();
+        }
+        self.heap_bytes_changed(bytes_before);
+        self.publish_next_expiry();
+    }
+
+    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has doubled.
+    #[cold]
+    fn tend_field_expiry(&mut self, item: Option<Item>) {
+        let Some(item) = item else { return };
+        let bytes_before = self.state.heap_bytes();
+        let extra = self.state.extra.get_or_insert_default();
+        extra.field_heap.push(item);
+        if extra.field_heap.is_mostly_stale(extra.fields_rebuilt) {
+            self.state.rebuild_field_heap();
         }
         self.heap_bytes_changed(bytes_before);
         self.publish_next_expiry();
@@ -254,6 +288,7 @@ impl SlotGuard<'_> {
         self.note_buckets();
         let bytes_before = self.state.heap_bytes();
         self.state.rebuild_heap();
+        self.state.rebuild_field_heap();
         self.heap_bytes_changed(bytes_before);
         self.publish_next_expiry();
     }
@@ -273,15 +308,15 @@ impl SlotState {
         let table = self.table_mut(target.db);
         let Some(mut occupied) = table.get_mut(&target.hash, target.key) else {
             let entry = create(clock.initial());
-            let new = entry.as_ref().expire_at_ms();
+            let new = Due::of(entry.as_ref());
             table.insert(&target.hash, entry);
             applied.key_created = true;
-            return (applied, Deadlines { old: None, new });
+            return (applied, Deadlines { old: Due::default(), new });
         };
-        let old = occupied.entry().expire_at_ms();
+        let old = Due::of(occupied.entry());
         let stamp = clock.touched(occupied.entry().stamp());
         let replaced = occupied.update(|entry| update(entry, stamp));
-        let new = occupied.entry().expire_at_ms();
+        let new = Due::of(occupied.entry());
         if let Some(entry) = replaced {
             freed.entry(entry);
         }
@@ -311,21 +346,23 @@ impl SlotState {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
             }
+            // A new hash has no field with a deadline: those come with an effect of their own.
             return (applied, Deadlines::default());
         };
         if occupied.entry().value_type() != value_type {
             debug_assert!(false, "{effect:?} on a {}", occupied.entry().value_type().name());
             return Default::default();
         }
-        let old = occupied.entry().expire_at_ms();
+        let old = Due::of(occupied.entry());
         occupied.touch(clock);
         let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules, freed));
         if !occupied.entry().view().is_empty() {
-            return (applied, Deadlines { old, new: old });
+            let new = Due::of(occupied.entry());
+            return (applied, Deadlines { old, new });
         }
         freed.entry(occupied.remove());
         applied.key_removed = true;
-        (applied, Deadlines { old, new: None })
+        (applied, Deadlines { old, new: Due::default() })
     }
 
     fn set_expiry(
@@ -340,12 +377,12 @@ impl SlotState {
         let Some(mut occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
             return Default::default();
         };
-        let old = occupied.entry().expire_at_ms();
+        let old = Due::of(occupied.entry());
         if let Some(entry) = occupied.update(|entry| entry.set_expiry(expire_at_ms)) {
             freed.entry(entry);
         }
         let applied = Applied { changed: true, ..Applied::default() };
-        (applied, Deadlines { old, new: expire_at_ms })
+        (applied, Deadlines { old, new: Due { key_ms: expire_at_ms, ..old } })
     }
 
     fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> (Applied, Deadlines) {
@@ -356,9 +393,10 @@ impl SlotState {
             return Default::default();
         };
         let entry = occupied.remove();
-        let old = entry.as_ref().expire_at_ms();
+        let old = Due::of(entry.as_ref());
         freed.entry(entry);
-        (Applied { changed: true, key_removed: true, ..Applied::default() }, Deadlines { old, new: None })
+        let applied = Applied { changed: true, key_removed: true, ..Applied::default() };
+        (applied, Deadlines { old, new: Due::default() })
     }
 
     /// Makes the expiry heap anew from the entries.
@@ -370,6 +408,23 @@ impl SlotState {
         let items = entries.filter_map(|(db, position, ms)| Some(Item::new(ms?, db, position))).collect();
         if let Some(extra) = &mut self.extra {
             extra.heap = ExpiryHeap::new(items);
+        }
+    }
+
+    /// Makes the heap of hashes with fields that expire anew from the entries.
+    fn rebuild_field_heap(&mut self) {
+        let items: Vec<Item> = self
+            .tables()
+            .flat_map(|(db, table)| {
+                table.positioned_entries().map(move |(position, entry)| (db, position, entry))
+            })
+            .filter_map(|(db, position, entry)| {
+                Some(Item::new(entry.next_field_deadline_ms()?, db, position))
+            })
+            .collect();
+        if let Some(extra) = &mut self.extra {
+            extra.fields_rebuilt = items.len();
+            extra.field_heap = ExpiryHeap::new(items);
         }
     }
 

@@ -27,11 +27,20 @@ impl SlotGuard<'_> {
                 );
                 let has_item = self.has_item(db, entry.key(), entry.expire_at_ms());
                 assert!(has_item, "{entry:?} of db {db} has no expiry item");
+                if let Some(deadline_ms) = entry.next_field_deadline_ms() {
+                    let wanted =
+                        crate::expiry::Item::new(deadline_ms, db, keyspace.hash(entry.key()).position());
+                    let heap = self.state.field_heap().expect("a hash with field deadlines");
+                    let has_item = heap.items().iter().any(|item| item.0 == wanted);
+                    assert!(has_item, "{entry:?} of db {db} has no item for its fields");
+                }
             }
         }
         let items = self.state.heap().map_or(0, |heap| heap.items().len());
         assert!(items <= 2 * self.state.expiring() + 16, "{items} items in the expiry heap");
         let first = self.state.heap().and_then(|heap| heap.first());
+        let first_field = self.state.field_heap().and_then(|heap| heap.first());
+        let first = first.into_iter().chain(first_field).min();
         let first_ms = first.map_or(NEVER, |item| item.deadline_ms);
         assert_eq!(keyspace.slot(slot).next_expiry_ms.load(Relaxed), first_ms, "next expiry of slot {slot}");
         assert_eq!(keyspace.expiring.contains(slot), first.is_some(), "slot {slot} in the expiring set");

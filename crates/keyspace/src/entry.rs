@@ -146,6 +146,13 @@ impl Entry {
         }
     }
 
+    /// Lists fields of a hash that are due, at most `max`; each once: the caller removes them.
+    pub(crate) fn list_expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
+        if let Some(Big::Hash(map)) = self.big_mut() {
+            map.expired_fields(now_ms, max, fields);
+        }
+    }
+
     /// Makes a big collection the value of a packed one. Keeps type, deadline and stamp.
     ///
     /// # Panics
@@ -450,6 +457,16 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
         self.shape().allocated() + self.big().map_or(0, Big::bytes)
+    }
+
+    /// Before when no field of the hash expires, Unix time in milliseconds; `None` for another type or if none has a
+    /// deadline.
+    #[inline]
+    pub(crate) fn next_field_deadline_ms(&self) -> Option<u64> {
+        match self.big()? {
+            Big::Hash(fields) => fields.next_deadline_ms(),
+            _ => None,
+        }
     }
 
     /// Whether the payload is the address of a big collection.

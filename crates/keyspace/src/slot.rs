@@ -8,7 +8,7 @@
 //! - Whoever locks several slots locks them in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all`
 //!   do. Two threads can therefore never wait for each other, whatever sets of slots they lock.
 //! - `last_lsn` never goes back.
-//! - `next_expiry_ms` is the deadline of the first item of the expiry heap, `u64::MAX` if there is none. It
+//! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
 //! - A slot without entries has no buckets and no `Extra`.
 
@@ -58,7 +58,12 @@ pub(crate) struct SlotState {
 pub(crate) struct Extra {
     /// The tables of databases 1..=15.
     tables: Option<Box<[Table; DB_COUNT - 1]>>,
+    /// Which key is due next.
     pub(crate) heap: ExpiryHeap,
+    /// Which hash has a field that is due next.
+    pub(crate) field_heap: ExpiryHeap,
+    /// Items of `field_heap` when it was last made anew.
+    pub(crate) fields_rebuilt: usize,
 }
 
 impl SlotState {
@@ -100,8 +105,12 @@ impl SlotState {
         self.extra.as_ref().map(|extra| &extra.heap)
     }
 
+    pub(crate) fn field_heap(&self) -> Option<&ExpiryHeap> {
+        self.extra.as_ref().map(|extra| &extra.field_heap)
+    }
+
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.heap().map_or(0, |heap| heap.bytes() as u64)
+        self.extra.as_ref().map_or(0, |extra| (extra.heap.bytes() + extra.field_heap.bytes()) as u64)
     }
 
     /// Number of entries with a deadline, in all databases.
@@ -251,6 +260,55 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
+    /// Takes hashes with due fields out of the expiry index, earliest first, until it has added about `max` fields to
+    /// `out` or no other is due. The caller logs and applies a HashRemove for each under this guard; a field that is not
+    /// removed stays invisible to reads but does not come up here again.
+    pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>, Vec<Vec<u8>>)>) {
+        let mut left = max;
+        while left > 0
+            && let Some(item) = self.first_field_item()
+            && item.deadline_ms <= now_ms
+        {
+            self.pop_field_item();
+            let mut keys = Vec::new();
+            if let Some(table) = self.state.table(item.db()) {
+                table.for_each_at(&item.hash(self.slot), |entry| {
+                    if entry.next_field_deadline_ms() == Some(item.deadline_ms) {
+                        keys.push(entry.key().to_vec());
+                    }
+                });
+            }
+            for key in keys {
+                let mut fields = Vec::new();
+                self.list_expired_fields(item, &key, now_ms, left, &mut fields);
+                left = left.saturating_sub(fields.len());
+                if !fields.is_empty() {
+                    out.push((item.db(), key, fields));
+                }
+            }
+        }
+        self.publish_next_expiry();
+    }
+
+    /// Lists due fields of one hash and notes when its next one is due.
+    fn list_expired_fields(
+        &mut self,
+        item: Item,
+        key: &[u8],
+        now_ms: u64,
+        max: usize,
+        fields: &mut Vec<Vec<u8>>,
+    ) {
+        let hash = self.keyspace.hash(key);
+        let Some(mut occupied) = self.state.table_mut(item.db()).get_mut(&hash, key) else { return };
+        occupied.update(|entry| entry.list_expired_fields(now_ms, max, fields));
+        let next = occupied.entry().next_field_deadline_ms();
+        if let Some(deadline_ms) = next {
+            let item = Item::new(deadline_ms, item.db(), hash.position());
+            self.state.extra.get_or_insert_default().field_heap.push(item);
+        }
+    }
+
     /// The entry that expires next, in any database.
     pub(crate) fn next_due(&mut self) -> Option<(DbId, EntryRef<'_>)> {
         let item = loop {
@@ -278,9 +336,19 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// Makes what other threads see of the expiry heap agree with it.
+    fn first_field_item(&self) -> Option<Item> {
+        self.state.field_heap()?.first()
+    }
+
+    fn pop_field_item(&mut self) {
+        if let Some(extra) = &mut self.state.extra {
+            extra.field_heap.pop();
+        }
+    }
+
+    /// Makes what other threads see of the expiry heaps agree with them.
     pub(crate) fn publish_next_expiry(&self) {
-        let first = self.first_item();
+        let first = self.first_item().into_iter().chain(self.first_field_item()).min();
         let next_ms = first.map_or(NEVER, |item| item.deadline_ms);
         self.keyspace.slot(self.slot).next_expiry_ms.store(next_ms, Relaxed);
         self.keyspace.expiring.set(self.slot, first.is_some());

@@ -26,6 +26,11 @@ impl Table {
             .map(|place| (self.position_of(place), self.entry(place)))
     }
 
+    /// All entries and their 24-bit position.
+    pub(crate) fn positioned_entries(&self) -> impl Iterator<Item = (u32, EntryRef<'_>)> {
+        self.places().map(|place| (self.position_of(place), self.entry(place)))
+    }
+
     /// Calls `visit` for every entry with this `h16` and tag.
     pub(crate) fn for_each_at<'t>(&'t self, hash: &KeyHash, mut visit: impl FnMut(EntryRef<'t>)) {
         self.search(hash, |entry| {
