@@ -11,7 +11,9 @@ mod walk;
 
 use std::sync::Arc;
 
-use keyspace::{AccessClock, Applied, DbId, Effect, EntryRef, Freed, KeyHash, Keyspace, SlotId, slot_of};
+use keyspace::{
+    AccessClock, Applied, DbId, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, SlotId, slot_of,
+};
 use lsn::Lsn;
 use storage::Appender;
 use wire::Args;
@@ -191,10 +193,13 @@ impl<'k> Unit<'k> {
         self.apply_alone(effect)
     }
 
+    #[inline]
     fn bury_expired(&mut self, db: DbId, key: &[u8]) {
         let hash = self.hash(key);
         let slot = self.locked.slot(hash.slot());
-        if slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.clock.now_ms)) {
+        if slot.has_due(self.clock.now_ms)
+            && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.clock.now_ms))
+        {
             self.apply_alone(&Effect::Delete { db, key });
         }
     }
@@ -248,15 +253,23 @@ impl<'k> Unit<'k> {
         applied
     }
 
-    /// Removes the keys of the locked slot whose deadline has passed, at most `max`. Returns how many.
+    /// Removes the keys of the locked slot whose deadline has passed, at most `max`, and as many fields of hashes. Returns
+    /// how many keys were removed for their own deadline.
     pub(crate) fn bury_due(&mut self, max: usize) -> usize {
-        let mut due = Vec::new();
+        let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {
-            Locked::One(slot) => slot.expired_keys(self.clock.now_ms, max, &mut due),
+            Locked::One(slot) => {
+                slot.expired_keys(self.clock.now_ms, max, &mut due);
+                slot.expired_fields(self.clock.now_ms, max, &mut due_fields);
+            }
             _ => panic!("expiry works on one slot at a time"),
         }
         for (db, key) in &due {
             self.apply_alone(&Effect::Delete { db: *db, key });
+        }
+        for (db, key, fields) in &due_fields {
+            let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+            self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });
         }
         due.len()
     }

@@ -207,6 +207,12 @@ impl<'k> SlotGuard<'k> {
         self.get_and_touch(db, hash, key, clock);
     }
 
+    /// Whether a key or a field of a hash may be due: `false` is certain.
+    #[inline]
+    pub fn has_due(&self, now_ms: u64) -> bool {
+        self.keyspace.slot(self.slot).next_expiry_ms.load(Relaxed) <= now_ms
+    }
+
     /// All entries of a database in this slot, expired ones included, in no useful order.
     pub fn entries(&self, db: DbId) -> impl Iterator<Item = EntryRef<'_>> {
         self.state.table(db).into_iter().flat_map(Table::entries)

@@ -4,6 +4,8 @@ mod bitmap;
 mod connection;
 mod database;
 mod deadline;
+mod expiry_condition;
+mod expiry_option;
 mod generic;
 mod hash;
 mod help;

@@ -7,6 +7,8 @@
 //! Invariants
 //! - Only the big form has fields with a deadline: the first one makes a hash big.
 
+mod random;
+
 use super::element::Element;
 use super::field_map::{FieldMap, Put};
 use super::packed::{self, Payload};
@@ -117,6 +119,19 @@ impl<'a> HashView<'a> {
             Some(HashField { name: elements.next()?, value: elements.next()?, expire_at_ms: None })
         });
         packed.chain(map.into_iter().flat_map(FieldMap::iter).map(HashField::of_entry))
+    }
+
+    /// Goes on with a scan: visits fields, expired ones included, until there were about `count`, and returns where to go
+    /// on; 0 is the start and the end. A field that is there during the whole scan is visited exactly once, as long as the
+    /// hash does not become big meanwhile.
+    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(HashField<'a>)) -> u64 {
+        match self.0 {
+            Form::Packed(_) => {
+                self.iter().for_each(visit);
+                0
+            }
+            Form::Big(map) => map.scan(cursor, count, |entry| visit(HashField::of_entry(entry))),
+        }
     }
 
     /// The name of the form, as OBJECT ENCODING shows it.

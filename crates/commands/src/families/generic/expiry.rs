@@ -3,7 +3,10 @@
 use keyspace::Effect;
 use wire::{Args, number::parse_i64};
 
-use crate::{CommandError, Context, families::deadline::Form};
+use crate::{
+    CommandError, Context,
+    families::{deadline::Form, expiry_condition::Conditions},
+};
 
 /// What TTL and its like say about a key that never expires.
 const NEVER: i64 = -1;
@@ -90,56 +93,6 @@ fn set_deadline(
     }
     cx.reply.integer(sets.into());
     Ok(())
-}
-
-/// When EXPIRE and its like change a deadline.
-#[derive(Debug, Default)]
-struct Conditions {
-    /// NX: only if there is none.
-    absent: bool,
-    /// XX: only if there is one.
-    present: bool,
-    /// GT: only to a later one; none is later than all.
-    later: bool,
-    /// LT: only to an earlier one.
-    earlier: bool,
-}
-
-impl Conditions {
-    fn parse(words: Args<'_>) -> Result<Conditions, CommandError> {
-        let mut conditions = Conditions::default();
-        for word in words {
-            let condition = match word.to_ascii_lowercase().as_slice() {
-                b"nx" => &mut conditions.absent,
-                b"xx" => &mut conditions.present,
-                b"gt" => &mut conditions.later,
-                b"lt" => &mut conditions.earlier,
-                _ => {
-                    let text = format!("ERR Unsupported option {}", String::from_utf8_lossy(word));
-                    return Err(CommandError::Composed(text));
-                }
-            };
-            *condition = true;
-        }
-        let Conditions { absent, present, later, earlier } = conditions;
-        if absent && (present || later || earlier) {
-            let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
-            return Err(CommandError::Text(text));
-        }
-        if later && earlier {
-            return Err(CommandError::Text("ERR GT and LT options at the same time are not compatible"));
-        }
-        Ok(conditions)
-    }
-
-    fn allow(&self, old_ms: Option<u64>, new_ms: u64) -> bool {
-        match old_ms {
-            None => !self.present && !self.later,
-            Some(old_ms) => {
-                !self.absent && (!self.later || new_ms > old_ms) && (!self.earlier || new_ms < old_ms)
-            }
-        }
-    }
 }
 
 /// `PERSIST key`

@@ -5,9 +5,11 @@
 //! Invariants
 //! - A field that has expired is absent for every command, whether or not it has been removed.
 
+mod expiry;
 mod get;
 mod number;
 mod set;
+mod walk;
 
 use keyspace::{EntryRef, HashView, View};
 
@@ -144,6 +146,160 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Adds to the number in a field, which is 0 if it does not exist.",
         syntax: "key field increment",
         handler: number::hincrbyfloat,
+        ..ROW
+    },
+    Row {
+        name: "hexpire",
+        arity: -6,
+        flags: WRITE_FAST,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Makes fields of a hash expire after some seconds.",
+        syntax: "key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        handler: expiry::hexpire,
+        ..ROW
+    },
+    Row {
+        name: "hpexpire",
+        arity: -6,
+        flags: WRITE_FAST,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Makes fields of a hash expire after some milliseconds.",
+        syntax: "key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        handler: expiry::hpexpire,
+        ..ROW
+    },
+    Row {
+        name: "hexpireat",
+        arity: -6,
+        flags: WRITE_FAST,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Makes fields of a hash expire at a second of Unix time.",
+        syntax: "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        handler: expiry::hexpireat,
+        ..ROW
+    },
+    Row {
+        name: "hpexpireat",
+        arity: -6,
+        flags: WRITE_FAST,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Makes fields of a hash expire at a millisecond of Unix time.",
+        syntax: "key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        handler: expiry::hpexpireat,
+        ..ROW
+    },
+    Row {
+        name: "httl",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the seconds until fields expire.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::httl,
+        ..ROW
+    },
+    Row {
+        name: "hpttl",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the milliseconds until fields expire.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::hpttl,
+        ..ROW
+    },
+    Row {
+        name: "hexpiretime",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the Unix time in seconds at which fields expire.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::hexpiretime,
+        ..ROW
+    },
+    Row {
+        name: "hpexpiretime",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the Unix time in milliseconds at which fields expire.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::hpexpiretime,
+        ..ROW
+    },
+    Row {
+        name: "hpersist",
+        arity: -5,
+        flags: SHRINK_FAST,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Removes the expiry of fields.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::hpersist,
+        ..ROW
+    },
+    Row {
+        name: "hgetdel",
+        arity: -5,
+        flags: SHRINK_FAST,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the values of fields and removes them.",
+        syntax: "key FIELDS numfields field [field ...]",
+        handler: expiry::hgetdel,
+        ..ROW
+    },
+    Row {
+        name: "hgetex",
+        arity: -5,
+        flags: SHRINK_FAST,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Replies with the values of fields and sets or removes their expiry.",
+        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] FIELDS numfields field [field ...]",
+        handler: expiry::hgetex,
+        ..ROW
+    },
+    Row {
+        name: "hsetex",
+        arity: -6,
+        flags: WRITE_FAST,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Sets fields with an expiry, with conditions if wanted.",
+        syntax: "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+        handler: expiry::hsetex,
+        ..ROW
+    },
+    Row {
+        name: "hrandfield",
+        arity: -2,
+        flags: Flags::READONLY,
+        since: "6.2.0",
+        complexity: "O(N) where N is the number of fields in the reply.",
+        summary: "Replies with random fields of a hash.",
+        syntax: "key [count [WITHVALUES]]",
+        handler: walk::hrandfield,
+        ..ROW
+    },
+    Row {
+        name: "hscan",
+        arity: -3,
+        flags: Flags::READONLY,
+        since: "2.8.0",
+        complexity: "O(1) for every call. O(N) for a complete iteration.",
+        summary: "Walks over the fields of a hash bit by bit.",
+        syntax: "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
+        handler: walk::hscan,
         ..ROW
     },
 ];

@@ -9,7 +9,7 @@ use wire::{
     number::parse_i64,
 };
 
-use super::hash;
+use super::{expiry::bury, hash};
 use crate::{CommandError, Context};
 
 /// `HINCRBY key field increment`
@@ -27,6 +27,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let sum = value.checked_add(increment).ok_or(CommandError::IncrementOverflow)?;
     let mut digits = itoa::Buffer::new();
     let pairs = [name, digits.format(sum).as_bytes()];
+    bury(cx, key, std::iter::once(name))?;
     cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&pairs) });
     cx.reply.integer(sum);
     Ok(())
@@ -50,6 +51,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
             AddError::NotFinite => CommandError::NotFinite,
         })?;
     }
+    bury(cx, key, std::iter::once(name))?;
     cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&[name, &sum]) });
     cx.reply.bulk(&sum);
     Ok(())

@@ -4,7 +4,7 @@ use keyspace::{Applied, Effect, Items};
 use smallvec::SmallVec;
 use wire::Args;
 
-use super::hash;
+use super::{expiry::bury, hash};
 use crate::{CommandError, Context};
 
 /// Arguments that are handed on without allocating.
@@ -29,7 +29,7 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
     if !pairs.len().is_multiple_of(2) {
         return Err(CommandError::WrongArity(name));
     }
-    hash(cx.unit.peek(db, key))?;
+    bury(cx, key, pairs.iter().step_by(2))?;
     let pairs: Slices<'_> = pairs.iter().collect();
     Ok(cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) }))
 }
@@ -50,7 +50,7 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 /// `HDEL key field [field ...]`
 pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    hash(cx.unit.peek(db, key))?;
+    bury(cx, key, args.skip(2).iter())?;
     let fields: Slices<'_> = args.skip(2).iter().collect();
     let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&fields) });
     cx.reply.count(applied.removed as usize);

@@ -3,8 +3,8 @@
 use keyspace::Effect;
 use wire::Args;
 
-use super::{expiry_option::ExpiryOption, string};
-use crate::{CommandError, Context};
+use super::string;
+use crate::{CommandError, Context, families::expiry_option::ExpiryOption};
 
 /// `GET key`
 #[inline]

@@ -6,7 +6,6 @@
 //! - A command that replaces a value says in its one Put whether the expiry stays.
 //! - No string grows beyond `bulk_bytes_max`.
 
-mod expiry_option;
 mod get;
 mod lcs;
 mod many;

@@ -3,11 +3,14 @@
 use keyspace::{Effect, Value};
 use wire::Args;
 
-use super::{
-    expiry_option::{ExpiryOption, positive_deadline_ms},
-    get::reply_string,
+use super::get::reply_string;
+use crate::{
+    CommandError, Context,
+    families::{
+        deadline::Form,
+        expiry_option::{ExpiryOption, positive_deadline_ms},
+    },
 };
-use crate::{CommandError, Context, families::deadline::Form};
 
 /// `SET key value [NX | XX] [GET] [EX seconds | ... | KEEPTTL]`
 #[inline]
