@@ -124,12 +124,20 @@ ENCODINGS = {
     ("list", "quicklist", "listpack"),
     ("set", "hashtable", "listpack"),
 }
+# The same for a value that was large and is small again: in Sheaf it may go back to its compact form.
+SMALL_AGAIN = {
+    ("set", "hashtable", "intset"),
+    ("set", "hashtable", "listpack"),
+    ("zset", "skiplist", "listpack"),
+    ("hash", "hashtable", "listpack"),
+}
 
 
 def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
         return redis
-    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS}
+    # Which of the values may be compact is judged where their contents are known: in state.py.
+    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN}
     return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
 
 

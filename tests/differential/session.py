@@ -90,7 +90,8 @@ class Session:
 
     def state_mismatch(self, position: int = 0) -> Mismatch | None:
         """Compares all that both hold."""
-        found = state.first_difference(state.held(self._redis.port), state.held(self._sheaf.port))
+        values = state.held(self._redis.port), state.held(self._sheaf.port)
+        found = state.first_difference(*values, limits=limits_of(self._redis))
         if found is None and self._exchanges:
             found = self._exchange_mismatch()
         return Mismatch(*found, position) if found else None
@@ -98,7 +99,7 @@ class Session:
     def _exchange_mismatch(self) -> tuple[str, str, str] | None:
         """Has each server restore what the other dumps."""
         # A payload does not say in which form its value was.
-        fields = tuple(field for field in state.FIELDS if field != "encoding")
+        fields = state.WITHOUT_ENCODING
         there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields)
         if there:
             return f"dumped by Redis: {there[0]}", *there[1:]

@@ -70,25 +70,43 @@ def _without_count(value: bytes) -> bytes:
     return value[: COUNT_OF_HYPERLOGLOG.start] + bytes(8) + value[COUNT_OF_HYPERLOGLOG.stop :]
 
 
-FIELDS = ("type", "content", "expire_at_ms", "encoding")
+WITHOUT_ENCODING = ("type", "content", "expire_at_ms")
+FIELDS = (*WITHOUT_ENCODING, "encoding")
 
 
 def first_difference(
-    redis: dict[Name, Held], sheaf: dict[Name, Held], fields: tuple[str, ...] = FIELDS
+    redis: dict[Name, Held],
+    sheaf: dict[Name, Held],
+    fields: tuple[str, ...] = FIELDS,
+    limits: dict[str, int] | None = None,
 ) -> tuple[str, str, str] | None:
-    """What differs, in Redis, in Sheaf."""
+    """What differs, in Redis, in Sheaf. `limits` are those of compact forms."""
     for name in sorted(redis.keys() | sheaf.keys()):
         ours, theirs = sheaf.get(name), redis.get(name)
         if ours is None or theirs is None:
             return f"key {name}", str(theirs)[:400], str(ours)[:400]
         for field in fields:
             left, right = getattr(theirs, field), getattr(ours, field)
-            if left != right and not _close(field, theirs, left, right):
+            if left != right and not _close(field, theirs, left, right, limits or {}):
                 return f"{field} of key {name}, a {theirs.type}", str(left)[:400], str(right)[:400]
     return None
 
 
-def _close(field: str, value: Held, left: object, right: object) -> bool:
+def _close(field: str, value: Held, left: object, right: object, limits: dict[str, int]) -> bool:
     if field == "expire_at_ms":
         return min(left, right) > 0 and abs(left - right) <= TTL_TOLERANCE_MS
-    return field == "encoding" and (value.type, left, right) in differences.ENCODINGS
+    if field != "encoding":
+        return False
+    named = (value.type, left, right)
+    return named in differences.ENCODINGS or named in differences.SMALL_AGAIN and _is_small(value, right, limits)
+
+
+def _is_small(value: Held, encoding: str, limits: dict[str, int]) -> bool:
+    """Whether the value could have been made in this compact form."""
+    entries = limits.get(f"{value.type}-max-{encoding}-entries", 128)
+    longest = limits.get(f"{value.type}-max-{encoding}-value", 64)
+    members = [member for member, _ in value.content] if value.type in ("zset", "hash") else value.content
+    if value.type == "hash":
+        members = [part for pair in value.content for part in pair]
+        entries *= 2
+    return len(members) <= entries and max(map(len, members)) <= longest

@@ -100,11 +100,6 @@ def same_shape(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
     return redis[0] == sheaf[0] and not is_error(redis) and (redis[1] is None) == (sheaf[1] is None)
 
 
-def both_count(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """Two integers, where what they count may differ on purpose."""
-    return redis[0] == sheaf[0] == b":"
-
-
 def within(tolerance: int) -> Agreement:
     """Two points in time, or two times to live, that were asked for one after the other."""
 

@@ -62,7 +62,8 @@ def test_random_commands(redis, sheaf, protocol, request):
         before = state.held(redis.port)
         sheaf.kill()
         sheaf.start()
-        assert state.first_difference(before, state.held(sheaf.port)) is None, "recovery made another state"
+        # Recovery uses the limits of compact forms at the time of the start, not those of the last round.
+        assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING) is None
 
 
 def test_dumps_of_one_server_are_values_of_the_other(redis, sheaf, protocol, request):

@@ -5,7 +5,6 @@ from differential.families import Family
 from differential.steps import (
     Command,
     Step,
-    both_count,
     command,
     drawn,
     in_any_order,
@@ -89,7 +88,7 @@ def hincrbyfloat(draw: Draw, name: str) -> Step:
     if draw.chance(0.2):
         more = draw.one((b"1e400", b"1e308", b"1e-20", b"inf", b"-inf", b"0x10", b"", b"abc"))
     start = command("HSET", key, of, b"%.3f" % draw.random.uniform(-500, 500))
-    return step(*draw.maybe(0.5, start), command(name, key, of, more), command("DEL", key, agree=both_count))
+    return step(*draw.maybe(0.5, start), command(name, key, of, more), command("SET", key, "v"), command("DEL", key))
 
 
 @family.draws("HRANDFIELD")
