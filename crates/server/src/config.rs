@@ -16,7 +16,8 @@ mod value;
 
 use std::path::Path;
 
-pub use table::{Key, OPTIONS, Setting};
+use keyspace::PackedLimits;
+pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
 /// Why a configuration was refused; the message says what to do.
@@ -76,6 +77,9 @@ fn edit_distance(left: &str, right: &str) -> usize {
     }
     row[right.len()]
 }
+
+/// Most bytes of a packed list whose size is given in elements.
+const LIST_BYTES_MAX: u32 = 8192;
 
 /// A valid value for every setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,6 +174,34 @@ impl Settings {
         }
     }
 
+    /// (name, value as text) of every setting under its older names.
+    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        let rendered = |key: Key| OPTIONS[key as usize].render(&self.values[key as usize]);
+        ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
+    }
+
+    /// Up to which size collections are packed.
+    pub fn packed_limits(&self) -> PackedLimits {
+        let number = |key| u32::try_from(self.integer(key)).unwrap_or(u32::MAX);
+        let list_size = self.signed(Key::ListMaxListpackSize);
+        // Below zero it names one of the sizes 4 KiB, 8 KiB ...
+        let (list_entries, list_bytes) = match u32::try_from(list_size) {
+            Ok(entries) => (entries.max(1), LIST_BYTES_MAX),
+            Err(_) => (u32::MAX, 2048 << list_size.unsigned_abs()),
+        };
+        PackedLimits {
+            list_entries,
+            list_bytes,
+            set_integers: number(Key::SetMaxIntsetEntries),
+            set_entries: number(Key::SetMaxListpackEntries),
+            set_value_bytes: number(Key::SetMaxListpackValue),
+            zset_entries: number(Key::ZsetMaxListpackEntries),
+            zset_value_bytes: number(Key::ZsetMaxListpackValue),
+            hash_entries: number(Key::HashMaxListpackEntries),
+            hash_value_bytes: number(Key::HashMaxListpackValue),
+        }
+    }
+
     /// The settings as a TOML file with their documentation; defaults are commented out.
     pub fn render_file(&self) -> String {
         file::render(self)
@@ -177,6 +209,8 @@ impl Settings {
 }
 
 fn find(name: &str) -> Result<(usize, &'static Setting), ConfigError> {
+    let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+    let name = alias.map_or(name, |(_, key)| OPTIONS[*key as usize].name);
     let known = OPTIONS.iter().enumerate().find(|(_, option)| option.name.eq_ignore_ascii_case(name));
     known.ok_or_else(|| ConfigError::Unknown { name: name.into() })
 }
@@ -198,7 +232,20 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 40, "the budget for settings");
+        assert!(OPTIONS.len() < 50, "the budget for settings");
+    }
+
+    #[test]
+    fn packed_limits_are_those_of_redis_by_default_and_have_older_names() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.packed_limits(), PackedLimits::DEFAULT);
+        settings.set("hash-max-ziplist-entries", "7").unwrap();
+        settings.set("list-max-listpack-size", "3").unwrap();
+        let limits = settings.packed_limits();
+        assert_eq!((limits.hash_entries, limits.list_entries, limits.list_bytes), (7, 3, 8192));
+        assert!(settings.aliases().any(|it| it == ("hash-max-ziplist-entries", "7".into())));
+        settings.set("list-max-listpack-size", "-5").unwrap();
+        assert_eq!(settings.packed_limits().list_bytes, 64 << 10);
     }
 
     #[test]

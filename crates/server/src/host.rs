@@ -134,6 +134,7 @@ impl ServerHost {
         let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
         self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
         self.observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));
+        self.keyspace.set_packed_limits(settings.packed_limits());
         let policy = settings.text(Key::MaxmemoryPolicy);
         let number =
             POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
@@ -346,7 +347,7 @@ impl Host for ServerHost {
     fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
         let settings = self.settings.read();
         let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
-        let known = settings.iter().map(|(option, value)| (option.name, value));
+        let known = settings.iter().map(|(option, value)| (option.name, value)).chain(settings.aliases());
         let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
         if matches("appendfsync") {
             let policy = match settings.text(Key::Durability) {

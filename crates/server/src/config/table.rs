@@ -48,6 +48,9 @@ enum Mutability {
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
 const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
+/// More would make every edit of a packed collection slow.
+const ENTRIES: Kind = Kind::Integer { min: 0, max: 32_000 };
+const VALUE_BYTES: Kind = Kind::Integer { min: 0, max: 1 << 20 };
 const EVICTION_POLICIES: &[&str] = &[
     "noeviction",
     "allkeys-lru",
@@ -84,7 +87,24 @@ settings! {
     SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
     SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
     LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";
+    HashMaxListpackEntries "hash-max-listpack-entries" ENTRIES, "512", Mutable, "Fields up to which a hash is packed into one piece of memory.";
+    HashMaxListpackValue "hash-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
+    ListMaxListpackSize "list-max-listpack-size" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Elements up to which a list is packed; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
+    SetMaxIntsetEntries "set-max-intset-entries" ENTRIES, "512", Mutable, "Members up to which a set of integers is a sorted array.";
+    SetMaxListpackEntries "set-max-listpack-entries" ENTRIES, "128", Mutable, "Members up to which a set is packed.";
+    SetMaxListpackValue "set-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
+    ZsetMaxListpackEntries "zset-max-listpack-entries" ENTRIES, "128", Mutable, "Members up to which a sorted set is packed.";
+    ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
     Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
     Appendonly "appendonly" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
+
+/// Older names of settings, which tools still use.
+pub static ALIASES: &[(&str, Key)] = &[
+    ("hash-max-ziplist-entries", Key::HashMaxListpackEntries),
+    ("hash-max-ziplist-value", Key::HashMaxListpackValue),
+    ("list-max-ziplist-size", Key::ListMaxListpackSize),
+    ("zset-max-ziplist-entries", Key::ZsetMaxListpackEntries),
+    ("zset-max-ziplist-value", Key::ZsetMaxListpackValue),
+];
