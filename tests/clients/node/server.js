@@ -124,7 +124,7 @@ function hasAll(port, names) {
     let said = '';
     socket.on('data', (reply) => { said += reply; });
     socket.on('error', reject);
-    socket.on('close', () => resolve(!/^\*-1\r$/m.test(said)));
+    socket.on('close', () => resolve(!/^[*$]-1\r$/m.test(said)));
   });
 }
 
