@@ -105,7 +105,9 @@ impl TestServer {
 
     /// The reply to an inline request as a value.
     pub(crate) fn value(&mut self, line: &str) -> Value {
-        let (value, _) = decoded(&self.raw(line)).expect("there is a reply");
+        let bytes = self.raw(line);
+        let (value, len) = decoded(&bytes).expect("there is a reply");
+        assert_eq!(len, bytes.len(), "more than one reply to {line}");
         value
     }
 

@@ -1,7 +1,7 @@
 //! MEMORY: where it goes.
 
 use keyspace::{DbId, Keyspace};
-use wire::{Args, number::parse_i64};
+use wire::{Aggregate, Args, number::parse_i64};
 
 use super::{HELP, ROW, memory_text};
 use crate::{CommandError, Context, Flags, Keys, Row, host::MemoryFigures};
@@ -145,8 +145,8 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     let (used, net) = (usage.used(), usage.used() - usage.fixed());
     let dbs: Vec<DbId> = DbId::all().filter(|db| cx.keyspace.len(*db) > 0).collect();
 
-    let mut fields = Fields { cx };
-    fields.cx.reply.map(26 + dbs.len());
+    let map = cx.reply.begin_deferred();
+    let mut fields = Fields { cx, count: 0 };
     fields.bytes("peak.allocated", resident_bytes_max);
     fields.bytes("total.allocated", used);
     fields.bytes("startup.allocated", usage.fixed());
@@ -159,11 +159,12 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     fields.bytes("functions.caches", 0);
     for db in dbs {
         let expires = part(index.expiry, fields.cx.keyspace.expiring_len(db), expiring);
-        fields.cx.reply.bulk(format!("db.{}", db.get()).as_bytes());
+        fields.name(&format!("db.{}", db.get()));
         fields.cx.reply.map(3);
-        fields.bytes("overhead.hashtable.main", index.tables[db.index()]);
-        fields.bytes("overhead.hashtable.expires", expires);
-        fields.bytes("overhead.hashtable.slot-to-keys", 0);
+        let mut parts = Fields { cx: fields.cx, count: 0 };
+        parts.bytes("overhead.hashtable.main", index.tables[db.index()]);
+        parts.bytes("overhead.hashtable.expires", expires);
+        parts.bytes("overhead.hashtable.slot-to-keys", 0);
     }
     fields.bytes("overhead.total", overhead);
     fields.bytes("keys.count", keys);
@@ -182,27 +183,35 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     fields.bytes("rss-overhead.bytes", 0);
     fields.number("fragmentation", ratio(resident_bytes, used));
     fields.difference("fragmentation.bytes", resident_bytes, used);
+    let count = fields.count;
+    cx.reply.end_deferred(map, Aggregate::Map, count);
     Ok(())
 }
 
-/// Writes pairs of a map.
+/// Writes pairs of a map, and counts them.
 struct Fields<'c, 'a, 'k> {
     cx: &'c mut Context<'a, 'k>,
+    count: usize,
 }
 
 impl Fields<'_, '_, '_> {
-    fn bytes(&mut self, name: &str, bytes: u64) {
+    fn name(&mut self, name: &str) {
         self.cx.reply.bulk(name.as_bytes());
+        self.count += 1;
+    }
+
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.name(name);
         self.cx.reply.integer(bytes as i64);
     }
 
     fn difference(&mut self, name: &str, more: u64, less: u64) {
-        self.cx.reply.bulk(name.as_bytes());
+        self.name(name);
         self.cx.reply.integer(more as i64 - less as i64);
     }
 
     fn number(&mut self, name: &str, number: f64) {
-        self.cx.reply.bulk(name.as_bytes());
+        self.name(name);
         self.cx.reply.double(number);
     }
 }
