@@ -324,19 +324,25 @@ impl Executor {
         outcome
     }
 
-    /// Counts one key of a command for HOTKEYS: any of them, with the same chance.
+    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: any of them, with the same chance.
     fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
-        let (mut chosen, mut seen) = (None, 0);
+        let (mut chosen, mut uses) = (None, 0);
         let mut random = self.next_clock().random;
-        row.keys.for_each(args, |index| {
-            seen += 1;
-            random = next_random(random);
-            if (random >> 8).is_multiple_of(seen) {
-                chosen = Some(index);
-            }
-        });
-        if let Some(key) = chosen.and_then(|index| args.get(index)) {
-            self.stats.key_sampled(session.db, self.keyspace.hash(key), key, self.clock.now_ms);
+        let queued = session.transaction.iter().filter(|_| matches!(row.keys, Keys::Queued));
+        let queued = queued.flat_map(|transaction| transaction.commands());
+        let inner = queued.map(|queued| (queued.found.row, queued.args.as_args()));
+        for (row, args) in std::iter::once((row, args)).chain(inner) {
+            row.keys.for_each(args, |index| {
+                uses += 1;
+                random = next_random(random);
+                if (random >> 8).is_multiple_of(uses) {
+                    chosen = args.get(index);
+                }
+            });
+        }
+        if let Some(key) = chosen {
+            let (hash, now_ms) = (self.keyspace.hash(key), self.clock.now_ms);
+            self.stats.key_sampled(session.db, hash, key, uses.into(), now_ms);
         }
     }
 

@@ -98,9 +98,9 @@ impl WorkerStats {
         Self::bump(if found { &self.hits } else { &self.misses }, 1);
     }
 
-    /// A key was used by a command that is counted for HOTKEYS.
-    pub(crate) fn key_sampled(&self, db: DbId, hash: KeyHash, key: &[u8], now_ms: u64) {
-        self.hot_keys.lock().sampled(db, hash, key, now_ms);
+    /// A key was used by a command that is counted for HOTKEYS, one of so many uses.
+    pub(crate) fn key_sampled(&self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
+        self.hot_keys.lock().sampled(db, hash, key, uses, now_ms);
     }
 
     /// A call took so long, and stands for `calls` like it.

@@ -51,20 +51,20 @@ pub(crate) struct HotKey {
 }
 
 impl HotKeys {
-    /// One access was sampled.
-    pub(crate) fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], now_ms: u64) {
+    /// An access was sampled that stands for `uses`: those of a command with several keys.
+    pub(crate) fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
-        self.total += 1;
+        self.total += uses;
         if key.len() > KEY_BYTES_MAX {
             return;
         }
         let is_same =
             |counter: &&mut Counter| counter.hash == hash && counter.db == db && *counter.key == *key;
         if let Some(known) = self.counters.iter_mut().find(is_same) {
-            known.count += 1;
+            known.count += uses;
             return;
         }
-        let mut new = Counter { db, hash, key: key.into(), count: 1, doubt: 0 };
+        let mut new = Counter { db, hash, key: key.into(), count: uses, doubt: 0 };
         if self.counters.len() < COUNTERS {
             self.counters.push(new);
         } else if let Some(least) = self.counters.iter_mut().min_by_key(|counter| counter.count) {
@@ -136,7 +136,7 @@ mod tests {
 
         fn sample(&mut self, key: &str, now_ms: u64) {
             let hash = self.keyspace.hash(key.as_bytes());
-            self.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), now_ms);
+            self.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), 1, now_ms);
         }
 
         fn rate(&mut self, key: &str, now_ms: u64) -> f64 {
@@ -186,22 +186,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_bound_the_truth(keys in prop::collection::vec(0u32..400, 0..4000)) {
+        fn counts_bound_the_truth(keys in prop::collection::vec((0u32..400, 1u64..4), 0..4000)) {
             let mut sampled = Sampled::new();
             let mut truth: HashMap<String, u64> = HashMap::new();
-            for key in &keys {
+            for (key, uses) in &keys {
                 // A few keys come up often.
                 let key = format!("{}", if key % 3 == 0 { key % 7 } else { *key });
-                sampled.sample(&key, START_MS);
-                *truth.entry(key).or_default() += 1;
+                let hash = sampled.keyspace.hash(key.as_bytes());
+                sampled.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), *uses, START_MS);
+                *truth.entry(key).or_default() += uses;
             }
+            let total = keys.iter().map(|(_, uses)| uses).sum::<u64>();
             let counters = &sampled.sketch.counters;
-            prop_assert_eq!(counters.iter().map(|counter| counter.count).sum::<u64>(), keys.len() as u64);
+            prop_assert_eq!(counters.iter().map(|counter| counter.count).sum::<u64>(), total);
             for counter in counters {
                 let count = truth[std::str::from_utf8(&counter.key).unwrap()];
                 prop_assert!(counter.count - counter.doubt <= count && count <= counter.count);
             }
-            for (key, count) in truth.iter().filter(|(_, count)| **count > keys.len() as u64 / COUNTERS as u64) {
+            for (key, count) in truth.iter().filter(|(_, count)| **count > total / COUNTERS as u64) {
                 prop_assert!(counters.iter().any(|counter| *counter.key == *key.as_bytes()), "{} {}", key, count);
             }
         }

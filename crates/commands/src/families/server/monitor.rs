@@ -6,6 +6,9 @@ use crate::{CommandError, Context};
 
 /// `MONITOR`, until RESET or the end of the connection. As in Redis, a second one has no reply.
 pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    if cx.in_transaction {
+        return Err(CommandError::Text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
     if !cx.session.monitoring {
         cx.session.monitoring = true;
         cx.session.client.set_monitoring(true);
@@ -111,6 +114,30 @@ mod tests {
         server.host.clients.remove(2);
         server.check(&[("ping", "+PONG")]);
         assert!(server.host.take_pushed(2).0.is_empty(), "gone");
+    }
+
+    #[test]
+    fn queued_commands_are_shown_when_they_run() {
+        let mut server = monitored();
+        server.check(&[
+            ("multi", "+OK"),
+            ("set a 1", "+QUEUED"),
+            ("auth secret", "+QUEUED"),
+            ("monitor", "+QUEUED"),
+            ("select 1", "+QUEUED"),
+        ]);
+        assert_eq!(shown(&server), ["[0 127.0.0.1:50001] \"multi\""]);
+        let reply = server.run("exec");
+        assert!(reply.contains(", -ERR MONITOR isn't allowed for DENY BLOCKING client, +OK]"), "{reply}");
+        assert_eq!(
+            shown(&server),
+            [
+                "[0 127.0.0.1:50001] \"set\" \"a\" \"1\"",
+                "[0 127.0.0.1:50001] \"auth\" \"(redacted)\"",
+                "[1 127.0.0.1:50001] \"select\" \"1\"",
+                "[1 127.0.0.1:50001] \"exec\"",
+            ]
+        );
     }
 
     #[test]
