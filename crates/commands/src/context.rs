@@ -1,11 +1,27 @@
 //! What a handler works with.
+//!
+//! # Events
+//! A family tells what happens to keys ([`Context::notify`]) with the class of its type and the name that Redis gives the
+//! event, after the effect that makes it true:
+//!
+//! ```text
+//! cx.apply(&Effect::ListPush { .. });
+//! cx.notify(EventClass::LIST, "lpush", key);
+//! ```
+//!
+//! - Once per command and key, as Redis does it: HSET of five fields is one `hset`, and also if no value is another.
+//! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that emptied it.
+//! - Not told by families, because it is seen where effects are applied: `new`, `expired`, `evicted`, and `keymiss` for keys
+//!   looked up with [`Unit::read`], [`Unit::inspect`] or [`Unit::touch`]. A command that replaces a key by removing it first
+//!   (RENAME, COPY REPLACE, RESTORE REPLACE) tells `new` by itself, as Redis does.
+//! - An error is told nobody: what fails has changed nothing.
 
 use keyspace::{Applied, DbId, Effect, Keyspace};
 use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Flags, Host, Row, Session, Unit,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit,
     observe::{append_line, shown_args},
     row::Found,
 };
@@ -72,6 +88,18 @@ impl Context<'_, '_> {
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         self.unit.apply(effect)
+    }
+
+    /// Tells what has happened to a key of the selected database; see the module documentation.
+    #[inline]
+    pub fn notify(&self, class: EventClass, name: &'static str, key: &[u8]) {
+        self.unit.notify(class, name, self.session.db, key);
+    }
+
+    /// The same for a key of another database.
+    #[inline]
+    pub fn notify_in(&self, db: DbId, class: EventClass, name: &'static str, key: &[u8]) {
+        self.unit.notify(class, name, db, key);
     }
 
     /// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error the

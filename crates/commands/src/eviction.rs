@@ -5,7 +5,7 @@
 
 use keyspace::{Effect, EvictionPolicy};
 
-use crate::{CommandError, Executor, Host, observe::LatencyEvent};
+use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent};
 
 /// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
 const EVICTIONS_MAX: usize = 64;
@@ -47,6 +47,7 @@ impl Executor {
         };
         self.run_on_slot(keyspace::slot_of(&victim.key), |unit| {
             unit.apply(&Effect::Delete { db: victim.db, key: &victim.key });
+            unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
         });
         self.stats().evicted();
         true

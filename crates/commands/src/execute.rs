@@ -1,5 +1,5 @@
 //! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
-//! `admission`; what happens between MULTI and EXEC in `queueing`.
+//! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
 
 use std::sync::Arc;
 
@@ -9,19 +9,17 @@ use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, ReplyMode, Row, Session, Unit,
+    CommandError, Context, Event, Flags, Host, Interests, Keys, MemoryLimits, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
-    observe::{LatencyEvent, Watch, append_line, shown_args},
+    event::Events,
+    observe::Watch,
     row::{Found, resolve_call},
-    stats::{TIMED_EVERY, WorkerStats},
+    stats::WorkerStats,
     unit::{Scratch, next_random},
 };
 
 /// Effects buffers above this are given back after the command that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
-
-/// Bytes of lines for the monitors that are gathered before they are sent.
-const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// A command found in its table, with what was computed ahead of its execution.
 #[derive(Debug, Clone, Copy)]
@@ -66,22 +64,23 @@ pub enum Outcome {
 
 /// Executes the commands of one worker.
 pub struct Executor {
-    keyspace: Arc<Keyspace>,
+    pub(crate) keyspace: Arc<Keyspace>,
     /// Absent while the log is still being recovered.
     appender: Option<Appender>,
     interests: Arc<Interests>,
-    stats: Arc<WorkerStats>,
+    events: Events,
+    pub(crate) stats: Arc<WorkerStats>,
     effects: Vec<u8>,
     freed: Freed,
-    clock: AccessClock,
+    pub(crate) clock: AccessClock,
     /// Commands until one is sampled.
-    until_sample: u32,
+    pub(crate) until_sample: u32,
     /// Which others are timed in this round.
-    watch: Watch,
+    pub(crate) watch: Watch,
     /// Whether commands are shown to monitors in this round.
-    monitored: bool,
+    pub(crate) monitored: bool,
     /// Lines for the monitors.
-    shown: Vec<u8>,
+    pub(crate) shown: Vec<u8>,
     wrote: bool,
     /// What is left of the last admission.
     pub(crate) admitted_bytes: u64,
@@ -107,6 +106,7 @@ impl Executor {
             keyspace,
             appender,
             interests,
+            events: Events::default(),
             stats,
             effects,
             freed,
@@ -134,15 +134,7 @@ impl Executor {
         self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
-    }
-
-    /// Ends a round: what was gathered for others goes to them.
-    #[inline]
-    pub fn end_round(&mut self, host: &dyn Host) {
-        if !self.shown.is_empty() {
-            host.clients().monitors().publish(&self.shown);
-            self.shown = Vec::new();
-        }
+        self.events.want(host.event_classes());
     }
 
     /// The keyspace it works on.
@@ -172,6 +164,10 @@ impl Executor {
         self.appender.as_ref().map_or(Lsn::ZERO, Appender::durable_lsn)
     }
 
+    fn durability(&self) -> Durability {
+        self.appender.as_ref().map_or(Durability::None, Appender::durability)
+    }
+
     /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
     #[inline]
     pub fn take_wrote(&mut self) -> bool {
@@ -181,6 +177,12 @@ impl Executor {
     /// Takes the memory that commands have detached; freeing it can take long.
     pub fn take_freed(&mut self) -> Option<Freed> {
         (!self.freed.is_empty()).then(|| std::mem::take(&mut self.freed))
+    }
+
+    /// Takes the events of the units that have ended, each to be shown once its gate is durable.
+    #[inline]
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.events.take()
     }
 
     /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot.
@@ -277,75 +279,6 @@ impl Executor {
         outcome
     }
 
-    /// Shows a command that has run to the monitors. What administrators do is not shown, as in Redis.
-    #[cold]
-    fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &dyn Host) {
-        if !row.flags.has(Flags::ADMIN) {
-            let args = shown_args(row, args);
-            append_line(&mut self.shown, self.clock.now_ms, session.db.get(), session.client.peer(), args);
-            if self.shown.len() > SHOWN_BYTES_MAX {
-                self.end_round(host);
-            }
-        }
-    }
-
-    /// Runs a command and notes how long it takes.
-    #[inline(never)]
-    fn run_timed(
-        &mut self,
-        found: Found,
-        call: Call<'_>,
-        session: &mut Session,
-        host: &dyn Host,
-        out: &mut Vec<u8>,
-    ) -> Outcome {
-        let Found { row, index } = found;
-        if self.until_sample == 0 {
-            // At random distances, so that no pattern in what clients send can hide from it.
-            let random = self.next_clock().random;
-            self.until_sample = 1 + (random >> 8) % (2 * TIMED_EVERY as u32 - 1);
-            if random >> 31 == 0 {
-                self.sample_key(row, call.args, session);
-            }
-        }
-        let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
-        let started_us = host.monotonic_us();
-        let outcome = self.run(found, call, session, host, out);
-        if outcome == Outcome::Wait {
-            return outcome;
-        }
-        let usec = host.monotonic_us().saturating_sub(started_us);
-        self.stats.timed(index as usize, usec, stands_for);
-        let (observer, now_ms) = (host.observer(), self.clock.now_ms);
-        observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
-        let event =
-            if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
-        observer.latency.took(event, usec, now_ms);
-        outcome
-    }
-
-    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: any of them, with the same chance.
-    fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
-        let (mut chosen, mut uses) = (None, 0);
-        let mut random = self.next_clock().random;
-        let queued = session.transaction.iter().filter(|_| matches!(row.keys, Keys::Queued));
-        let queued = queued.flat_map(|transaction| transaction.commands());
-        let inner = queued.map(|queued| (queued.found.row, queued.args.as_args()));
-        for (row, args) in std::iter::once((row, args)).chain(inner) {
-            row.keys.for_each(args, |index| {
-                uses += 1;
-                random = next_random(random);
-                if (random >> 8).is_multiple_of(uses) {
-                    chosen = args.get(index);
-                }
-            });
-        }
-        if let Some(key) = chosen {
-            let (hash, now_ms) = (self.keyspace.hash(key), self.clock.now_ms);
-            self.stats.key_sampled(session.db, hash, key, uses.into(), now_ms);
-        }
-    }
-
     /// The time of the round, unix milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms
@@ -361,15 +294,17 @@ impl Executor {
     /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
     pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
         let clock = self.next_clock();
+        let durability = self.durability();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let scratch =
-            Scratch { effects, freed, clock, touches: false, stats: &self.stats, interests: &self.interests };
+        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
+        let scratch = Scratch { effects, freed, clock, touches: false, stats, interests, events };
         let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
         change(&mut unit);
-        let (_, wrote) = unit.commit(self.appender.as_mut(), None);
+        let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
         drop(unit);
         self.wrote |= wrote;
         self.clear_effects();
+        self.events.seal(gate(durability, false, seen));
     }
 
     fn clear_effects(&mut self) {
@@ -385,7 +320,7 @@ impl Executor {
     }
 
     /// Runs a command that has passed its checks; twice if it turns out to need more room in the log than its arguments say.
-    fn run(
+    pub(crate) fn run(
         &mut self,
         found: Found,
         call: Call<'_>,
@@ -399,6 +334,7 @@ impl Executor {
                 Ok(outcome) => return outcome,
                 Err(needed_bytes) => needed_bytes,
             };
+            self.events.forget_unsealed();
             match self.admit_write(needed_bytes) {
                 Ok(true) => admitted_bytes = needed_bytes,
                 Ok(false) => return Outcome::Wait,
@@ -419,11 +355,11 @@ impl Executor {
         admitted_bytes: u64,
     ) -> Result<Outcome, u64> {
         let args = call.args;
-        let durability = self.appender.as_ref().map_or(Durability::None, Appender::durability);
+        let durability = self.durability();
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
-        let (touches, stats, interests) = (!session.no_touch, &*self.stats, &self.interests);
-        let scratch = Scratch { effects, freed, clock, touches, stats, interests };
+        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
+        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats, interests, events };
         let unit = match row.keys {
             Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
             Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
@@ -458,6 +394,8 @@ impl Executor {
         self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
+        // Others than this client are shown the events: for them the server's durability counts.
+        self.events.seal(gate(durability, false, seen));
         Ok(Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) })
     }
 }

@@ -4,7 +4,7 @@
 
 use keyspace::EvictionPolicy;
 
-use crate::{clients::Clients, observe::Observer, stats::CommandStats};
+use crate::{EventClass, clients::Clients, observe::Observer, stats::CommandStats};
 
 /// How far recovery has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +62,8 @@ pub trait Host: Send + Sync {
     fn release_unused_memory(&self);
     /// The allocator's own report.
     fn allocator_report(&self) -> String;
+    /// The events that are wanted (`notify-keyspace-events`).
+    fn event_classes(&self) -> EventClass;
     /// Monotonic microseconds, for latencies.
     fn monotonic_us(&self) -> u64;
     /// The connections of the server.

@@ -23,7 +23,8 @@ use storage::{Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
 use crate::{
-    Call, CommandStats, Executor, Host, Loading, MemoryFigures, MemoryLimits, Outcome, Session, ShutdownMode,
+    Call, CommandStats, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits, Outcome,
+    Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -56,6 +57,8 @@ pub(crate) struct TestServer {
     pub(crate) executor: Executor,
     pub(crate) session: Session,
     pub(crate) bulk_bytes_max: usize,
+    /// What has happened to keys, as far as the host wants to know it.
+    events: Vec<Event>,
     disk: Arc<SimDisk>,
     pub(crate) log: Log,
 }
@@ -73,7 +76,16 @@ impl TestServer {
         let mut executor = Executor::new(keyspace, Arc::default(), host.stats.worker(0), 1);
         executor.attach(log.appender());
         let session = Session::new(host.connect(), true);
-        TestServer { clock, host, executor, session, bulk_bytes_max: 512 << 20, disk, log }
+        TestServer {
+            clock,
+            host,
+            executor,
+            session,
+            bulk_bytes_max: 512 << 20,
+            events: Vec::new(),
+            disk,
+            log,
+        }
     }
 
     /// Another client of the same server, to be swapped with `session`.
@@ -146,6 +158,7 @@ impl TestServer {
             match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
                 Outcome::Done { gate } => {
                     self.executor.end_round(&self.host);
+                    self.events.extend(self.executor.take_events());
                     return (out, gate);
                 }
                 Outcome::Wait => {
@@ -154,6 +167,21 @@ impl TestServer {
                 }
             }
         }
+    }
+
+    /// What has happened to keys since this was asked last: `set a`, or `set a in 3` for another database than 0.
+    pub(crate) fn events(&mut self) -> Vec<String> {
+        let shown = |event: Event| match event.db {
+            DbId::ZERO => format!("{} {}", event.name, event.key.escape_ascii()),
+            db => format!("{} {} in {db}", event.name, event.key.escape_ascii()),
+        };
+        self.take_events().into_iter().map(shown).collect()
+    }
+
+    /// The same, as they are.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        self.events.extend(self.executor.take_events());
+        std::mem::take(&mut self.events)
     }
 
     /// All keys with their values and deadlines, expired ones included.
@@ -271,6 +299,7 @@ pub(crate) struct TestHost {
     pub(crate) clients: Clients,
     pub(crate) stats: CommandStats,
     pub(crate) limits: Mutex<MemoryLimits>,
+    pub(crate) event_classes: Mutex<EventClass>,
     pub(crate) loading: Mutex<Option<Loading>>,
     /// The password of the user `default`; `None`: none is needed.
     pub(crate) password: Mutex<Option<Vec<u8>>>,
@@ -295,6 +324,7 @@ impl TestHost {
             clients: Clients::new(),
             stats: CommandStats::new(1),
             limits: Mutex::new(limits),
+            event_classes: Mutex::default(),
             loading: Mutex::default(),
             password: Mutex::default(),
             settings: Mutex::default(),
@@ -369,6 +399,10 @@ impl Host for TestHost {
 
     fn allocator_report(&self) -> String {
         "allocator".to_string()
+    }
+
+    fn event_classes(&self) -> EventClass {
+        *self.event_classes.lock()
     }
 
     fn monotonic_us(&self) -> u64 {

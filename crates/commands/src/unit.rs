@@ -19,7 +19,8 @@ use storage::Appender;
 use wire::Args;
 
 use crate::{
-    Host, Keys,
+    EventClass, Host, Keys,
+    event::Events,
     interest::{Change, Interests},
     stats::WorkerStats,
 };
@@ -39,6 +40,7 @@ pub struct Unit<'k> {
     flushes_all: bool,
     stats: &'k WorkerStats,
     interests: &'k Arc<Interests>,
+    events: &'k Events,
 }
 
 impl<'k> Unit<'k> {
@@ -98,9 +100,21 @@ impl<'k> Unit<'k> {
         first: Option<(*const u8, usize, KeyHash)>,
         scratch: Scratch<'k>,
     ) -> Unit<'k> {
-        let Scratch { effects, freed, clock, touches, stats, interests } = scratch;
+        let Scratch { effects, freed, clock, touches, stats, interests, events } = scratch;
         debug_assert!(effects.is_empty());
-        Unit { keyspace, locked, first, effects, freed, clock, touches, flushes_all: false, stats, interests }
+        Unit {
+            keyspace,
+            locked,
+            first,
+            effects,
+            freed,
+            clock,
+            touches,
+            flushes_all: false,
+            stats,
+            interests,
+            events,
+        }
     }
 
     /// The time of the command, unix milliseconds.
@@ -127,15 +141,22 @@ impl<'k> Unit<'k> {
     /// As [`Unit::get`], for a command that reads the key: counts as a hit or a miss.
     #[inline]
     pub fn read(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
-        let stats = self.stats;
+        let (stats, events) = (self.stats, self.events);
         let entry = self.get(db, key);
-        stats.looked_up(entry.is_some());
+        looked_up(stats, events, db, key, entry.is_some());
         entry
     }
 
     /// As [`Unit::peek`], for a command that reads about the key but not its value: counts as a hit or a miss.
     #[inline]
     pub fn inspect(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.peek(db, key);
+        looked_up(self.stats, self.events, db, key, entry.is_some());
+        entry
+    }
+
+    /// As [`Unit::inspect`], for a command that tells nobody that it has missed the key.
+    pub fn inspect_silently(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let entry = self.peek(db, key);
         self.stats.looked_up(entry.is_some());
         entry
@@ -146,7 +167,7 @@ impl<'k> Unit<'k> {
     pub fn touch(&mut self, db: DbId, key: &[u8]) -> bool {
         let hash = self.hash(key);
         let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
-        self.stats.looked_up(found);
+        looked_up(self.stats, self.events, db, key, found);
         found
     }
 
@@ -174,6 +195,12 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn exists(&self, db: DbId, key: &[u8]) -> bool {
         self.peek(db, key).is_some()
+    }
+
+    /// Tells what has happened to a key; see [`Context::notify`](crate::Context::notify).
+    #[inline]
+    pub fn notify(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        self.events.note(class, name, db, key);
     }
 
     /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is not logged.
@@ -206,7 +233,7 @@ impl<'k> Unit<'k> {
 
     #[inline]
     fn apply_alone(&mut self, effect: &Effect<'_>) -> Applied {
-        if self.interests.any() {
+        if self.interests.any() || self.events.wants(EventClass::EXPIRED.or(EventClass::NEW)) {
             return self.apply_observed(effect);
         }
         self.change(effect)
@@ -223,10 +250,19 @@ impl<'k> Unit<'k> {
         let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
         let was_expired = entry.is_some_and(|entry| entry.is_expired(now_ms));
         let applied = self.change(effect);
-        if applied.changed {
-            let buries = was_expired && matches!(effect, Effect::Delete { .. });
+        if !applied.changed {
+            return applied;
+        }
+        let buries = was_expired && matches!(effect, Effect::Delete { .. });
+        if self.interests.any() {
             let change = if buries { Change::Buried } else { Change::Value };
             self.interests.report(hash.slot(), db, key, change);
+        }
+        if was_expired {
+            self.events.note(EventClass::EXPIRED, "expired", db, key);
+        }
+        if applied.key_created || (was_expired && !buries) {
+            self.events.note(EventClass::NEW, "new", db, key);
         }
         applied
     }
@@ -339,6 +375,15 @@ impl<'k> Unit<'k> {
     }
 }
 
+/// A key was read and was, or was not, there.
+#[inline]
+fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: bool) {
+    stats.looked_up(found);
+    if !found {
+        events.note(EventClass::KEY_MISS, "keymiss", db, key);
+    }
+}
+
 /// Buffers of the executor that a unit works with.
 pub(crate) struct Scratch<'k> {
     pub(crate) effects: &'k mut Vec<u8>,
@@ -350,6 +395,8 @@ pub(crate) struct Scratch<'k> {
     pub(crate) stats: &'k WorkerStats,
     /// Learn of changes.
     pub(crate) interests: &'k Arc<Interests>,
+    /// Takes the events.
+    pub(crate) events: &'k Events,
 }
 
 /// The number after this one in the sequence that random choices are made from.

@@ -270,6 +270,7 @@ mod tests {
             ("durability", "maybe"),
             ("protected-mode", "2"),
             ("slowlog-log-slower-than", "-2"),
+            ("notify-keyspace-events", "KEq"),
         ] {
             assert!(matches!(settings.set(name, value), Err(ConfigError::Invalid { .. })), "{name} {value}");
         }
@@ -277,6 +278,8 @@ mod tests {
         assert_eq!(settings.integer(Key::Maxmemory), 2 << 30);
         settings.set("slowlog-log-slower-than", "-1").unwrap();
         assert_eq!(settings.signed(Key::SlowlogLogSlowerThan), -1);
+        settings.set("notify-keyspace-events", "KExE$").unwrap();
+        assert_eq!(settings.text(Key::NotifyKeyspaceEvents), "$xKE");
         settings.set("durability", "COMMIT").unwrap();
         assert_eq!(settings.text(Key::Durability), "commit");
     }

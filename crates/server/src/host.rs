@@ -8,12 +8,13 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use commands::{
-    CommandStats, Host, Interests, Loading, MemoryFigures, MemoryLimits, ShutdownMode, WorkerStats,
+    CommandStats, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, ShutdownMode,
+    WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
@@ -26,6 +27,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     config::{Key, Settings},
+    event_queue::EventCounter,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
 };
@@ -54,6 +56,7 @@ struct Live {
     idle_timeout_seconds: AtomicU64,
     password_needed: AtomicBool,
     protected: AtomicBool,
+    event_classes: AtomicU16,
 }
 
 /// What is fixed when the server starts.
@@ -71,6 +74,8 @@ pub(crate) struct Facts {
 pub(crate) struct ServerHost {
     pub(crate) facts: Facts,
     pub(crate) progress: LoadProgress,
+    /// Takes the events of keys.
+    pub(crate) events: EventCounter,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
@@ -101,6 +106,7 @@ impl ServerHost {
             progress: LoadProgress::new(clock.clone()),
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
             interests: Arc::default(),
+            events: EventCounter::default(),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
@@ -130,6 +136,8 @@ impl ServerHost {
         live.clients_max.store(settings.integer(Key::Maxclients), Relaxed);
         live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
         live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
+        let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
+        live.event_classes.store(classes.bits(), Relaxed);
         live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
         let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
         self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
@@ -307,6 +315,10 @@ impl Host for ServerHost {
 
     fn allocator_report(&self) -> String {
         env::allocator::report()
+    }
+
+    fn event_classes(&self) -> EventClass {
+        EventClass::from_bits(self.live.event_classes.load(Relaxed))
     }
 
     fn monotonic_us(&self) -> u64 {

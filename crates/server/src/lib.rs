@@ -19,6 +19,7 @@ pub mod cli;
 pub mod config;
 mod connection;
 pub mod conversation;
+mod event_queue;
 mod host;
 mod http;
 mod info;

@@ -97,6 +97,12 @@ impl Scrape {
         counter(encoder, "sheaf_evicted_keys", "keys evicted to make room", totals.evicted_keys)?;
         counter(encoder, "sheaf_expired_keys", "keys removed after their expiry", totals.expired_keys)?;
         gauge(encoder, "sheaf_keys", "keys in all databases", keys)?;
+        counter(
+            encoder,
+            "sheaf_keyspace_events",
+            "events of keys that were told (notify-keyspace-events)",
+            host.events.count(),
+        )?;
         counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
         counter(encoder, "sheaf_keyspace_misses", "reads of keys that do not exist", totals.keyspace_misses)?;
         gauge(

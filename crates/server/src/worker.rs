@@ -35,6 +35,7 @@ use wire::{Limits, RequestBatch};
 use crate::{
     connection::Connection,
     conversation::Round,
+    event_queue::EventQueue,
     host::ServerHost,
     log_threads::LogThreads,
     mailbox::{Mailbox, Message},
@@ -59,6 +60,7 @@ pub(crate) struct Worker {
     /// Shared by all connections while they read; one at a time.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
+    events: RefCell<EventQueue>,
     /// Connections that something was pushed to in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
     /// Connections whose next command waits until the log has moved.
@@ -97,6 +99,7 @@ pub(crate) fn start(
             batch: RefCell::new(RequestBatch::new()),
             read_buffer: RefCell::new(vec![0; READ_BYTES]),
             parked: RefCell::default(),
+            events: RefCell::default(),
             pushed: RefCell::default(),
             awaiting_log: RefCell::default(),
             connections: RefCell::default(),
@@ -231,8 +234,9 @@ impl Worker {
         if awaits_log {
             self.awaiting_log.borrow_mut().push(connection.clone());
         }
+        let told = self.events.borrow_mut().hold(self.executor.borrow_mut().take_events());
         let wrote = self.executor.borrow_mut().take_wrote();
-        if wrote || held.is_some() || awaits_log {
+        if wrote || told || held.is_some() || awaits_log {
             self.end_tick_later();
         }
         let freed = self.executor.borrow_mut().take_freed();
@@ -265,10 +269,11 @@ impl Worker {
         self.resume_awaiting();
     }
 
-    /// Sends what has become durable; asks to be woken for the rest.
+    /// Sends and tells what has become durable; asks to be woken for the rest.
     fn release(&self) {
         loop {
             let durable = self.executor.borrow().durable_lsn();
+            self.events.borrow_mut().release(durable, &self.host.events);
             loop {
                 let mut parked = self.parked.borrow_mut();
                 if parked.front().is_none_or(|(gate, _)| *gate > durable) {
@@ -280,7 +285,8 @@ impl Worker {
                     connection.release(durable);
                 }
             }
-            let Some(gate) = self.parked.borrow().front().map(|(gate, _)| *gate) else { return };
+            let parked_gate = self.parked.borrow().front().map(|(gate, _)| *gate);
+            let Some(gate) = parked_gate.into_iter().chain(self.events.borrow().gate()).min() else { return };
             let executor = self.executor.borrow();
             if executor.appender().is_none_or(|appender| appender.wait_for(gate)) {
                 return;
@@ -322,8 +328,11 @@ impl Worker {
                 executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
                 executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host);
                 let wrote = executor.take_wrote();
+                let told = self.events.borrow_mut().hold(executor.take_events());
                 drop(executor);
-                if wrote && let Some(threads) = self.log.get() {
+                if told {
+                    self.end_tick_later();
+                } else if wrote && let Some(threads) = self.log.get() {
                     threads.wake_if_needed();
                 }
             }
@@ -346,6 +355,7 @@ impl Worker {
     /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
     fn fail_all(&self) {
         self.parked.borrow_mut().clear();
+        self.events.borrow_mut().clear();
         self.awaiting_log.borrow_mut().clear();
         let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
         connections.iter().for_each(|connection| connection.fail());

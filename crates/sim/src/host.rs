@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, clients::Clients,
+    CommandStats, EventClass, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, clients::Clients,
     observe::Observer,
 };
 use env::{Clock, SimClock};
@@ -65,6 +65,10 @@ impl Host for SimHost {
 
     fn allocator_report(&self) -> String {
         String::new()
+    }
+
+    fn event_classes(&self) -> EventClass {
+        EventClass::NONE
     }
 
     fn monotonic_us(&self) -> u64 {

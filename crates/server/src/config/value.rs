@@ -33,6 +33,8 @@ pub enum Kind {
     Text,
     /// One of these names.
     Choice(&'static [&'static str]),
+    /// The letters of classes of events; see [`commands::EventClass`].
+    Events,
 }
 
 /// The value of a setting.
@@ -44,7 +46,7 @@ pub enum Value {
     Signed(i64),
     /// Of [`Kind::Switch`].
     Switch(bool),
-    /// Of [`Kind::Text`].
+    /// Of [`Kind::Text`] and [`Kind::Events`].
     Text(String),
     /// Of [`Kind::Choice`].
     Choice(&'static str),
@@ -82,6 +84,11 @@ impl Setting {
             },
             Kind::Text if text.contains(['\n', '\r', '\0']) => Err(invalid("must be one line".into())),
             Kind::Text => Ok(Value::Text(text.into())),
+            Kind::Events => {
+                let reason = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into();
+                let classes = commands::EventClass::parse(text).ok_or_else(|| invalid(reason()))?;
+                Ok(Value::Text(classes.to_string()))
+            }
             Kind::Choice(names) => {
                 let known = names.iter().find(|name| name.eq_ignore_ascii_case(text));
                 known

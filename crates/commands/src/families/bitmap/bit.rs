@@ -4,7 +4,7 @@ use keyspace::Effect;
 use wire::Args;
 
 use super::bit_offset;
-use crate::{CommandError, Context, families::string::string};
+use crate::{CommandError, Context, EventClass, families::string::string};
 
 /// `SETBIT key offset value`
 pub(super) fn setbit(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -24,6 +24,7 @@ pub(super) fn setbit(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     // A string that is too short grows even if the bit stays 0.
     if old != Some(changed) {
         cx.apply(&Effect::SetRange { db, key, offset: offset as u64, bytes: &[changed] });
+        cx.notify(EventClass::STRING, "setbit", key);
     }
     cx.reply.integer((byte & mask != 0).into());
     Ok(())

@@ -7,7 +7,7 @@ use super::{
     OFFSET, bit_offset,
     integer::{Encoding, Overflow},
 };
-use crate::{CommandError, Context, families::string::string};
+use crate::{CommandError, Context, EventClass, families::string::string};
 
 /// What is done to a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,15 +54,22 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         None => 0,
     };
     // From here on nothing fails. The string grows even if no number changes, as in Redis.
-    if len < end {
+    let mut sets = len < end;
+    if sets {
         cx.apply(&Effect::SetRange { db, key, offset: end - 1, bytes: &[0] });
     }
     cx.reply.array(operations.len());
     for operation in &operations {
         match run(cx, key, operation) {
-            Some(number) => cx.reply.integer(number),
+            Some(number) => {
+                sets |= operation.action != Action::Get;
+                cx.reply.integer(number);
+            }
             None => cx.reply.null(),
         }
+    }
+    if sets {
+        cx.notify(EventClass::STRING, "setbit", key);
     }
     Ok(())
 }

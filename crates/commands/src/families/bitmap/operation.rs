@@ -3,7 +3,7 @@
 use keyspace::{Effect, Value};
 use wire::Args;
 
-use crate::{CommandError, Context, families::string::string};
+use crate::{CommandError, Context, EventClass, families::string::string};
 
 /// How strings are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,10 @@ pub(super) fn bitop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     }
     if !result.is_empty() {
         cx.apply(&Effect::Put { db, key, value: Value::String(&result), expire_at_ms: None });
+        cx.notify(EventClass::STRING, "set", key);
     } else if cx.unit.exists(db, key) {
         cx.apply(&Effect::Delete { db, key });
+        cx.notify(EventClass::GENERIC, "del", key);
     }
     cx.reply.count(len);
     Ok(())

@@ -3,7 +3,7 @@
 use keyspace::Effect;
 use wire::Args;
 
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`
 pub(super) fn del(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -12,6 +12,7 @@ pub(super) fn del(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     for key in args.skip(1) {
         if cx.unit.exists(db, key) {
             cx.apply(&Effect::Delete { db, key });
+            cx.notify(EventClass::GENERIC, "del", key);
             removed += 1;
         }
     }

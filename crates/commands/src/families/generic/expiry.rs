@@ -4,7 +4,7 @@ use keyspace::Effect;
 use wire::{Args, number::parse_i64};
 
 use crate::{
-    CommandError, Context,
+    CommandError, Context, EventClass,
     families::{deadline::Form, expiry_condition::Conditions},
 };
 
@@ -88,8 +88,10 @@ fn set_deadline(
     let sets = cx.unit.get(db, key).is_some_and(|entry| conditions.allow(entry.expire_at_ms(), deadline_ms));
     if sets && deadline_ms <= cx.now_ms() {
         cx.apply(&Effect::Delete { db, key });
+        cx.notify(EventClass::GENERIC, "del", key);
     } else if sets {
         cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: Some(deadline_ms) });
+        cx.notify(EventClass::GENERIC, "expire", key);
     }
     cx.reply.integer(sets.into());
     Ok(())
@@ -101,6 +103,7 @@ pub(super) fn persist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let expires = cx.unit.get(db, key).is_some_and(|entry| entry.expire_at_ms().is_some());
     if expires {
         cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: None });
+        cx.notify(EventClass::GENERIC, "persist", key);
     }
     cx.reply.integer(expires.into());
     Ok(())

@@ -22,7 +22,7 @@ const IS_LFU: CommandError = CommandError::Text(
 
 /// `OBJECT ENCODING key`
 pub(super) fn encoding(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    match cx.unit.inspect(cx.session.db, args.at(2)) {
+    match cx.unit.inspect_silently(cx.session.db, args.at(2)) {
         Some(entry) => cx.reply.bulk(encoding_name(entry).as_bytes()),
         None => cx.reply.null(),
     }
@@ -44,7 +44,7 @@ fn encoding_name(entry: EntryRef<'_>) -> &'static str {
 /// `OBJECT FREQ key`
 pub(super) fn freq(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (policy, now_ms) = (access_policy(cx), cx.now_ms());
-    match cx.unit.inspect(cx.session.db, args.at(2)) {
+    match cx.unit.inspect_silently(cx.session.db, args.at(2)) {
         Some(_) if policy != AccessPolicy::Lfu => return Err(NOT_LFU),
         Some(entry) => cx.reply.integer(entry.frequency(now_ms).into()),
         None => cx.reply.null(),
@@ -55,7 +55,7 @@ pub(super) fn freq(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// `OBJECT IDLETIME key`
 pub(super) fn idletime(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (policy, now_ms) = (access_policy(cx), cx.now_ms());
-    match cx.unit.inspect(cx.session.db, args.at(2)) {
+    match cx.unit.inspect_silently(cx.session.db, args.at(2)) {
         Some(_) if policy == AccessPolicy::Lfu => return Err(IS_LFU),
         Some(entry) => cx.reply.integer(entry.idle_seconds(now_ms).into()),
         None => cx.reply.null(),
@@ -69,7 +69,7 @@ fn access_policy(cx: &Context<'_, '_>) -> AccessPolicy {
 
 /// `OBJECT REFCOUNT key`
 pub(super) fn refcount(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    match cx.unit.inspect(cx.session.db, args.at(2)) {
+    match cx.unit.inspect_silently(cx.session.db, args.at(2)) {
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),
     }

@@ -6,7 +6,7 @@
 use keyspace::{DbId, Effect, ValueBuf};
 use wire::Args;
 
-use crate::{CommandError, Context, families::database::parse_db};
+use crate::{CommandError, Context, EventClass, families::database::parse_db};
 
 /// A value and its expiry, taken out of its slot.
 struct Copied {
@@ -25,9 +25,14 @@ impl Copied {
     }
 
     fn put(&self, cx: &mut Context<'_, '_>, db: DbId, key: &[u8]) {
+        let replaces = cx.unit.exists(db, key);
         self.value.for_each_effect(db, key, self.expire_at_ms, |effect| {
             cx.apply(effect);
         });
+        if replaces {
+            // In Redis the old key goes before the new one comes.
+            cx.notify_in(db, EventClass::NEW, "new", key);
+        }
     }
 }
 
@@ -54,7 +59,10 @@ fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Resul
     if key == new_key || (!replaces && cx.unit.exists(db, new_key)) {
         return Ok(false);
     }
-    move_value(cx, (db, key), (db, new_key))
+    let renamed = move_value(cx, (db, key), (db, new_key))?;
+    cx.notify(EventClass::GENERIC, "rename_from", key);
+    cx.notify(EventClass::GENERIC, "rename_to", new_key);
+    Ok(renamed)
 }
 
 /// Moves what is at `from` to `to`. Returns whether there was anything.
@@ -90,6 +98,7 @@ pub(super) fn copy(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let copies = found && (replaces || !cx.unit.exists(destination_db, destination));
     if copies && let Some(copied) = Copied::of(cx, db, source)? {
         copied.put(cx, destination_db, destination);
+        cx.notify_in(destination_db, EventClass::GENERIC, "copy_to", destination);
     }
     cx.reply.integer(copies.into());
     Ok(())
@@ -103,6 +112,10 @@ pub(super) fn move_key(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         return Err(CommandError::SameObject);
     }
     let moved = !cx.unit.exists(destination_db, key) && move_value(cx, (db, key), (destination_db, key))?;
+    if moved {
+        cx.notify(EventClass::GENERIC, "move_from", key);
+        cx.notify_in(destination_db, EventClass::GENERIC, "move_to", key);
+    }
     cx.reply.integer(moved.into());
     Ok(())
 }

@@ -3,7 +3,7 @@
 use wire::Args;
 
 use super::{SPARSE_BYTES_MAX, sketch, sketch::Sketch, store::Change};
-use crate::{CommandError, Context, families::string::string};
+use crate::{CommandError, Context, EventClass, families::string::string};
 
 /// `PFADD key [element [element ...]]`
 pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -24,6 +24,7 @@ pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     };
     if let Some(change) = &change {
         change.apply(cx, key)?;
+        cx.notify(EventClass::STRING, "pfadd", key);
     }
     cx.reply.integer(change.is_some().into());
     Ok(())

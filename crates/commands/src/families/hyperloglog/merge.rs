@@ -7,7 +7,7 @@ use super::{
     sketch::{Sketch, Union},
     store::Change,
 };
-use crate::{CommandError, Context, families::string::string};
+use crate::{CommandError, Context, EventClass, families::string::string};
 
 /// `PFMERGE destkey [sourcekey [sourcekey ...]]`
 pub(super) fn pfmerge(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -36,6 +36,7 @@ pub(super) fn pfmerge(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         }
     };
     change.apply(cx, key)?;
+    cx.notify(EventClass::STRING, "pfadd", key);
     cx.reply.ok();
     Ok(())
 }

@@ -4,7 +4,7 @@ use keyspace::Effect;
 use wire::Args;
 
 use super::string;
-use crate::{CommandError, Context, families::expiry_option::ExpiryOption};
+use crate::{CommandError, Context, EventClass, families::expiry_option::ExpiryOption};
 
 /// `GET key`
 #[inline]
@@ -32,6 +32,7 @@ pub(super) fn getdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let (db, key) = (cx.db(), args.at(1));
     if reply_string(cx, key)? {
         cx.apply(&Effect::Delete { db, key });
+        cx.notify(EventClass::GENERIC, "del", key);
     }
     Ok(())
 }
@@ -56,18 +57,22 @@ pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let deadline_ms = expiry.deadline_ms(now_ms, "getex")?;
     cx.reply.bulk(value);
     let had_deadline = entry.expire_at_ms().is_some();
-    match (expiry, deadline_ms) {
+    let event = match (expiry, deadline_ms) {
         (_, Some(deadline_ms)) if deadline_ms <= now_ms => {
             cx.apply(&Effect::Delete { db, key });
+            "del"
         }
         (_, Some(_)) => {
             cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: deadline_ms });
+            "expire"
         }
         (ExpiryOption::Persist, None) if had_deadline => {
             cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: None });
+            "persist"
         }
-        _ => {}
-    }
+        _ => return Ok(()),
+    };
+    cx.notify(EventClass::GENERIC, event, key);
     Ok(())
 }
 

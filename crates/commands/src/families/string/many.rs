@@ -3,7 +3,7 @@
 use keyspace::{Effect, Value};
 use wire::Args;
 
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `MGET key [key ...]`
 pub(super) fn mget(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -47,6 +47,7 @@ fn put_all(cx: &mut Context<'_, '_>, args: Args<'_>) {
     for index in (1..args.len()).step_by(2) {
         let (key, value) = (args.at(index), Value::String(args.at(index + 1)));
         cx.apply(&Effect::Put { db, key, value, expire_at_ms: None });
+        cx.notify(EventClass::STRING, "set", key);
     }
 }
 

@@ -13,7 +13,7 @@ use wire::{
 };
 
 use super::string;
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// Most bytes that a sum of everyday decimals takes.
 const SUM_BYTES: usize = 48;
@@ -53,6 +53,7 @@ fn add(cx: &mut Context<'_, '_>, key: &[u8], increment: i64) -> Result<(), Comma
     let mut digits = itoa::Buffer::new();
     let value = Value::String(digits.format(sum).as_bytes());
     cx.apply(&Effect::Put { db, key, value, expire_at_ms });
+    cx.notify(EventClass::STRING, "incrby", key);
     cx.reply.integer(sum);
     Ok(())
 }
@@ -72,6 +73,7 @@ pub(super) fn incrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
         }
     };
     cx.apply(&Effect::Put { db, key, value: Value::String(&sum), expire_at_ms });
+    cx.notify(EventClass::STRING, "incrbyfloat", key);
     cx.reply.bulk(&sum);
     Ok(())
 }

@@ -8,7 +8,7 @@ use keyspace::Effect;
 use wire::{Args, number::parse_i64};
 
 use super::string;
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `APPEND key value`
 pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -23,6 +23,7 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if !exists || !suffix.is_empty() {
         cx.apply(&Effect::Append { db, key, suffix });
     }
+    cx.notify(EventClass::STRING, "append", key);
     cx.reply.count(grown_len);
     Ok(())
 }
@@ -86,6 +87,7 @@ pub(super) fn setrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         return Err(CommandError::StringTooLong);
     }
     cx.apply(&Effect::SetRange { db, key, offset, bytes });
+    cx.notify(EventClass::STRING, "setrange", key);
     cx.reply.count(len.max(end as usize));
     Ok(())
 }

@@ -5,7 +5,7 @@ use wire::Args;
 
 use super::get::reply_string;
 use crate::{
-    CommandError, Context,
+    CommandError, Context, EventClass,
     families::{
         deadline::Form,
         expiry_option::{ExpiryOption, positive_deadline_ms},
@@ -23,22 +23,28 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// Makes the value of a key a string with this expiry.
+/// Makes the value of a key a string with this expiry, and tells that it was set.
 #[inline]
 fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
     let db = cx.db();
     cx.apply(&Effect::Put { db, key, value: Value::String(value), expire_at_ms });
+    cx.notify(EventClass::STRING, "set", key);
 }
 
 /// As [`put`], for a deadline that a client gave: one that has passed leaves no key at all.
 fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u64) {
     if deadline_ms > cx.now_ms() {
-        return put(cx, key, value, Some(deadline_ms));
+        put(cx, key, value, Some(deadline_ms));
+        cx.notify(EventClass::GENERIC, "expire", key);
+        return;
     }
     let db = cx.db();
     if cx.unit.exists(db, key) {
         cx.apply(&Effect::Delete { db, key });
     }
+    cx.notify(EventClass::STRING, "set", key);
+    cx.notify(EventClass::GENERIC, "expire", key);
+    cx.notify(EventClass::EXPIRED, "expired", key);
 }
 
 /// Whether a key must be there for SET to set it.
@@ -142,6 +148,7 @@ fn set_expiring(
 ) -> Result<(), CommandError> {
     let deadline_ms = positive_deadline_ms(form, args.at(2), cx.now_ms(), command)?;
     put(cx, args.at(1), args.at(3), Some(deadline_ms));
+    cx.notify(EventClass::GENERIC, "expire", args.at(1));
     cx.reply.ok();
     Ok(())
 }

@@ -1,0 +1,214 @@
+//! Keyspace notifications: what happens to keys, as events for whoever subscribes.
+//!
+//! ```text
+//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_events -> the server
+//!                                                                shows them once the gate is durable
+//! ```
+//!
+//! What it is: the classes of events, and the buffer of one worker. What it is not: delivery. Who holds events back until
+//! they are durable, and who subscribes, is the server's.
+//!
+//! Invariants
+//! - While no class is wanted an event costs one branch: what is wanted is read once per round.
+//! - Events of one worker stand in the order of its units, those of one unit in the order in which they happened.
+//! - An event has the gate of its unit: what it tells is shown to nobody before it is durable.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt::{self, Write as _},
+};
+
+use keyspace::DbId;
+use lsn::Lsn;
+
+/// A set of kinds of events, as the letters of `notify-keyspace-events`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventClass(u16);
+
+impl EventClass {
+    /// No events.
+    pub const NONE: EventClass = EventClass(0);
+    /// `K`: to the channel of the key.
+    pub const KEYSPACE: EventClass = EventClass(1);
+    /// `E`: to the channel of the event.
+    pub const KEYEVENT: EventClass = EventClass(1 << 1);
+    /// `g`: commands on keys of any type.
+    pub const GENERIC: EventClass = EventClass(1 << 2);
+    /// `$`: strings.
+    pub const STRING: EventClass = EventClass(1 << 3);
+    /// `l`: lists.
+    pub const LIST: EventClass = EventClass(1 << 4);
+    /// `s`: sets.
+    pub const SET: EventClass = EventClass(1 << 5);
+    /// `h`: hashes.
+    pub const HASH: EventClass = EventClass(1 << 6);
+    /// `z`: sorted sets.
+    pub const ZSET: EventClass = EventClass(1 << 7);
+    /// `x`: a key was removed because it had expired.
+    pub const EXPIRED: EventClass = EventClass(1 << 8);
+    /// `e`: a key was removed to make room.
+    pub const EVICTED: EventClass = EventClass(1 << 9);
+    /// `t`: streams.
+    pub const STREAM: EventClass = EventClass(1 << 10);
+    /// `d`: modules, of which there are none.
+    pub const MODULE: EventClass = EventClass(1 << 11);
+    /// `n`: a key has come into being.
+    pub const NEW: EventClass = EventClass(1 << 12);
+    /// `m`: a key was read that is not there.
+    pub const KEY_MISS: EventClass = EventClass(1 << 13);
+
+    /// The letters in the order in which they are shown; all that `A` stands for come first.
+    const LETTERS: [(char, EventClass); 14] = [
+        ('g', EventClass::GENERIC),
+        ('$', EventClass::STRING),
+        ('l', EventClass::LIST),
+        ('s', EventClass::SET),
+        ('h', EventClass::HASH),
+        ('z', EventClass::ZSET),
+        ('x', EventClass::EXPIRED),
+        ('e', EventClass::EVICTED),
+        ('t', EventClass::STREAM),
+        ('d', EventClass::MODULE),
+        ('n', EventClass::NEW),
+        ('K', EventClass::KEYSPACE),
+        ('E', EventClass::KEYEVENT),
+        ('m', EventClass::KEY_MISS),
+    ];
+
+    /// `A`: everything that happens to keys but that they are new or missed.
+    const ALL: EventClass = {
+        let (mut all, mut index) = (EventClass::NONE, 0);
+        while index < 10 {
+            all = all.or(EventClass::LETTERS[index].1);
+            index += 1;
+        }
+        all
+    };
+
+    /// Reads letters as `notify-keyspace-events` has them; `None` if one of them is none.
+    pub fn parse(letters: &str) -> Option<EventClass> {
+        letters.chars().try_fold(EventClass::NONE, |classes, letter| {
+            let known = EventClass::LETTERS.into_iter().chain([('A', EventClass::ALL)]);
+            let (_, class) = known.into_iter().find(|(known, _)| *known == letter)?;
+            Some(classes.or(class))
+        })
+    }
+
+    /// Both sets.
+    pub const fn or(self, other: EventClass) -> EventClass {
+        EventClass(self.0 | other.0)
+    }
+
+    /// Whether the sets have something in common.
+    #[inline]
+    pub const fn intersects(self, other: EventClass) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// As a number, and back with [`EventClass::from_bits`].
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// See [`EventClass::bits`].
+    pub const fn from_bits(bits: u16) -> EventClass {
+        EventClass(bits)
+    }
+
+    /// What can be wanted at all: without a channel to go to, nothing.
+    fn deliverable(self) -> EventClass {
+        let channels = EventClass::KEYSPACE.or(EventClass::KEYEVENT);
+        if self.intersects(channels) { self } else { EventClass::NONE }
+    }
+}
+
+impl fmt::Display for EventClass {
+    /// As CONFIG GET shows it. Redis leaves out the `n` when all of `A` is set; here what is shown can be set again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.0 & EventClass::ALL.0 == EventClass::ALL.0;
+        if all {
+            f.write_char('A')?;
+        }
+        let shown = |class: EventClass| self.intersects(class) && !(all && EventClass::ALL.intersects(class));
+        let mut letters = EventClass::LETTERS.into_iter().filter(|(_, class)| shown(*class));
+        letters.try_for_each(|(letter, _)| f.write_char(letter))
+    }
+}
+
+/// Something that has happened to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What it is, and the channels that it was meant for when it happened.
+    pub classes: EventClass,
+    /// Its name, such as `set`.
+    pub name: &'static str,
+    /// The database of the key.
+    pub db: DbId,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub gate: Lsn,
+}
+
+/// The events of one worker that it has not handed on.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    wanted: Cell<EventClass>,
+    pending: RefCell<Vec<Event>>,
+    /// So many of them have their gate.
+    sealed: Cell<usize>,
+}
+
+impl Events {
+    /// From now on notes events of these classes.
+    pub(crate) fn want(&self, classes: EventClass) {
+        self.wanted.set(classes.deliverable());
+    }
+
+    /// Whether events of one of these classes are noted.
+    #[inline]
+    pub(crate) fn wants(&self, classes: EventClass) -> bool {
+        self.wanted.get().intersects(classes)
+    }
+
+    /// Notes an event, if its class is wanted.
+    #[inline]
+    pub(crate) fn note(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        if self.wants(class) {
+            self.keep(class, name, db, key);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        let channels = self.wanted.get().0 & (EventClass::KEYSPACE.0 | EventClass::KEYEVENT.0);
+        let event =
+            Event { classes: EventClass(channels | class.0), name, db, key: key.into(), gate: Lsn::ZERO };
+        self.pending.borrow_mut().push(event);
+    }
+
+    /// A unit has ended: what it noted waits for `gate`.
+    #[inline]
+    pub(crate) fn seal(&self, gate: Lsn) {
+        let mut pending = self.pending.borrow_mut();
+        let first = self.sealed.get();
+        if first < pending.len() {
+            pending[first..].iter_mut().for_each(|event| event.gate = gate);
+            self.sealed.set(pending.len());
+        }
+    }
+
+    /// A unit will run again: what it noted has not happened.
+    pub(crate) fn forget_unsealed(&self) {
+        self.pending.borrow_mut().truncate(self.sealed.get());
+    }
+
+    /// Takes all events, which are sealed.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        self.sealed.set(0);
+        std::mem::take(&mut self.pending.borrow_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests;
