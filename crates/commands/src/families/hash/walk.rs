@@ -16,23 +16,26 @@ const REPEATED_FIELDS_MAX: u64 = 1 << 24;
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, now_ms) = (cx.db(), cx.now_ms());
     let cursor = parse_cursor(args.at(2))?;
-    let options = ScanOptions::parse(args.skip(3), ScanTarget::Fields)?;
     // The new cursor comes first in the reply, so the fields are kept until it is known.
     let (mut fields, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut fields, cx.reply.protocol());
     let cursor = match hash(cx.unit.read(db, args.at(1)))? {
+        // Nobody looks at the options then.
         None => 0,
-        Some(hash) => hash.scan(cursor, options.count, |field| {
-            if field.is_expired(now_ms) || !options.accepts(&field.name) {
-                return;
-            }
-            writer.bulk(&field.name);
-            found += 1;
-            if !options.no_values {
-                writer.bulk(&field.value);
+        Some(hash) => {
+            let options = ScanOptions::parse(args.skip(3), ScanTarget::Fields)?;
+            hash.scan(cursor, options.count, |field| {
+                if field.is_expired(now_ms) || !options.accepts(&field.name) {
+                    return;
+                }
+                writer.bulk(&field.name);
                 found += 1;
-            }
-        }),
+                if !options.no_values {
+                    writer.bulk(&field.value);
+                    found += 1;
+                }
+            })
+        }
     };
     cx.reply.array(2);
     cx.reply.bulk_display(cursor);
@@ -55,12 +58,17 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         return Ok(());
     };
     let count = parse_i64(count).ok_or(CommandError::NotAnInteger)?;
+    if count == i64::MIN {
+        return Err(CommandError::Text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
     let with_values = match args.get(3) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"withvalues") && args.len() == 4 => true,
         Some(_) => return Err(CommandError::Syntax),
     };
-    if count < -(i64::MAX / 2) || count > i64::MAX / 2 {
+    if with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
         return Err(CommandError::OutOfRange);
     }
     if count < 0 && count.unsigned_abs() > REPEATED_FIELDS_MAX {
@@ -121,6 +129,8 @@ mod tests {
             ("HSCAN h 0 MATCH a*", r#"["0", ["a", "1", "ab", "3"]]"#),
             ("HSCAN h 0 NOVALUES COUNT 1", r#"["0", ["a", "b", "ab"]]"#),
             ("HSCAN nokey 0", r#"["0", []]"#),
+            ("HSCAN nokey 0 COUNT 0", r#"["0", []]"#),
+            ("HSCAN nokey x COUNT 0", "-ERR invalid cursor"),
             ("HSCAN h x", "-ERR invalid cursor"),
             ("HSCAN h 0 TYPE string", "-ERR syntax error"),
             ("HSCAN h 0 COUNT 0", "-ERR syntax error"),
@@ -139,7 +149,13 @@ mod tests {
             ("HRANDFIELD nokey 3", "[]"),
             ("HRANDFIELD h x", "-ERR value is not an integer or out of range"),
             ("HRANDFIELD h 1 VALUES", "-ERR syntax error"),
-            ("HRANDFIELD h -9223372036854775808", "-ERR value is out of range"),
+            (
+                "HRANDFIELD h -9223372036854775808",
+                "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ),
+            ("HRANDFIELD h 9223372036854775807", r#"["a"]"#),
+            ("HRANDFIELD h 9223372036854775807 WITHVALUES", "-ERR value is out of range"),
+            ("HRANDFIELD h -4611686018427387904 WITHVALUES", "-ERR value is out of range"),
         ]);
         for (protocol, expected) in [(Protocol::Resp2, r#"["a", "1"]"#), (Protocol::Resp3, r#"[["a", "1"]]"#)]
         {
