@@ -50,6 +50,24 @@ pub(crate) fn check(table: &[(&str, &str)]) {
     }
 }
 
+/// As [`check()`], where the protocols differ: (command, reply in RESP2, reply in RESP3).
+///
+/// # Panics
+/// At the first reply that is not the expected one.
+pub(crate) fn check_protocols(table: &[(&str, &str, &str)]) {
+    for (protocol, replies) in [(Protocol::Resp2, 0), (Protocol::Resp3, 1)] {
+        let mut server = TestServer::new();
+        server.session.protocol = protocol;
+        for (line, resp2, resp3) in table {
+            server.check(&[(line, [*resp2, *resp3][replies])]);
+        }
+        server.assert_replays();
+    }
+}
+
+/// The reply of a command for another type.
+pub(crate) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
 /// A server with one client.
 pub(crate) struct TestServer {
     pub(crate) clock: Arc<SimClock>,

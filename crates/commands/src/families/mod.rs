@@ -10,10 +10,12 @@ mod generic;
 mod hash;
 mod help;
 mod hyperloglog;
+mod sample;
 mod scan;
 mod server;
 mod string;
 mod transactions;
+mod zset;
 
 use crate::Row;
 
@@ -30,4 +32,5 @@ pub(crate) const TABLES: &[&[Row]] = &[
     server::ROWS,
     string::ROWS,
     transactions::ROWS,
+    zset::ROWS,
 ];

@@ -18,7 +18,6 @@ pub(super) enum ScanTarget {
     /// The fields of a hash: NOVALUES is allowed.
     Fields,
     /// The members of a set or a sorted set.
-    #[allow(dead_code, reason = "SSCAN and ZSCAN follow")]
     Members,
 }
 

@@ -156,3 +156,34 @@ fn add(scores: &mut FieldMap, member: &[u8], score: f64) -> Handle {
 fn score_of(entry: EntryRef<'_>) -> f64 {
     f64::from_le_bytes(entry.payload().try_into().expect("a score is the value of every entry"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small enough for Miri, which watches the handles.
+    #[test]
+    fn handles_outlive_whatever_happens_to_other_members() {
+        let mut map = RankedMap::from_sorted(std::iter::empty(), 1);
+        let name = |number: u32| format!("member {number}").into_bytes();
+        for number in 0..120 {
+            assert_eq!(map.put(f64::from(number % 7), &name(number)), Put::Added);
+        }
+        for number in 0..120 {
+            let new = if number % 3 == 0 { Put::Unchanged } else { Put::Updated };
+            assert_eq!(map.put(f64::from(number % 7 + number % 3), &name(number)), new);
+        }
+        map.check();
+        assert!(map.remove(&name(5)) && !map.remove(&name(5)));
+        assert_eq!((map.remove_ranks(10, 90), map.remove_ranks(29, 5)), (90, 0));
+        map.check();
+        let mut last = (f64::NEG_INFINITY, Vec::new());
+        for (score, member) in map.order().range(0..map.len()) {
+            let this = (score, member.bytes().to_vec());
+            assert!(last < this);
+            last = this;
+        }
+        assert_eq!((map.remove_ranks(0, 100), map.len()), (29, 0));
+        map.check();
+    }
+}

@@ -1,0 +1,22 @@
+//! Storing the result of a command at a key, whatever the key held.
+
+use keyspace::{Effect, ScoredItemsBuf, Value};
+
+use crate::{CommandError, Context};
+
+/// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
+pub(super) fn store(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    members: &ScoredItemsBuf,
+) -> Result<(), CommandError> {
+    let db = cx.db();
+    if members.is_empty() {
+        cx.apply(&Effect::Delete { db, key });
+    } else {
+        cx.require_room((key.len() + members.size_bytes()) as u64)?;
+        cx.apply(&Effect::Put { db, key, value: Value::Zset(members.as_items()), expire_at_ms: None });
+    }
+    cx.reply.count(members.len());
+    Ok(())
+}
