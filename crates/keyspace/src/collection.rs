@@ -56,6 +56,8 @@ pub(crate) enum Big {
     List(LongList),
     /// A hash: fields with their values.
     Hash(FieldMap),
+    /// A set: members as fields with empty values.
+    Set(FieldMap),
     /// A sorted set.
     Zset(RankedMap),
 }
@@ -65,7 +67,7 @@ impl Big {
     pub(crate) fn bytes(&self) -> usize {
         let content = match self {
             Big::List(list) => list.bytes(),
-            Big::Hash(map) => map.bytes(),
+            Big::Hash(map) | Big::Set(map) => map.bytes(),
             Big::Zset(map) => map.bytes(),
         };
         size_of::<Big>() + content
@@ -107,6 +109,7 @@ impl<'a> View<'a> {
         match big {
             Big::List(list) => View::List(ListView::of_long(list)),
             Big::Hash(map) => View::Hash(HashView::of_big(map)),
+            Big::Set(map) => View::Set(SetView::of_big(map)),
             Big::Zset(map) => View::Zset(ZsetView::of_big(map)),
         }
     }

@@ -58,8 +58,9 @@ impl<'a> Element<'a> {
         Element(Form::Bytes(bytes))
     }
 
+    /// The element that is the canonical decimal text of an integer.
     #[inline]
-    fn from_integer(value: i64) -> Self {
+    pub(crate) fn from_integer(value: i64) -> Self {
         let mut buffer = itoa::Buffer::new();
         let text = buffer.format(value).as_bytes();
         let mut digits = [0; DIGITS_MAX];

@@ -78,6 +78,11 @@ pub(crate) fn find(payload: &[u8], wanted: &[u8], stride: usize) -> Option<usize
     None
 }
 
+/// The offset of the element at an index, which is there.
+pub(crate) fn offset(payload: &[u8], index: usize) -> usize {
+    (0..index).fold(HEADER, |at, _| at + element::encoded_len(&payload[at..]))
+}
+
 /// A payload that can be edited: that of an entry, or one under construction.
 pub(crate) trait Payload {
     /// The payload.
@@ -177,6 +182,7 @@ mod tests {
         assert_eq!(count(&payload), 6);
         assert_eq!(find(&payload, b"a", 2), Some(HEADER), "the field, not the value");
         let at = find(&payload, b"1", 2).expect("a field");
+        assert_eq!((offset(&payload, 0), offset(&payload, 2)), (HEADER, at));
         let value_at = iter(&payload).find(|placed| placed.at > at).expect("its value").at;
         replace(&mut payload, value_at, b"a longer value");
         assert_eq!(texts(&payload)[2..4], ["1", "a longer value"]);
