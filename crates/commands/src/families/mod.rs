@@ -13,6 +13,7 @@ mod hyperloglog;
 mod sample;
 mod scan;
 mod server;
+mod set;
 mod string;
 mod transactions;
 mod zset;
@@ -30,6 +31,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     hash::ROWS,
     hyperloglog::ROWS,
     server::ROWS,
+    set::ROWS,
     string::ROWS,
     transactions::ROWS,
     zset::ROWS,

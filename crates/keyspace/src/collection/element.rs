@@ -20,6 +20,7 @@
 //! - Of the forms that hold a value the first of the table is taken.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 const SHORT: u8 = 0x80;
@@ -104,6 +105,12 @@ impl PartialEq for Element<'_> {
 }
 
 impl Eq for Element<'_> {}
+
+impl Hash for Element<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
 
 impl fmt::Debug for Element<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

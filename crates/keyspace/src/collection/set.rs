@@ -41,6 +41,13 @@ enum Form<'a> {
     Big(&'a FieldMap),
 }
 
+impl Default for SetView<'_> {
+    /// A set without members.
+    fn default() -> Self {
+        SetView(Form::Packed(EMPTY))
+    }
+}
+
 impl<'a> SetView<'a> {
     #[inline]
     pub(super) fn of_packed(payload: &'a [u8]) -> Self {
