@@ -35,7 +35,7 @@ fn encoding_name(entry: EntryRef<'_>) -> &'static str {
         View::String(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
         View::String(_) => "raw",
         View::List(list) => list.encoding(),
-        View::Set(_) => "hashtable",
+        View::Set(set) => set.encoding(),
         View::Zset(zset) => zset.encoding(),
         View::Hash(hash) => hash.encoding(),
     }
@@ -105,6 +105,10 @@ mod tests {
             ("OBJECT ENCODING h", r#""listpack""#),
             (&format!("HSET h f {}", "x".repeat(65)), ":0"),
             ("OBJECT ENCODING h", r#""hashtable""#),
+            ("SADD n 1 2", ":2"),
+            ("OBJECT ENCODING n", r#""intset""#),
+            ("SADD n x", ":1"),
+            ("OBJECT ENCODING n", r#""listpack""#),
             ("OBJECT REFCOUNT a", ":1"),
             ("OBJECT REFCOUNT none", "nil"),
         ]);

@@ -55,7 +55,7 @@ const COMBINING: Row = Row {
 /// What commands that store a combination of sets have in common.
 const STORING: Row = Row {
     arity: -3,
-    flags: Flags::WRITE.or(Flags::DENYOOM),
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES),
     syntax: "destination key [key ...]",
     ..COMBINING
 };
@@ -136,6 +136,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "spop",
         arity: -2,
+        // Not COPIES: its record holds what it has chosen, which for most counts is a small part of the set.
         flags: SHRINK_FAST,
         complexity: "O(N) where N is the number of members removed.",
         summary: "Removes random members from a set and replies with them.",
