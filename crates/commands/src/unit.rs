@@ -305,7 +305,12 @@ impl<'k> Unit<'k> {
         }
         for (db, key, fields) in &due_fields {
             let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
-            self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });
+            let applied =
+                self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });
+            self.notify(EventClass::HASH, "hexpired", *db, key);
+            if applied.key_removed {
+                self.notify(EventClass::GENERIC, "del", *db, key);
+            }
         }
         due.len()
     }

@@ -6,7 +6,7 @@ use keyspace::{DbId, Effect, Items, ItemsBuf, ScoredItemsBuf, Value, View};
 use rdb::{PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `DUMP key`
 pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -101,7 +101,8 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         return Err(CommandError::Text("BUSYKEY Target key name already exists."));
     }
     let ttl_ms = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
-    let ttl_ms = u64::try_from(ttl_ms).map_err(|_| CommandError::Text("ERR Invalid TTL value, must be >= 0"))?;
+    let ttl_ms =
+        u64::try_from(ttl_ms).map_err(|_| CommandError::Text("ERR Invalid TTL value, must be >= 0"))?;
     let value = rdb::restore(args.at(3)).map_err(|error| match error {
         PayloadError::Footer => CommandError::Text("ERR DUMP payload version or checksum are wrong"),
         PayloadError::Value(_) => CommandError::Text("ERR Bad data format"),
@@ -112,9 +113,12 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
     };
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
-        cx.apply(&Effect::Delete { db, key });
+        if cx.apply(&Effect::Delete { db, key }).changed {
+            cx.notify(EventClass::GENERIC, "del", key);
+        }
     } else {
         put(cx, db, key, &value, deadline_ms)?;
+        cx.notify(EventClass::GENERIC, "restore", key);
     }
     cx.reply.ok();
     Ok(())

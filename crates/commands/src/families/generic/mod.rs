@@ -7,6 +7,7 @@
 //! - An expired key is absent for every command here, whether or not its memory was freed.
 //! - What walks the keyspace without naming keys carries `READS_ALL`.
 
+mod dump;
 mod existence;
 mod expiry;
 mod object;
@@ -185,6 +186,26 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Gives a key another name unless a key has it.",
         syntax: "key newkey",
         handler: rename::renamenx,
+        ..ROW
+    },
+    Row {
+        name: "dump",
+        flags: Flags::READONLY,
+        since: "2.6.0",
+        complexity: "O(N) where N is the size of the value.",
+        summary: "Replies with the value of a key in the encoding that RESTORE and migration tools read.",
+        handler: dump::dump,
+        ..ROW
+    },
+    Row {
+        name: "restore",
+        arity: -4,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        since: "2.6.0",
+        complexity: "O(N) where N is the size of the value.",
+        summary: "Creates a key from what DUMP replied.",
+        syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        handler: dump::restore,
         ..ROW
     },
     Row {

@@ -4,9 +4,9 @@ use keyspace::{Effect, HashField, Items};
 use smallvec::SmallVec;
 use wire::{Args, ArgsIter, number::parse_i64};
 
-use super::hash;
+use super::{hash, set::notify_removed};
 use crate::{
-    CommandError, Context,
+    CommandError, Context, EventClass,
     families::{deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption},
 };
 
@@ -62,9 +62,17 @@ pub(super) fn bury<'a>(
     let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(now_ms));
     let expired: Names<'_> = names.filter(expired).collect();
     if !expired.is_empty() {
-        cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
+        let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
+        notify_removed(cx, "hexpired", key, applied);
     }
     Ok(())
+}
+
+/// Removes fields and tells so.
+fn remove(cx: &mut Context<'_, '_>, key: &[u8], fields: Items<'_>) {
+    let db = cx.db();
+    let applied = cx.apply(&Effect::HashRemove { db, key, fields });
+    notify_removed(cx, "hdel", key, applied);
 }
 
 /// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`
@@ -124,11 +132,12 @@ fn set_deadlines(
     }
     if !changed.is_empty() {
         let fields = Items::Slices(&changed);
-        cx.apply(&if deadline_ms <= now_ms {
-            Effect::HashRemove { db, key, fields }
+        if deadline_ms <= now_ms {
+            remove(cx, key, fields);
         } else {
-            Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) }
-        });
+            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+            cx.notify(EventClass::HASH, "hexpire", key);
+        }
     }
     Ok(())
 }
@@ -201,6 +210,7 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     if !changed.is_empty() {
         let fields = Items::Slices(&changed);
         cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: None });
+        cx.notify(EventClass::HASH, "hpersist", key);
     }
     Ok(())
 }
@@ -219,11 +229,12 @@ fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result
 
 /// `HGETDEL key FIELDS count field [field ...]`
 pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
+    let key = args.at(1);
     let names = parse_fields(args.skip(2), 1)?;
     reply_values(cx, key, names)?;
+    bury(cx, key, names.iter())?;
     let names: Names<'_> = names.iter().collect();
-    cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&names) });
+    remove(cx, key, Items::Slices(&names));
     Ok(())
 }
 
@@ -257,11 +268,13 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let names: Names<'_> = names.iter().collect();
     let fields = Items::Slices(&names);
     match (expiry, deadline_ms) {
-        (_, Some(deadline_ms)) if deadline_ms <= now_ms => {
-            cx.apply(&Effect::HashRemove { db, key, fields });
-        }
+        (_, Some(deadline_ms)) if deadline_ms <= now_ms => remove(cx, key, fields),
         (ExpiryOption::Persist, _) | (_, Some(_)) => {
-            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms });
+            let effect = Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms };
+            if cx.apply(&effect).changed {
+                let event = if deadline_ms.is_some() { "hexpire" } else { "hpersist" };
+                cx.notify(EventClass::HASH, event, key);
+            }
         }
         _ => {}
     }
@@ -300,7 +313,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     bury(cx, key, names.iter().copied())?;
     let fields = Items::Slices(&names);
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
-        cx.apply(&Effect::HashRemove { db, key, fields });
+        remove(cx, key, fields);
     } else {
         let pairs: Names<'_> = pairs.iter().collect();
         let pairs = Items::Slices(&pairs);
@@ -308,8 +321,10 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
             ExpiryOption::Keep => Effect::HashUpdate { db, key, pairs },
             _ => Effect::HashPut { db, key, pairs },
         });
+        cx.notify(EventClass::HASH, "hset", key);
         if deadline_ms.is_some() {
             cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms });
+            cx.notify(EventClass::HASH, "hexpire", key);
         }
     }
     cx.reply.integer(1);

@@ -10,7 +10,7 @@ use wire::{
 };
 
 use super::{expiry::bury, hash};
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `HINCRBY key field increment`
 pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -29,6 +29,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let pairs = [name, digits.format(sum).as_bytes()];
     bury(cx, key, std::iter::once(name))?;
     cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&pairs) });
+    cx.notify(EventClass::HASH, "hincrby", key);
     cx.reply.integer(sum);
     Ok(())
 }
@@ -53,6 +54,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     }
     bury(cx, key, std::iter::once(name))?;
     cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&[name, &sum]) });
+    cx.notify(EventClass::HASH, "hincrbyfloat", key);
     cx.reply.bulk(&sum);
     Ok(())
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use wire::Args;
 
 use super::{expiry::bury, hash};
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// Arguments that are handed on without allocating.
 type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
@@ -31,7 +31,9 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
     }
     bury(cx, key, pairs.iter().step_by(2))?;
     let pairs: Slices<'_> = pairs.iter().collect();
-    Ok(cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) }))
+    let applied = cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) });
+    cx.notify(EventClass::HASH, "hset", key);
+    Ok(applied)
 }
 
 /// `HSETNX key field value`
@@ -42,6 +44,7 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if !exists {
         let pairs = [args.at(2), args.at(3)];
         cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) });
+        cx.notify(EventClass::HASH, "hset", key);
     }
     cx.reply.integer((!exists).into());
     Ok(())
@@ -53,8 +56,19 @@ pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     bury(cx, key, args.skip(2).iter())?;
     let fields: Slices<'_> = args.skip(2).iter().collect();
     let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&fields) });
+    notify_removed(cx, "hdel", key, applied);
     cx.reply.count(applied.removed as usize);
     Ok(())
+}
+
+/// Tells that fields are gone, and the key if they were the last.
+pub(super) fn notify_removed(cx: &Context<'_, '_>, event: &'static str, key: &[u8], applied: Applied) {
+    if applied.removed > 0 {
+        cx.notify(EventClass::HASH, event, key);
+    }
+    if applied.key_removed {
+        cx.notify(EventClass::GENERIC, "del", key);
+    }
 }
 
 #[cfg(test)]
