@@ -54,21 +54,18 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         None => 0,
     };
     // From here on nothing fails. The string grows even if no number changes, as in Redis.
-    let mut sets = len < end;
-    if sets {
+    let mut changed = len < end;
+    if changed {
         cx.apply(&Effect::SetRange { db, key, offset: end - 1, bytes: &[0] });
     }
     cx.reply.array(operations.len());
     for operation in &operations {
-        match run(cx, key, operation) {
-            Some(number) => {
-                sets |= operation.action != Action::Get;
-                cx.reply.integer(number);
-            }
+        match run(cx, key, operation, &mut changed) {
+            Some(number) => cx.reply.integer(number),
             None => cx.reply.null(),
         }
     }
-    if sets {
+    if changed {
         cx.notify(EventClass::STRING, "setbit", key);
     }
     Ok(())
@@ -97,7 +94,7 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
 
 /// Does one operation on a string that is long enough for all that write. Returns its reply; `None` if the number did not fit
 /// and was to be left alone.
-fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation) -> Option<i64> {
+fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation, changed: &mut bool) -> Option<i64> {
     let db = cx.db();
     let Operation { action, encoding, offset, overflow } = *operation;
     let bytes = cx.unit.peek(db, key).and_then(|entry| entry.string()).unwrap_or_default();
@@ -112,6 +109,7 @@ fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation) -> Option<i6
     };
     if let Some(patch) = encoding.write(bytes, offset, new) {
         cx.apply(&Effect::SetRange { db, key, offset: patch.offset, bytes: patch.bytes() });
+        *changed = true;
     }
     Some(reply)
 }
