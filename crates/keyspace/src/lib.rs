@@ -38,6 +38,7 @@ mod apply;
 mod check;
 #[allow(dead_code, reason = "the collection types follow")]
 mod collection;
+mod digest;
 mod effect;
 #[allow(dead_code, reason = "the collection types follow")]
 mod entry;
@@ -63,6 +64,7 @@ pub use collection::{
     Element, HashField, HashView, ListIter, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange,
     ZsetView,
 };
+pub use digest::Digest;
 pub use effect::{
     Effect, EffectError, EncodedItems, Items, ItemsBuf, ListEnd, Scope, ScoredItems, ScoredItemsBuf,
 };

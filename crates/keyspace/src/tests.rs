@@ -1,5 +1,6 @@
 //! Tests of the whole keyspace, beside those of its parts.
 
+mod collections;
 mod eviction;
 mod expiry;
 mod model;

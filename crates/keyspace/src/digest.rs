@@ -1,0 +1,92 @@
+//! Digests: whether two keyspaces hold the same data.
+//!
+//! What it is: 128 bits that depend on databases, keys, types, deadlines and content, and on nothing else: not on the forms
+//! values have in memory, nor on the order in which members and fields lie, nor on hash seeds.
+//! What it is not: proof against somebody who wants two values to look alike.
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+use crate::collection::View;
+use crate::entry::EntryRef;
+use crate::id::{DbId, SlotId};
+use crate::keyspace::Keyspace;
+
+/// A digest. That of many things is the sum of those of each, so it can be taken bit by bit and in any order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Digest(u128);
+
+impl Digest {
+    /// The digest of a value, without its key and deadline.
+    pub fn of_value(view: View<'_>) -> Self {
+        match view {
+            View::String(bytes) => Digest::of(&[b"string", bytes]),
+            View::List(list) => Digest::in_order(b"list", list.iter().map(|element| Digest::of(&[&element]))),
+            View::Zset(zset) => {
+                let member = |(member, score): (crate::Element<'_>, f64)| {
+                    // Both zeros are one score.
+                    Digest::of(&[&member, &(score + 0.0).to_le_bytes()])
+                };
+                Digest::in_order(b"zset", zset.iter().map(member))
+            }
+            View::Set(set) => Digest::in_any_order(b"set", set.iter().map(|member| Digest::of(&[&member]))),
+            View::Hash(hash) => {
+                let field = |field: crate::HashField<'_>| {
+                    Digest::of(&[&field.name, &field.value, &deadline_bytes(field.expire_at_ms)])
+                };
+                Digest::in_any_order(b"hash", hash.iter().map(field))
+            }
+        }
+    }
+
+    fn of_entry(db: DbId, entry: EntryRef<'_>) -> Self {
+        let value = Digest::of_value(entry.view());
+        Digest::of(&[&[db.get()], entry.key(), &deadline_bytes(entry.expire_at_ms()), &value.0.to_le_bytes()])
+    }
+
+    /// The digest of byte strings, each with its length.
+    fn of(parts: &[&[u8]]) -> Self {
+        const LOW: RapidSecrets = RapidSecrets::seed(0x5368_6561_6620_6c6f);
+        const HIGH: RapidSecrets = RapidSecrets::seed(0x5368_6561_6620_6869);
+        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+        for part in parts {
+            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        let (low, high) = (rapidhash_v3_seeded(&bytes, &LOW), rapidhash_v3_seeded(&bytes, &HIGH));
+        Digest(u128::from(high) << 64 | u128::from(low))
+    }
+
+    fn in_order(type_name: &[u8], elements: impl Iterator<Item = Digest>) -> Self {
+        elements.fold(Digest::of(&[type_name]), |all, one| {
+            Digest::of(&[&all.0.to_le_bytes(), &one.0.to_le_bytes()])
+        })
+    }
+
+    fn in_any_order(type_name: &[u8], elements: impl Iterator<Item = Digest>) -> Self {
+        let sum = elements.fold(0u128, |sum, one| sum.wrapping_add(one.0));
+        Digest::of(&[type_name, &sum.to_le_bytes()])
+    }
+
+    /// As DEBUG DIGEST shows it: 40 hexadecimal digits.
+    pub fn to_hex(self) -> String {
+        format!("{:040x}", self.0)
+    }
+}
+
+fn deadline_bytes(deadline_ms: Option<u64>) -> [u8; 8] {
+    deadline_ms.unwrap_or(u64::MAX).to_le_bytes()
+}
+
+impl Keyspace {
+    /// The digest of all keys of all databases, expired ones included. Locks one slot at a time: exact when nobody writes.
+    pub fn digest(&self) -> Digest {
+        let mut sum = 0u128;
+        for slot in self.occupied.members(SlotId::FIRST, SlotId::LAST) {
+            let guard = self.lock(slot);
+            for db in DbId::all() {
+                guard.entries(db).for_each(|entry| sum = sum.wrapping_add(Digest::of_entry(db, entry).0));
+            }
+        }
+        Digest(sum)
+    }
+}

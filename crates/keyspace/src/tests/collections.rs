@@ -1,0 +1,167 @@
+//! Random histories of all effects on all types: what replays from their encoding is what there is, whatever the limits of
+//! packed forms and the hash seeds are.
+
+use proptest::prelude::*;
+
+use crate::{
+    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, ScoredItems, SlotId,
+    Value,
+};
+
+/// An effect on one of a few keys, or on all, with its own bytes.
+#[derive(Clone, Debug)]
+struct Step {
+    kind: u8,
+    db: u8,
+    key: u8,
+    items: Vec<Vec<u8>>,
+    number: u8,
+    deadline_ms: Option<u64>,
+}
+
+fn item() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => (0..30u8).prop_map(|number| number.to_string().into_bytes()),
+        2 => prop::collection::vec(any::<u8>(), 0..6),
+        1 => (30..200usize).prop_map(|len| vec![b'x'; len]),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let items = prop::collection::vec(item(), 1..6);
+    let deadline = prop::option::of(1..1000u64);
+    (0..64u8, 0..2u8, 0..10u8, items, any::<u8>(), deadline).prop_map(
+        |(kind, db, key, items, number, deadline_ms)| Step { kind, db, key, items, number, deadline_ms },
+    )
+}
+
+/// Calls `visit` with the effect of a step. Keys have the type that their number says, so that most effects do something.
+fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
+    let db = DbId::new(step.db).expect("a database");
+    let name = format!("key-{}", step.key);
+    let key = name.as_bytes();
+    let slices: Vec<&[u8]> = step.items.iter().map(Vec::as_slice).collect();
+    let items = Items::Slices(&slices);
+    let pairs: Vec<&[u8]> = slices.iter().flat_map(|item| [*item, name.as_bytes()]).collect();
+    let pairs = Items::Slices(&pairs);
+    let scored: Vec<(f64, &[u8])> = slices
+        .iter()
+        .enumerate()
+        .map(|(index, item)| (f64::from(step.number) / 4.0 - index as f64, *item))
+        .collect();
+    let members = ScoredItems::Slices(&scored);
+    let (number, expire_at_ms) = (u64::from(step.number), step.deadline_ms);
+    let end = if step.number.is_multiple_of(2) { ListEnd::Head } else { ListEnd::Tail };
+    let put = |value| Effect::Put { db, key, value, expire_at_ms };
+    let effect = match (step.kind, step.key % 5) {
+        (0, _) => Effect::Delete { db, key },
+        (1, _) => Effect::SetExpiry { db, key, expire_at_ms },
+        (2, _) if step.number < 8 => Effect::FlushDb { db },
+        (2, _) if step.number < 10 => Effect::FlushAll,
+        (2, _) => Effect::SwapDb { a: db, b: DbId::ZERO },
+        (3..8, 0) => put(Value::String(slices[0])),
+        (8..24, 0) => Effect::Append { db, key, suffix: slices[0] },
+        (_, 0) => Effect::SetRange { db, key, offset: number, bytes: slices[0] },
+        (3, 1) => put(Value::List(items)),
+        (4..16, 1) => Effect::ListPop { db, key, end, count: number % 5 },
+        (16..20, 1) => Effect::ListSet { db, key, index: number % 8, item: slices[0] },
+        (20..24, 1) => Effect::ListInsert { db, key, index: number % 8, item: slices[0] },
+        (24..28, 1) => Effect::ListRemove { db, key, end, count: number % 3, item: slices[0] },
+        (_, 1) => Effect::ListPush { db, key, end, items },
+        (3, 2) => put(Value::Set(items)),
+        (4..20, 2) => Effect::SetRemove { db, key, members: items },
+        (_, 2) => Effect::SetAdd { db, key, members: items },
+        (3, 3) => put(Value::Zset(members)),
+        (4..16, 3) => Effect::ZsetRemove { db, key, members: items },
+        (16..20, 3) => Effect::ZsetRemoveRanks { db, key, first: number % 8, count: number % 3 },
+        (_, 3) => Effect::ZsetPut { db, key, members },
+        (3, _) => put(Value::Hash(pairs)),
+        (4..16, _) => Effect::HashRemove { db, key, fields: items },
+        (16..24, _) => Effect::HashUpdate { db, key, pairs },
+        (24..36, _) => Effect::HashSetExpiry { db, key, fields: items, expire_at_ms },
+        (_, _) => Effect::HashPut { db, key, pairs },
+    };
+    visit(&effect);
+}
+
+fn apply(keyspace: &Keyspace, effect: &Effect<'_>) {
+    let mut freed = Freed::new();
+    match effect.key() {
+        Some(key) => {
+            keyspace.lock(keyspace.hash(key).slot()).apply(effect, AccessClock::default(), &mut freed);
+        }
+        None => SlotId::all().for_each(|slot| {
+            keyspace.lock(slot).apply(effect, AccessClock::default(), &mut freed);
+        }),
+    }
+}
+
+/// Packed forms end early, so that both forms and the way from one to the other are met.
+const TIGHT: PackedLimits = PackedLimits {
+    list_entries: 4,
+    list_bytes: 64,
+    set_integers: 5,
+    set_entries: 4,
+    set_value_bytes: 24,
+    zset_entries: 4,
+    zset_value_bytes: 24,
+    hash_entries: 4,
+    hash_value_bytes: 24,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 120 }))]
+
+    #[test]
+    fn what_replays_has_the_same_digest(steps in prop::collection::vec(step(), 1..120)) {
+        let live = Keyspace::new(Options { hash_seed: 1 });
+        live.set_packed_limits(TIGHT);
+        let mut log = Vec::new();
+        for step in &steps {
+            with_effect(step, |effect| {
+                apply(&live, effect);
+                effect.encode_into(&mut log);
+            });
+        }
+        live.check();
+        let replayed = Keyspace::new(Options { hash_seed: 2 });
+        let mut rest = log.as_slice();
+        while let Some(effect) = Effect::decode_next(&mut rest).expect("what was encoded decodes") {
+            apply(&replayed, &effect);
+        }
+        replayed.check();
+        prop_assert_eq!(live.digest(), replayed.digest());
+        prop_assert_eq!(live.len(DbId::ZERO), replayed.len(DbId::ZERO));
+    }
+}
+
+#[test]
+fn every_difference_shows_in_the_digest() {
+    let put = |key: &str, value| {
+        let keyspace = Keyspace::new(Options { hash_seed: 1 });
+        apply(&keyspace, &Effect::Put { db: DbId::ZERO, key: key.as_bytes(), value, expire_at_ms: None });
+        keyspace
+    };
+    let (ab, ba) = (Items::Slices(&[b"a", b"b"]), Items::Slices(&[b"b", b"a"]));
+    let different = [
+        put("k", Value::String(b"ab")),
+        put("l", Value::String(b"ab")),
+        put("k", Value::List(ab)),
+        put("k", Value::List(ba)),
+        put("k", Value::Set(ab)),
+        put("k", Value::Hash(ab)),
+        put("k", Value::Hash(ba)),
+        put("k", Value::Zset(ScoredItems::Slices(&[(1.0, b"a")]))),
+        put("k", Value::Zset(ScoredItems::Slices(&[(2.0, b"a")]))),
+        Keyspace::new(Options { hash_seed: 1 }),
+    ];
+    for (index, keyspace) in different.iter().enumerate() {
+        for other in &different[..index] {
+            assert_ne!(keyspace.digest(), other.digest());
+        }
+    }
+    assert_eq!(put("k", Value::Set(ab)).digest(), put("k", Value::Set(ba)).digest());
+    let expiring = put("k", Value::Set(ab));
+    apply(&expiring, &Effect::SetExpiry { db: DbId::ZERO, key: b"k", expire_at_ms: Some(5) });
+    assert_ne!(expiring.digest(), put("k", Value::Set(ab)).digest());
+}
