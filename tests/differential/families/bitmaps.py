@@ -82,6 +82,9 @@ def bitfield(draw: Draw, name: str) -> Step:
                 parts += [("SET", "INCRBY")[which - 1], field(draw), place(draw), value(draw)]
             case 3:
                 parts += ["OVERFLOW", draw.case(draw.one(OVERFLOWS) if draw.chance(0.95) else "EVER")]
+    if {"FAIL", "fail"} & set(parts):
+        # Redis makes the key but does not tell who watches it when everything fails.
+        parts += ["OVERFLOW", "WRAP", "SET", "u1", 0, 0]
     return step(command(name, draw.key("bitmap"), *parts, *draw.maybe(0.03, draw.one(("GET", "SET", "u8", "")))))
 
 
