@@ -58,8 +58,8 @@ fn pop_some(cx: &mut Context<'_, '_>, args: Args<'_>, end: ScoreEnd) -> Result<(
     }
     let count = match args.get(2) {
         Some(text) => {
-            let count = parse_i64(text).ok_or(CommandError::NotAnInteger)?;
-            Some(usize::try_from(count).map_err(|_| CommandError::NotPositive)?)
+            let count = parse_i64(text).and_then(|count| usize::try_from(count).ok());
+            Some(count.ok_or(CommandError::NotPositive)?)
         }
         None => None,
     };
@@ -206,7 +206,7 @@ mod tests {
         check(&[
             ("ZPOPMIN", "-ERR wrong number of arguments for 'zpopmin' command"),
             ("ZPOPMIN z 1 2", SYNTAX),
-            ("ZPOPMIN z x", "-ERR value is not an integer or out of range"),
+            ("ZPOPMIN z x", "-ERR value is out of range, must be positive"),
             ("ZPOPMAX z -1", "-ERR value is out of range, must be positive"),
             ("ZMPOP 1 a", "-ERR wrong number of arguments for 'zmpop' command"),
             ("ZMPOP 0 a MIN", NUMKEYS),
