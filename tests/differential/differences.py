@@ -65,9 +65,21 @@ def _rewrite_leaves(tree: Tree) -> Tree:
     kind, content = tree
     if isinstance(content, tuple):
         return kind, tuple(map(_rewrite_leaves, content))
-    if kind in b",$" and content is not None and _DOUBLE.match(content) and (len(content) > 15 or b"e" in content):
-        return kind, shortest(float(content))
+    if kind in b",$" and content is not None and _DOUBLE.match(content):
+        # Whole numbers are names of members, or the same in both.
+        long = b"." in content and len(content) > 15
+        return (kind, shortest(float(content))) if long or b"e" in content else tree
     return tree
+
+
+def without_sign_of_zero(command: Command, tree: Tree) -> Tree:
+    """The reply with every -0 as 0: Redis keeps the sign in some forms of a sorted set and loses it in others."""
+    if not command.name.startswith(("Z", "BZ")):
+        return tree
+    kind, content = tree
+    if isinstance(content, tuple):
+        return kind, tuple(without_sign_of_zero(command, member) for member in content)
+    return (kind, b"0") if content == b"-0" else tree
 
 
 def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -131,13 +143,19 @@ SMALL_AGAIN = {
     ("zset", "skiplist", "listpack"),
     ("hash", "hashtable", "listpack"),
 }
+# The same for a value that is nearly too large: in Sheaf members that are named twice count twice.
+NEARLY_LARGE = {
+    ("set", "intset", "hashtable"),
+    ("zset", "listpack", "skiplist"),
+    ("hash", "listpack", "hashtable"),
+}
 
 
 def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
         return redis
     # Which of the values may be compact is judged where their contents are known: in state.py.
-    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN}
+    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN | NEARLY_LARGE}
     return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
 
 
@@ -145,7 +163,7 @@ DIFFERENCES = (
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
-    Difference("Increments are decimal numbers within the range of a double", _more_than_a_double),
+    Difference("Numbers are decimal and within the range of a double", _more_than_a_double),
     Difference("Errors quote whole arguments", _cut_at_nul),
     Difference("Encodings follow from what a value is", _encodings),
 )

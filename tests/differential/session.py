@@ -49,6 +49,9 @@ class Session:
         self._exchanges = False
         self._families = all_families()
         self.available = commands_of(sheaf) | {"NOSUCH"}
+        if "LRANGE" not in self.available:
+            # Lists that RESTORE makes could not be read.
+            self.available -= {"RESTORE"}
         self._payloads = payloads_of(redis)
         self._limits = {name: default for name, default in limits_of(redis).items() if name in limits_of(sheaf)}
 

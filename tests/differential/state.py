@@ -98,15 +98,17 @@ def _close(field: str, value: Held, left: object, right: object, limits: dict[st
     if field != "encoding":
         return False
     named = (value.type, left, right)
+    if named in differences.NEARLY_LARGE:
+        return not _is_small(value, left, limits, share=0.5)
     return named in differences.ENCODINGS or named in differences.SMALL_AGAIN and _is_small(value, right, limits)
 
 
-def _is_small(value: Held, encoding: str, limits: dict[str, int]) -> bool:
-    """Whether the value could have been made in this compact form."""
+def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float = 1) -> bool:
+    """Whether the value could have been made in this compact form, or has not more than this share of its members."""
     entries = limits.get(f"{value.type}-max-{encoding}-entries", 128)
     longest = limits.get(f"{value.type}-max-{encoding}-value", 64)
     members = [member for member, _ in value.content] if value.type in ("zset", "hash") else value.content
     if value.type == "hash":
         members = [part for pair in value.content for part in pair]
         entries *= 2
-    return len(members) <= entries and max(map(len, members)) <= longest
+    return len(members) <= share * entries and max(map(len, members)) <= longest

@@ -72,9 +72,15 @@ def zrem(draw: Draw, name: str) -> Command:
     return command(name, draw.key("zset"), *draw.many(lambda: member(draw), 1, 5))
 
 
-@family.draws("ZSCORE", "ZRANK", "ZREVRANK")
-def of_one_member(draw: Draw, name: str) -> Command:
+@family.draws("ZSCORE")
+def zscore(draw: Draw, name: str) -> Command:
     return command(name, draw.key("zset"), member(draw))
+
+
+@family.draws("ZRANK", "ZREVRANK")
+def zrank(draw: Draw, name: str) -> Step:
+    # As it is: WITHSCORE came with 7.2, so that one argument more is another error there.
+    return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw))))
 
 
 @family.draws("ZMSCORE")
