@@ -72,6 +72,42 @@ fn events_wait_for_the_gate_of_their_unit() {
 }
 
 #[test]
+fn lists_tell_what_happens_to_them() {
+    check_events(
+        &mut server("EAn"),
+        &[
+            ("lpush a 1 2 3", "new a, lpush a"),
+            ("rpush a 4", "rpush a"),
+            ("rpushx a 5", "rpush a"),
+            ("lpushx nokey 1", ""),
+            ("lset a 0 3", "lset a"),
+            ("lset a 9 3", ""),
+            ("linsert a before 3 x", "linsert a"),
+            ("linsert a before nothing x", ""),
+            ("lrem a 0 x", "lrem a"),
+            ("lrem a 0 x", ""),
+            ("ltrim a 0 -1", "ltrim a"),
+            ("ltrim nokey 0 -1", ""),
+            ("lpop a 0", ""),
+            ("lpop a", "lpop a"),
+            ("rpop a 2", "rpop a"),
+            ("lmove a a left right", "rpush a, lpop a"),
+            ("lmove a b left right", "new b, rpush b, lpop a"),
+            ("rpoplpush a b", "lpush b, rpop a, del a"),
+            ("rpoplpush a b", ""),
+            ("lmpop 2 a b right", "rpop b"),
+            ("lmove b b left right", "rpush b, lpop b"),
+            ("lmpop 2 a b left count 9", "lpop b, del b"),
+            ("rpush a 1 1 1", "new a, rpush a"),
+            ("lrem a 1 1", "lrem a"),
+            ("lrem a 0 1", "lrem a, del a"),
+            ("rpush a 1", "new a, rpush a"),
+            ("ltrim a 1 0", "ltrim a, del a"),
+        ],
+    );
+}
+
+#[test]
 fn strings_tell_what_happens_to_them() {
     check_events(
         &mut server("EA"),

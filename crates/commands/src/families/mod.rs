@@ -10,6 +10,7 @@ mod generic;
 mod hash;
 mod help;
 mod hyperloglog;
+mod list;
 mod sample;
 mod scan;
 mod server;
@@ -30,6 +31,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     generic::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
+    list::ROWS,
     server::ROWS,
     set::ROWS,
     string::ROWS,
