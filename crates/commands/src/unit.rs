@@ -12,7 +12,7 @@ mod walk;
 use std::sync::Arc;
 
 use keyspace::{
-    AccessClock, Applied, DbId, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, SlotId, slot_of,
+    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, SlotId, slot_of,
 };
 use lsn::Lsn;
 use storage::Appender;
@@ -303,7 +303,7 @@ impl<'k> Unit<'k> {
         for (db, key) in &due {
             self.apply_alone(&Effect::Delete { db: *db, key });
         }
-        for (db, key, fields) in &due_fields {
+        for DueFields { db, key, fields } in &due_fields {
             let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
             let applied =
                 self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });

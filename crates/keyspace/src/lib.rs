@@ -75,8 +75,9 @@ pub use hash::{KeyHash, slot_of};
 pub use id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
 pub use keyspace::{IndexBytes, Keyspace, Options};
 pub use locked::LockedSlots;
+pub use random::Sequence;
 pub use scan::ScanCursor;
-pub use slot::SlotGuard;
+pub use slot::{DueFields, SlotGuard};
 pub use value::{Value, ValueType};
 
 #[cfg(test)]

@@ -2,20 +2,31 @@
 //!
 //! What it is: what sampling needs. What it is not: a source of randomness; the seed is the caller's.
 
-pub(crate) struct Sequence(u64);
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Sequence(u64);
 
 impl Sequence {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Self {
         Sequence(seed)
     }
 
+    /// The next number.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ bits >> 31
+    }
+
+    /// A number below `end`; 0 if that is 0.
+    #[inline]
+    pub fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 }
 

@@ -135,6 +135,17 @@ impl SlotState {
     }
 }
 
+/// Fields of one hash that are due.
+#[derive(Debug)]
+pub struct DueFields {
+    /// Database of the hash.
+    pub db: DbId,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// The fields.
+    pub fields: Vec<Vec<u8>>,
+}
+
 /// A locked slot. Unlocks when dropped; never hold it across anything that can wait.
 pub struct SlotGuard<'k> {
     pub(crate) state: MutexGuard<'k, SlotState>,
@@ -269,7 +280,7 @@ impl<'k> SlotGuard<'k> {
     /// Takes hashes with due fields out of the expiry index, earliest first, until it has added about `max` fields to
     /// `out` or no other is due. The caller logs and applies a HashRemove for each under this guard; a field that is not
     /// removed stays invisible to reads but does not come up here again.
-    pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>, Vec<Vec<u8>>)>) {
+    pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0
             && let Some(item) = self.first_field_item()
@@ -289,7 +300,7 @@ impl<'k> SlotGuard<'k> {
                 self.list_expired_fields(item, &key, now_ms, left, &mut fields);
                 left = left.saturating_sub(fields.len());
                 if !fields.is_empty() {
-                    out.push((item.db(), key, fields));
+                    out.push(DueFields { db: item.db(), key, fields });
                 }
             }
         }

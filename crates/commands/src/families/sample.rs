@@ -1,10 +1,11 @@
 //! What commands that choose elements at random have in common: HRANDFIELD, SRANDMEMBER, SPOP, ZRANDMEMBER.
 //!
-//! What it is: the sequence of random numbers of one command, and choices among ranks.
+//! What it is: how many are wanted, and choices among ranks.
 //! What it is not: a source of randomness (a command has `Unit::seed`), nor aware of what has the ranks.
 
 use std::collections::HashSet;
 
+use keyspace::Sequence;
 use wire::number::parse_i64;
 
 use crate::CommandError;
@@ -15,53 +16,31 @@ const DRAWN_MAX: usize = 1 << 20;
 /// Most bytes of a reply that elements are drawn into with repetition.
 const DRAWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
-/// Evenly distributed numbers (SplitMix64).
-pub(super) struct Sequence(u64);
-
-impl Sequence {
-    pub(super) fn new(seed: u64) -> Sequence {
-        Sequence(seed)
+/// `count` different numbers below `end`, or all if there are fewer, in ascending order.
+pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec<usize> {
+    let count = count.min(end);
+    if count > end / 8 {
+        // Each number is taken with the probability that is left.
+        let mut left = count;
+        return (0..end)
+            .filter(|number| {
+                let taken = sequence.below(end - number) < left;
+                left -= usize::from(taken);
+                taken
+            })
+            .collect();
     }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ bits >> 31
-    }
-
-    /// A number below `end`; 0 if that is 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
-    }
-
-    /// `count` different numbers below `end`, or all if there are fewer, in ascending order.
-    pub(super) fn distinct(&mut self, count: usize, end: usize) -> Vec<usize> {
-        let count = count.min(end);
-        if count > end / 8 {
-            // Each number is taken with the probability that is left.
-            let mut left = count;
-            return (0..end)
-                .filter(|number| {
-                    let taken = self.below(end - number) < left;
-                    left -= usize::from(taken);
-                    taken
-                })
-                .collect();
+    // One number for each of the last `count`: itself, if the one that was drawn up to it is taken already.
+    let mut taken = HashSet::with_capacity(count);
+    for last in end - count..end {
+        let drawn = sequence.below(last + 1);
+        if !taken.insert(drawn) {
+            taken.insert(last);
         }
-        // One number for each of the last `count`: itself, if the one that was drawn up to it is taken already.
-        let mut taken = HashSet::with_capacity(count);
-        for last in end - count..end {
-            let drawn = self.below(last + 1);
-            if !taken.insert(drawn) {
-                taken.insert(last);
-            }
-        }
-        let mut numbers: Vec<usize> = taken.into_iter().collect();
-        numbers.sort_unstable();
-        numbers
     }
+    let mut numbers: Vec<usize> = taken.into_iter().collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 /// Reads a count, of which a negative one allows repetition.
@@ -122,7 +101,7 @@ mod tests {
         {
             let mut hits = vec![0usize; end];
             for _ in 0..2000 {
-                let numbers = sequence.distinct(count, end);
+                let numbers = distinct(&mut sequence, count, end);
                 assert_eq!(numbers.len(), count.min(end));
                 assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
                 numbers.iter().for_each(|number| hits[*number] += 1);

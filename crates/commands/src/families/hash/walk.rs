@@ -1,16 +1,21 @@
 //! Walking hashes bit by bit, and fields at random.
 
-use keyspace::HashField;
-use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
+use keyspace::{HashField, HashView, Sequence};
+use wire::{Aggregate, Args, Protocol, ReplyWriter};
 
 use super::hash;
 use crate::{
     CommandError, Context,
-    families::scan::{ScanOptions, ScanTarget, parse_cursor},
+    families::{
+        sample::{Drawn, parse_count, verify_drawn_bytes},
+        scan::{ScanOptions, ScanTarget, parse_cursor},
+    },
 };
 
-/// Most fields that one HRANDFIELD may repeat: the reply is built in memory.
-const REPEATED_FIELDS_MAX: u64 = 1 << 24;
+/// Up to so many fields, all are looked up at once where several are drawn.
+const LISTED_LEN_MAX: usize = 1024;
+/// Random fields that are looked at for one that has not expired.
+const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -49,20 +54,11 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     let (db, now_ms, seed) = (cx.db(), cx.now_ms(), cx.unit.seed());
     let Some(count) = args.get(2) else {
         let hash = hash(cx.unit.read(db, args.at(1)))?;
-        let mut shown = None;
-        if let Some(hash) = hash {
-            let live = |field: &HashField<'_>| !field.is_expired(now_ms);
-            shown = hash.random(seed).filter(live).or_else(|| hash.iter().find(live));
-        }
+        let shown = hash.and_then(|hash| random_field(hash, &mut Sequence::new(seed), now_ms));
         cx.reply.bulk_or_null(shown.as_ref().map(|field| &*field.name));
         return Ok(());
     };
-    let count = parse_i64(count).ok_or(CommandError::NotAnInteger)?;
-    if count == i64::MIN {
-        return Err(CommandError::Text(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
+    let count = parse_count(count)?;
     let with_values = match args.get(3) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"withvalues") && args.len() == 4 => true,
@@ -71,31 +67,13 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     if with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
         return Err(CommandError::OutOfRange);
     }
-    if count < 0 && count.unsigned_abs() > REPEATED_FIELDS_MAX {
-        return Err(CommandError::Text("ERR value is out of range, at most 16777216 repeated fields"));
-    }
+    let drawn = Drawn::of(count)?;
     let hash = hash(cx.unit.read(db, args.at(1)))?;
-    let mut fields: Vec<HashField<'_>> = Vec::new();
-    if let Some(hash) = hash {
-        if hash.has_deadlines() || count < 0 {
-            fields.extend(hash.iter().filter(|field| !field.is_expired(now_ms)));
-            if count < 0 && !fields.is_empty() {
-                let repeats = (0..count.unsigned_abs()).map(|turn| fields[pick(seed, turn, fields.len())]);
-                fields = repeats.collect();
-            } else {
-                let excess = fields.len().saturating_sub(count as usize);
-                for turn in 0..excess as u64 {
-                    fields.swap_remove(pick(seed, turn, fields.len()));
-                }
-            }
-        } else {
-            hash.sample(count as usize, seed, |field| fields.push(field));
-        }
-    }
     // Pairs are arrays of their own where there are maps.
     let nests = with_values && cx.reply.protocol() == Protocol::Resp3;
-    cx.reply.array(if with_values && !nests { 2 * fields.len() } else { fields.len() });
-    for field in &fields {
+    let array = cx.reply.begin_deferred();
+    let (start, mut found) = (cx.reply.position(), 0);
+    let mut show = |field: &HashField<'_>| {
         if nests {
             cx.reply.array(2);
         }
@@ -103,16 +81,60 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         if with_values {
             cx.reply.bulk(&field.value);
         }
+        found += if with_values && !nests { 2 } else { 1 };
+        cx.reply.position() - start
+    };
+    match (hash, drawn) {
+        (None, _) => {}
+        // Fields that have expired come up too, and are left out: the cycle that removes them follows soon.
+        (Some(hash), Drawn::Distinct(count)) => hash.sample(count, seed, |field| {
+            if !field.is_expired(now_ms) {
+                show(&field);
+            }
+        }),
+        (Some(hash), Drawn::Repeated(count)) => {
+            let mut sequence = Sequence::new(seed);
+            let fields = Fields::of(hash, now_ms);
+            for _ in 0..count {
+                let Some(field) = fields.draw(&mut sequence) else { break };
+                verify_drawn_bytes(show(&field))?;
+            }
+        }
     }
+    cx.reply.end_deferred(array, Aggregate::Array, found);
     Ok(())
 }
 
-/// A number below `end` that depends on the seed and the turn.
-fn pick(seed: u64, turn: u64, end: usize) -> usize {
-    let mut bits = (seed ^ turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (u128::from(bits ^ bits >> 31) * end as u128 >> 64) as usize
+/// Fields to draw from with repetition.
+enum Fields<'a> {
+    /// Few enough to be looked up all at once: in packed form one at a time takes as long.
+    Listed(Vec<HashField<'a>>),
+    Drawn(HashView<'a>, u64),
+}
+
+impl<'a> Fields<'a> {
+    fn of(hash: HashView<'a>, now_ms: u64) -> Fields<'a> {
+        if hash.len() <= LISTED_LEN_MAX {
+            Fields::Listed(hash.iter().filter(|field| !field.is_expired(now_ms)).collect())
+        } else {
+            Fields::Drawn(hash, now_ms)
+        }
+    }
+
+    /// A field that has not expired; `None` if there is none.
+    fn draw(&self, sequence: &mut Sequence) -> Option<HashField<'a>> {
+        match self {
+            Fields::Listed(fields) => fields.get(sequence.below(fields.len())).copied(),
+            Fields::Drawn(hash, now_ms) => random_field(*hash, sequence, *now_ms),
+        }
+    }
+}
+
+/// A random field that has not expired. If most have, the first that has not.
+fn random_field<'a>(hash: HashView<'a>, sequence: &mut Sequence, now_ms: u64) -> Option<HashField<'a>> {
+    let live = |field: &HashField<'a>| !field.is_expired(now_ms);
+    let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next()).filter(live));
+    drawn.or_else(|| hash.iter().find(live))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Members at random: ZRANDMEMBER.
 
-use keyspace::{Element, ZsetView};
+use keyspace::{Element, Sequence, ZsetView};
 use wire::{Args, Protocol};
 
 use super::zset;
 use crate::{
     CommandError, Context,
-    families::sample::{Drawn, Sequence, parse_count, verify_drawn_bytes},
+    families::sample::{Drawn, distinct, parse_count, verify_drawn_bytes},
 };
 
 /// Up to so many members, all are looked up at once where several are drawn.
@@ -37,7 +37,7 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
         return Ok(());
     };
     let ranks = match drawn {
-        Drawn::Distinct(count) => sequence.distinct(count, zset.len()),
+        Drawn::Distinct(count) => distinct(&mut sequence, count, zset.len()),
         Drawn::Repeated(count) => (0..count).map(|_| sequence.below(zset.len())).collect(),
     };
     let is_paired = with_scores && cx.reply.protocol() == Protocol::Resp3;

@@ -17,7 +17,7 @@ impl<'a> HashView<'a> {
     pub fn random(&self, seed: u64) -> Option<HashField<'a>> {
         let mut random = Sequence::new(seed);
         match self.0 {
-            Form::Packed(_) => self.iter().nth(below(&mut random, self.len())),
+            Form::Packed(_) => self.iter().nth(random.below(self.len())),
             Form::Big(map) => map.random(&mut || random.next()).map(HashField::of_entry),
         }
     }
@@ -42,16 +42,11 @@ impl<'a> HashView<'a> {
         // Of those that are left the chance is the share that is still wanted: exactly `count` are chosen.
         let (mut wanted, mut left) = (count.min(len), len);
         for field in self.iter() {
-            if below(&mut random, left) < wanted {
+            if random.below(left) < wanted {
                 visit(field);
                 wanted -= 1;
             }
             left -= 1;
         }
     }
-}
-
-/// A number below `end`; 0 if `end` is 0.
-fn below(random: &mut Sequence, end: usize) -> usize {
-    ((u128::from(random.next()) * end as u128) >> 64) as usize
 }

@@ -22,9 +22,9 @@ impl<'a> SetView<'a> {
         let mut random = Sequence::new(seed);
         match self.0 {
             _ if self.is_empty() => None,
-            Form::Integers(integers) => Some(integers.element(below(&mut random, integers.len()))),
+            Form::Integers(integers) => Some(integers.element(random.below(integers.len()))),
             Form::Packed(payload) => {
-                let rank = below(&mut random, packed::count(payload));
+                let rank = random.below(packed::count(payload));
                 Some(packed::at(payload, packed::offset(payload, rank)).element)
             }
             Form::Big(map) => draw(map, &mut random),
@@ -39,7 +39,7 @@ impl<'a> SetView<'a> {
         }
         let members: Vec<Element<'a>> = self.iter().collect();
         if !members.is_empty() {
-            (0..count).for_each(|_| visit(members[below(&mut random, members.len())]));
+            (0..count).for_each(|_| visit(members[random.below(members.len())]));
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> SetView<'a> {
                 // Of those that are left the chance is the share that is still wanted: exactly `count` are chosen.
                 let (mut wanted, mut left) = (count.min(len), len);
                 for member in self.iter() {
-                    if below(&mut random, left) < wanted {
+                    if random.below(left) < wanted {
                         visit(member);
                         wanted -= 1;
                     }
@@ -75,9 +75,4 @@ impl<'a> SetView<'a> {
 
 fn draw<'a>(map: &'a FieldMap, random: &mut Sequence) -> Option<Element<'a>> {
     map.random(&mut || random.next()).map(member_of)
-}
-
-/// A number below `end`; 0 if `end` is 0.
-fn below(random: &mut Sequence, end: usize) -> usize {
-    ((u128::from(random.next()) * end as u128) >> 64) as usize
 }
