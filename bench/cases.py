@@ -8,6 +8,7 @@ figure.
 from dataclasses import dataclass
 
 from driver import Load
+from fill import Fill
 from servers import Persistence
 
 ALL = ("sheaf", "redis", "valkey")
@@ -80,12 +81,12 @@ class LoadCase:
 
 @dataclass(frozen=True)
 class MemoryCase:
-    """Resident memory per key, without persistence, measured after loading keys `k:0`, `k:1`, ..."""
+    """Resident memory per thing (key, member, element), without persistence, measured after loading."""
 
     name: str
     title: str
+    fill: Fill
     keys: int
-    value_bytes: int
     targets: tuple[Target, ...]
     contenders: tuple[str, ...] = ALL
     persistence = Persistence.OFF
@@ -195,9 +196,48 @@ CASES: tuple[Case, ...] = (
     MemoryCase(
         name="memory",
         title="Resident memory per key: keys k:<n>, 32 B values",
+        fill=Fill.STRINGS,
         keys=5_000_000,
-        value_bytes=32,
         targets=_at_most(BYTES_PER_KEY, 78.0, None, "LOAD"),
+    ),
+    LoadCase(
+        name="types",
+        title="The data types, one key of each, c=50 P=64, nothing synced; random members out of 1M",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=64, value_bytes=3),
+        operations=(
+            *("LPUSH", "RPUSH", "LRANGE_100", "LPOP", "RPOP", "SADD", "SPOP"),
+            *("HSET", "ZADD", "ZPOPMIN", "INCR", "MSET"),
+        ),
+        ops=1_000_000,
+        targets=_at_most(
+            CPU,
+            0.5,
+            "redis",
+            *("LPUSH", "RPUSH", "LPOP", "RPOP", "SADD", "SPOP", "HSET", "ZADD", "ZPOPMIN", "INCR", "MSET"),
+        )
+        + _at_most(CPU, 1.0, "redis", "LRANGE_100"),
+    ),
+    LoadCase(
+        name="types-many",
+        title="The data types, 1M small keys of each, c=50 P=64, nothing synced",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=64, value_bytes=3),
+        operations=("LPUSH many", "LPOP many", "SADD many", "HSET many", "HGET many", "ZADD many"),
+        ops=1_000_000,
+        targets=_at_most(
+            CPU, 0.5, "redis", *("LPUSH many", "LPOP many", "SADD many", "HSET many", "HGET many", "ZADD many")
+        ),
+    ),
+    *(
+        MemoryCase(
+            name=f"memory-{fill.value}",
+            title=f"Resident memory of {fill.words}",
+            fill=fill,
+            keys=fill.full_count,
+            targets=_at_most(BYTES_PER_KEY, 1.0, "valkey", "LOAD"),
+        )
+        for fill in (Fill.HASHES, Fill.ZSETS, Fill.LARGE_ZSET, Fill.LARGE_LIST)
     ),
     ReplayCase(
         name="replay",

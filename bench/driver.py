@@ -19,6 +19,30 @@ class DriverFailed(Exception):
     """redis-benchmark failed, or printed something other than its CSV table."""
 
 
+# Operations that are sent as they stand here: redis-benchmark replaces each __rand_int__ by a random number of the
+# key space. Those of one shape share their key, so that what one adds another can take away.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "LPUSH": ("LPUSH", "mylist", "xxx"),
+    "RPUSH": ("RPUSH", "mylist", "xxx"),
+    "LPOP": ("LPOP", "mylist"),
+    "RPOP": ("RPOP", "mylist"),
+    "LRANGE_100": ("LRANGE", "mylist", "0", "99"),
+    "SADD": ("SADD", "myset", "element:__rand_int__"),
+    "SPOP": ("SPOP", "myset"),
+    "HSET": ("HSET", "myhash", "element:__rand_int__", "xxx"),
+    "ZADD": ("ZADD", "myzset", "__rand_int__", "element:__rand_int__"),
+    "ZPOPMIN": ("ZPOPMIN", "myzset"),
+    "INCR": ("INCR", "counter:__rand_int__"),
+    "MSET": ("MSET", *(word for _ in range(10) for word in ("key:__rand_int__", "xxx"))),
+    "LPUSH many": ("LPUSH", "list:__rand_int__", "xxx"),
+    "LPOP many": ("LPOP", "list:__rand_int__"),
+    "SADD many": ("SADD", "set:__rand_int__", "element:__rand_int__"),
+    "HSET many": ("HSET", "hash:__rand_int__", "element:__rand_int__", "xxx"),
+    "HGET many": ("HGET", "hash:__rand_int__", "element:__rand_int__"),
+    "ZADD many": ("ZADD", "zset:__rand_int__", "__rand_int__", "element:__rand_int__"),
+}
+
+
 @dataclass(frozen=True)
 class Load:
     """What the client does. `keys` is the size of the random key space."""
@@ -33,7 +57,7 @@ class Load:
         return [
             *("-p", str(port), "-c", str(self.connections), "-P", str(self.pipeline)),
             *("-n", str(ops), "-r", str(self.keys), "-d", str(self.value_bytes)),
-            *("-t", op.lower(), "--csv"),
+            *(("--csv", *COMMANDS[op]) if op in COMMANDS else ("-t", op.lower(), "--csv")),
         ]
 
 
@@ -48,7 +72,7 @@ class Figures:
 
 
 def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: float = 900.0) -> Figures:
-    """Sends `ops` operations of the kind `op` ("GET" or "SET"). Raises DriverFailed."""
+    """Sends `ops` operations of the kind `op` ("GET", "SET" or one of COMMANDS). Raises DriverFailed."""
     arguments = [program, *load.arguments(port, op, ops)]
     cpu_before, started = _children_cpu_s(), time.monotonic()
     try:
@@ -66,7 +90,7 @@ def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: flo
     elapsed_s = time.monotonic() - started
     if done.returncode != 0:
         raise DriverFailed(f"{' '.join(arguments)}: {(done.stderr or done.stdout).strip()[-500:]}")
-    ops_s, p50_ms, p99_ms = parse_csv(done.stdout, op)
+    ops_s, p50_ms, p99_ms = parse_csv(done.stdout, " ".join(COMMANDS.get(op, (op,))))
     return Figures(ops_s, p50_ms, p99_ms, (_children_cpu_s() - cpu_before) / elapsed_s)
 
 

@@ -9,6 +9,7 @@ Invariant: a load returns only after every SET has been answered with OK.
 import selectors
 import socket
 from collections.abc import Iterator
+from typing import BinaryIO
 
 OK = b"+OK\r\n"
 # Keys per generated block: big enough to make Python's per-block cost vanish, small enough to keep the
@@ -84,6 +85,29 @@ def load(port: int, key_format: bytes, count: int, value_bytes: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 30.0) as connection:
         connection.setblocking(False)
         _exchange(connection, blocks, len(OK) * count)
+
+
+def load_blocks(port: int, blocks: Iterator[tuple[bytes, int]]) -> None:
+    """Sends blocks of requests and waits until each is answered: by OK or by an integer.
+
+    Raises ServerReply for any other answer.
+    """
+    with socket.create_connection(("127.0.0.1", port), 60.0) as connection:
+        reader = connection.makefile("rb")
+        waiting = 0
+        for block, commands in blocks:
+            connection.sendall(block)
+            # One block ahead: the server always has something to do, and its replies fit the socket's buffers.
+            _read_replies(reader, waiting)
+            waiting = commands
+        _read_replies(reader, waiting)
+
+
+def _read_replies(reader: BinaryIO, count: int) -> None:
+    for _ in range(count):
+        line = reader.readline()
+        if not line.startswith((b"+OK", b":")):
+            raise ServerReply(f"a command of the load was answered with {line!r}")
 
 
 def _set_blocks(key_format: bytes, count: int, value: bytes) -> Iterator[bytes]:
