@@ -16,7 +16,7 @@ SPOILT_SHARE = 0.04
 # How likely the next step is on another connection.
 SWITCH_SHARE = 0.04
 
-JUNK = (b"", b"abc", b"-1", b"0", b"1.5", b"9223372036854775808", b"-9223372036854775808", b"(1", b"-", b"LIMIT", b"\x00", b"nan")
+JUNK = (b"", b"abc", b"-1", b"0", b"1.5", b"9223372036854775808", b"-9223372036854775808", b"(1", b"-", b"LIMIT", b"nan")
 # What moves numbers around in these could make a key expire while a round lasts.
 TIMED = frozenset({"SET", "SETEX", "PSETEX", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "RESTORE"})
 
