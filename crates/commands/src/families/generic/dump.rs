@@ -68,15 +68,19 @@ impl Options {
     fn parse(words: Args<'_>) -> Result<Options, CommandError> {
         let mut options = Options::default();
         let mut words = words.iter();
+        // Either of them, but not both.
+        let (mut has_idle_time, mut has_frequency) = (false, false);
         while let Some(word) = words.next() {
             match word.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
                 // Access stamps are not restored: they are read, so that what tools send is accepted.
-                b"idletime" => {
+                b"idletime" if !has_frequency => {
+                    has_idle_time = true;
                     number_in(words.next(), i64::MAX, "ERR Invalid IDLETIME value, must be >= 0")?;
                 }
-                b"freq" => {
+                b"freq" if !has_idle_time => {
+                    has_frequency = true;
                     number_in(words.next(), 255, "ERR Invalid FREQ value, must be >= 0 and <= 255")?;
                 }
                 _ => return Err(CommandError::Syntax),
@@ -239,6 +243,8 @@ mod tests {
             (&[b"k", b"x", &payload], "-ERR value is not an integer or out of range"),
             (&[b"k", b"0", &payload, b"FREQ", b"256"], "-ERR Invalid FREQ value, must be >= 0 and <= 255"),
             (&[b"k", b"0", &payload, b"IDLETIME", b"-1"], "-ERR Invalid IDLETIME value, must be >= 0"),
+            (&[b"k", b"0", &payload, b"IDLETIME", b"1", b"FREQ", b"1"], "-ERR syntax error"),
+            (&[b"k", b"0", &payload, b"FREQ", b"1", b"IDLETIME", b"1"], "-ERR syntax error"),
             (&[b"k", b"0", &payload, b"NOW"], "-ERR syntax error"),
         ];
         for (args, expected) in cases {
