@@ -66,9 +66,9 @@ def _rewrite_leaves(tree: Tree) -> Tree:
     if isinstance(content, tuple):
         return kind, tuple(map(_rewrite_leaves, content))
     if kind in b",$" and content is not None and _DOUBLE.match(content):
-        # Whole numbers are names of members, or the same in both.
+        # Whole numbers are names of members, or the same in both; so is what no %.17g would write.
         long = b"." in content and len(content) > 15
-        return (kind, shortest(float(content))) if long or b"e" in content else tree
+        return (kind, shortest(float(content))) if long or b"e+" in content or b"e-" in content else tree
     return tree
 
 
