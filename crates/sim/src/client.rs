@@ -5,11 +5,10 @@
 
 use std::collections::VecDeque;
 
-use keyspace::DbId;
 use server::conversation::{Conversation, Turn};
 use wire::{DecodeLimits, Value, decode};
 
-use crate::{Command, Violation};
+use crate::{Command, Violation, model::ModelSession};
 
 /// See the module documentation.
 pub struct SimClient {
@@ -19,8 +18,8 @@ pub struct SimClient {
     pub worker: usize,
     /// Why the server stopped reading.
     pub turn: Turn,
-    /// The database that the commands executed so far have selected.
-    pub db: DbId,
+    /// What the commands executed so far have made of it.
+    pub session: ModelSession,
     /// Commands that were not executed yet.
     pub unexecuted: VecDeque<Command>,
     /// Request bytes on their way.
@@ -39,7 +38,7 @@ impl SimClient {
             conversation,
             worker,
             turn: Turn::Idle,
-            db: DbId::ZERO,
+            session: ModelSession::default(),
             unexecuted: VecDeque::new(),
             on_the_way: Vec::new(),
             undelivered: VecDeque::new(),

@@ -1,7 +1,7 @@
 //! The commands that simulated clients send, as values and as request bytes.
 //!
 //! What it is: the subset that covers every kind of effect: put, delete, expiry, append, set-range, flush, swap, several keys
-//! of several slots in one record.
+//! of several slots in one record, several commands in one record.
 //! What it is not: what they mean; see `model`.
 
 use keyspace::DbId;
@@ -54,6 +54,14 @@ pub enum Command {
     FlushAll,
     /// `DBSIZE`
     DbSize,
+    /// `WATCH key ...`
+    Watch(Vec<Vec<u8>>),
+    /// `MULTI`
+    Multi,
+    /// `EXEC`
+    Exec,
+    /// `DISCARD`
+    Discard,
 }
 
 impl Command {
@@ -89,12 +97,17 @@ impl Command {
             Command::FlushDb => request(out, &[b"FLUSHDB"]),
             Command::FlushAll => request(out, &[b"FLUSHALL"]),
             Command::DbSize => request(out, &[b"DBSIZE"]),
+            Command::Watch(keys) => request(out, &named(b"WATCH", keys)),
+            Command::Multi => request(out, &[b"MULTI"]),
+            Command::Exec => request(out, &[b"EXEC"]),
+            Command::Discard => request(out, &[b"DISCARD"]),
         }
     }
 
-    /// Whether the server refuses it while the log takes no writes.
+    /// Whether the server refuses it while the log takes no writes. EXEC depends on what is queued.
     pub fn may_write(&self) -> bool {
-        !matches!(self, Command::Get(_) | Command::MGet(_) | Command::Select(_) | Command::DbSize)
+        let reads = matches!(self, Command::Get(_) | Command::MGet(_) | Command::Select(_) | Command::DbSize);
+        !reads && !matches!(self, Command::Watch(_) | Command::Multi | Command::Exec | Command::Discard)
     }
 }
 

@@ -34,7 +34,7 @@ pub use client::SimClient;
 pub use command::Command;
 pub use host::SimHost;
 pub use lying::LyingDisk;
-pub use model::{Content, Entry, Key, Model, content_of};
+pub use model::{Content, Entry, Key, Model, ModelSession, content_of};
 pub use oracle::{Oracle, Survival, Violation};
 pub use seed::{scale, seed_or};
 pub use workload::{Workload, WorkloadOptions};

@@ -5,9 +5,11 @@
 //! What it is not: fast, or derived from the server's code.
 //!
 //! Invariants
-//! - A *position* counts records: position 0 is the state the model began with, and every command that changes something is
-//!   one position, as it is one record in the log.
+//! - A *position* counts records: position 0 is the state the model began with, and every command or transaction that changes
+//!   something is one position, as it is one record in the log.
 //! - Keys whose deadline has passed stay until something removes them, as in the keyspace.
+
+mod sessions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +20,7 @@ use keyspace::{DbId, Keyspace, ScanCursor, slot_of};
 use wire::Value;
 
 use crate::Command;
+pub use sessions::ModelSession;
 
 /// A key in its database.
 pub type Key = (DbId, Vec<u8>);
@@ -29,6 +32,12 @@ pub struct Entry {
     pub value: Rc<[u8]>,
     /// Unix milliseconds.
     pub expire_at_ms: Option<u64>,
+}
+
+impl Entry {
+    fn is_live(&self, now_ms: u64) -> bool {
+        self.expire_at_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
+    }
 }
 
 /// Everything in all databases.
@@ -79,6 +88,8 @@ pub struct Model {
     changed_at: BTreeMap<Key, usize>,
     /// The last position that changed all keys.
     all_changed_at: usize,
+    /// The last position that changed what is seen of a key: the removal of an expired key does not.
+    touched_at: BTreeMap<Key, usize>,
 }
 
 impl Model {
@@ -111,14 +122,15 @@ impl Model {
         }
         // A server that has started again has made everything it shows durable.
         self.changed_at.clear();
+        self.touched_at.clear();
         self.all_changed_at = position;
     }
 
-    /// Executes a command of a client that has selected `db`, at `now_ms`.
-    pub fn execute(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Executed {
+    /// Executes a command that is not part of a transaction.
+    fn execute_one(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Executed {
+        let seen = self.shown_by(*db, command);
         let reply = self.run(db, command, now_ms);
-        let wrote = self.logs(command) || !self.changes.is_empty();
-        let shows = if wrote { self.commit(command) } else { self.shown_by(*db, command) };
+        let (shows, wrote) = self.end_position(seen, self.logs(command), now_ms);
         Executed { reply, shows, wrote }
     }
 
@@ -131,29 +143,45 @@ impl Model {
         }
     }
 
-    /// Ends a position; returns it.
-    fn commit(&mut self, command: &Command) -> usize {
-        let position = self.undo.len() + 1;
-        for (key, _) in &self.changes {
-            self.changed_at.insert(key.clone(), position);
+    /// Ends a position, if anything was changed or is logged in any case (`logs`: it concerns all keys). Returns the position
+    /// that a reply shows which has seen that of `seen`, and whether there is a new one.
+    fn end_position(&mut self, seen: usize, logs: bool, now_ms: u64) -> (usize, bool) {
+        if !logs && self.changes.is_empty() {
+            return (seen, false);
         }
-        if self.logs(command) {
+        let position = self.undo.len() + 1;
+        if logs {
             self.all_changed_at = position;
         }
-        self.undo.push(std::mem::take(&mut self.changes));
-        position
+        let changes = std::mem::take(&mut self.changes);
+        for (key, old) in &changes {
+            self.changed_at.insert(key.clone(), position);
+            if old.as_ref().is_some_and(|entry| entry.is_live(now_ms)) || self.live(key, now_ms).is_some() {
+                self.touched_at.insert(key.clone(), position);
+            }
+        }
+        self.undo.push(changes);
+        (position, true)
     }
 
+    fn touched_at(&self, key: &Key) -> usize {
+        self.touched_at.get(key).copied().unwrap_or(0)
+    }
+
+    /// The newest position that a look at the key shows.
+    fn shown_by_key(&self, key: &Key) -> usize {
+        self.changed_at.get(key).copied().unwrap_or(0).max(self.all_changed_at)
+    }
+
+    /// The newest position that the reply to a command shows, unless it writes.
     fn shown_by(&self, db: DbId, command: &Command) -> usize {
-        let key = |key: &Vec<u8>| {
-            let changed_at = self.changed_at.get(&(db, key.clone())).copied().unwrap_or(0);
-            changed_at.max(self.all_changed_at)
-        };
+        let key = |key: &Vec<u8>| self.shown_by_key(&(db, key.clone()));
         match command {
             Command::Select(_) | Command::SwapDb(..) | Command::FlushDb | Command::FlushAll => 0,
+            Command::Watch(_) | Command::Multi | Command::Exec | Command::Discard => 0,
             Command::DbSize => self.undo.len(),
             Command::MGet(keys) | Command::Del(keys) => keys.iter().map(key).max().unwrap_or(0),
-            Command::MSet(_) => unreachable!("MSET always writes"),
+            Command::MSet(pairs) => pairs.iter().map(|(name, _)| key(name)).max().unwrap_or(0),
             Command::Rename(from, to) => key(from).max(key(to)),
             Command::Set { key: name, .. }
             | Command::SetNx(name, _)
@@ -169,7 +197,6 @@ impl Model {
     }
 
     fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Value {
-        let ok = || Value::Simple(b"OK".to_vec());
         let at = |key: &[u8]| (*db, key.to_vec());
         match command {
             Command::Set { key, value, px_ms } => {
@@ -231,6 +258,9 @@ impl Model {
                 ok()
             }
             Command::DbSize => Value::Integer(self.content.keys().filter(|key| key.0 == *db).count() as i64),
+            Command::Watch(_) | Command::Multi | Command::Exec | Command::Discard => {
+                unreachable!("these are no part of a transaction, nor do they change anything by themselves")
+            }
         }
     }
 
@@ -255,9 +285,7 @@ impl Model {
     }
 
     fn live(&self, key: &Key, now_ms: u64) -> Option<&Entry> {
-        self.content
-            .get(key)
-            .filter(|entry| entry.expire_at_ms.is_none_or(|deadline_ms| deadline_ms > now_ms))
+        self.content.get(key).filter(|entry| entry.is_live(now_ms))
     }
 
     fn set(&mut self, key: Key, entry: Option<Entry>) {
@@ -337,6 +365,10 @@ impl Model {
     }
 }
 
+fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
 fn take_back(content: &mut Content, undo: &Undo) {
     for (key, old) in undo.iter().rev() {
         match old {
@@ -360,7 +392,7 @@ mod tests {
 
     #[test]
     fn every_earlier_state_can_be_had_back() {
-        let (mut model, mut db) = (Model::default(), DbId::ZERO);
+        let (mut model, mut session) = (Model::default(), ModelSession::default());
         let commands = [
             set("a", "1"),
             set("b", "2"),
@@ -369,7 +401,7 @@ mod tests {
         ];
         let mut states = vec![Content::new()];
         for command in &commands {
-            assert!(model.execute(&mut db, command, 0).wrote);
+            assert!(model.execute(&mut session, command, 0).wrote);
             states.push(model.content().clone());
         }
         // The last two states are different, the first and the last are not.
@@ -383,8 +415,8 @@ mod tests {
 
     #[test]
     fn a_reply_shows_the_last_change_of_its_keys() {
-        let (mut model, mut db) = (Model::default(), DbId::ZERO);
-        let mut shows = |command: &Command| model.execute(&mut db, command, 0).shows;
+        let (mut model, mut session) = (Model::default(), ModelSession::default());
+        let mut shows = |command: &Command| model.execute(&mut session, command, 0).shows;
         assert_eq!(shows(&set("a", "1")), 1);
         assert_eq!(shows(&set("b", "1")), 2);
         assert_eq!(shows(&Command::Get(b"a".to_vec())), 1);

@@ -11,12 +11,14 @@
 //! What it is not: lenient. The whole content is compared, every reply is checked when it is made, and recovering twice must
 //! give the same.
 
-use keyspace::DbId;
 use lsn::Lsn;
 use storage::Durability;
 use wire::Value;
 
-use crate::{Command, Content, Model, model::Executed};
+use crate::{
+    Command, Content, Model,
+    model::{Executed, ModelSession},
+};
 
 /// What ended a life of the server, as far as it matters to what must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,16 +114,17 @@ impl Oracle {
     /// If it should have replied something else.
     pub fn executes(
         &mut self,
-        db: &mut DbId,
+        session: &mut ModelSession,
         command: &Command,
         now_ms: u64,
         reply: &Value,
     ) -> Result<usize, Violation> {
-        if command.may_write() && is_refusal(reply) {
+        if session.may_be_refused(command) && is_refusal(reply) {
             self.refused += 1;
+            session.is_refused(command);
             return Ok(0);
         }
-        let Executed { reply: expected, shows, wrote } = self.model.execute(db, command, now_ms);
+        let Executed { reply: expected, shows, wrote } = self.model.execute(session, command, now_ms);
         if !agrees(reply, &expected) {
             let (command, reply) = (command.clone().into(), reply.clone().into());
             return Err(Violation::Reply { command, reply, expected: expected.into() });
@@ -189,12 +192,17 @@ impl Oracle {
 
 fn is_refusal(reply: &Value) -> bool {
     let Value::Error(text) = reply else { return false };
+    let text = text.strip_prefix(b"EXECABORT Transaction discarded because of: ").unwrap_or(text);
     [&b"MISCONF"[..], b"IOERR", b"BUSY"].iter().any(|prefix| text.starts_with(prefix))
 }
 
 fn agrees(reply: &Value, expected: &Value) -> bool {
     match (reply, expected) {
         (Value::Error(text), Value::Error(prefix)) => text.starts_with(prefix),
+        (Value::Array(replies), Value::Array(expected)) => {
+            replies.len() == expected.len()
+                && replies.iter().zip(expected).all(|(reply, expected)| agrees(reply, expected))
+        }
         _ => reply == expected,
     }
 }
@@ -217,12 +225,14 @@ fn difference(recovered: &Content, newest: &Content) -> String {
 
 #[cfg(test)]
 mod tests {
+    use keyspace::DbId;
+
     use super::*;
 
     fn set(oracle: &mut Oracle, value: &str) -> usize {
         let command = Command::Set { key: b"k".to_vec(), value: value.into(), px_ms: None };
         let reply = Value::Simple(b"OK".to_vec());
-        oracle.executes(&mut { DbId::ZERO }, &command, 0, &reply).expect("the reply is right")
+        oracle.executes(&mut ModelSession::default(), &command, 0, &reply).expect("the reply is right")
     }
 
     #[test]
@@ -249,7 +259,8 @@ mod tests {
     fn a_wrong_reply_is_told() {
         let mut oracle = Oracle::new(Durability::Strict);
         set(&mut oracle, "a");
-        let stale = oracle.executes(&mut { DbId::ZERO }, &Command::Get(b"k".to_vec()), 0, &Value::Null);
+        let mut session = ModelSession::default();
+        let stale = oracle.executes(&mut session, &Command::Get(b"k".to_vec()), 0, &Value::Null);
         assert!(matches!(stale, Err(Violation::Reply { .. })));
     }
 }

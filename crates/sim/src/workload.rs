@@ -25,6 +25,8 @@ pub struct WorkloadOptions {
     pub large_bytes_max: u64,
     /// Out of 1000 commands, those that concern whole databases.
     pub global_permille: u64,
+    /// Out of 100 commands, those that begin a transaction.
+    pub transaction_percent: u64,
 }
 
 impl Default for WorkloadOptions {
@@ -37,6 +39,7 @@ impl Default for WorkloadOptions {
             large_percent: 3,
             large_bytes_max: 20_000,
             global_permille: 3,
+            transaction_percent: 6,
         }
     }
 }
@@ -57,8 +60,30 @@ impl Workload {
 
     /// The next pipeline of client `writer`.
     pub fn pipeline(&mut self, writer: usize) -> Vec<Command> {
-        let count = 1 + self.prng.below(self.options.pipeline_max);
-        (0..count).map(|_| self.command(writer)).collect()
+        let count = 1 + self.prng.below(self.options.pipeline_max) as usize;
+        let mut commands = Vec::new();
+        while commands.len() < count {
+            if self.prng.chance(self.options.transaction_percent) {
+                self.transaction(writer, &mut commands);
+            } else {
+                commands.push(self.command(writer));
+            }
+        }
+        commands
+    }
+
+    /// Appends a transaction, or only what it is to depend on: then others may come in between.
+    fn transaction(&mut self, writer: usize, commands: &mut Vec<Command>) {
+        if self.prng.chance(40) {
+            commands.push(Command::Watch(self.keys()));
+            if self.prng.chance(50) {
+                return;
+            }
+        }
+        commands.push(Command::Multi);
+        let count = self.prng.below(7);
+        commands.extend((0..count).map(|_| self.command(writer)));
+        commands.push(if self.prng.chance(90) { Command::Exec } else { Command::Discard });
     }
 
     fn command(&mut self, writer: usize) -> Command {
@@ -134,11 +159,11 @@ mod tests {
         let make = || Workload::new(WorkloadOptions::default(), Prng::new(5));
         let (mut one, mut other) = (make(), make());
         let mut kinds = std::collections::HashSet::new();
-        for writer in 0..400 {
+        for writer in 0..1000 {
             let pipeline = one.pipeline(writer);
             assert_eq!(pipeline, other.pipeline(writer));
             kinds.extend(pipeline.iter().map(std::mem::discriminant));
         }
-        assert_eq!(kinds.len(), 19, "every command is made");
+        assert_eq!(kinds.len(), 23, "every command is made");
     }
 }

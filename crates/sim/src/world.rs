@@ -304,7 +304,7 @@ impl World {
             let Some(command) = client.unexecuted.pop_front() else {
                 return Err(Violation::Protocol(format!("a reply to no command: {reply:?}")));
             };
-            let position = self.oracle.executes(&mut client.db, &command, now_ms, &reply)?;
+            let position = self.oracle.executes(&mut client.session, &command, now_ms, &reply)?;
             client.owes(end, position);
         }
         self.oracle.mark(self.log.appended_lsn());
