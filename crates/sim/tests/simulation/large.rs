@@ -52,6 +52,28 @@ fn values_larger_than_two_segments_are_written() {
 }
 
 #[test]
+fn transactions_larger_than_two_segments_survive_their_own_flushall() {
+    let options = seeded(seed_or(707));
+    let mut world = world(options);
+    world.send(1, vec![set("small", 10)]).expect("OK");
+    // The log may be cut before the FLUSHALL, but not within the record it is in, whose first parts are on disk early.
+    let transaction = vec![
+        Command::Multi,
+        set("before", 400_000),
+        Command::FlushAll,
+        set("after", 500_000),
+        Command::Rename(b"after".to_vec(), b"renamed".to_vec()),
+        Command::Exec,
+    ];
+    world.send(0, transaction).expect("OK");
+    world.drain().expect("everybody is answered");
+    world.run(400).expect("the replies are right");
+    world.drain().expect("everybody is answered");
+    let ended = end(world, options);
+    ended.judge_power_cuts(4).unwrap_or_else(|lost| panic!("{lost}"));
+}
+
+#[test]
 fn power_cut_within_a_record_of_many_parts() {
     let workload =
         WorkloadOptions { large_percent: 12, large_bytes_max: 150_000, ..WorkloadOptions::default() };
