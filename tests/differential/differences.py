@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from differential.reply import Tree
+from differential.reply import Tree, is_error
 from differential.steps import Command
 
 # rewrite(command, reply of Redis, reply of Sheaf) is what Sheaf has to reply.
@@ -105,6 +105,12 @@ def _only_for_redis(number: bytes) -> bool:
     return _DOUBLE.match(number) is not None and math.isinf(float(number))
 
 
+def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments or is_error(redis):
+        return redis
+    return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,6 +167,7 @@ def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 DIFFERENCES = (
     Difference("Scores and distances in their shortest form", _doubles),
+    Difference("LPOS refuses the lowest RANK", _lowest_rank),
     Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
     Difference("Numbers are decimal and within the range of a double", _more_than_a_double),

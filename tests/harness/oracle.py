@@ -18,20 +18,31 @@ from dataclasses import dataclass
 
 from harness import resp
 
-State = dict[bytes, bytes]
+# Strings as bytes, lists as tuples, sets as frozensets, hashes and sorted sets as dictionaries that are never changed.
+Value = bytes | tuple | frozenset | dict
+State = dict[bytes, Value]
 KEYS = [b"key:%d" % number for number in range(48)]
 COUNTERS = [b"counter:%d" % number for number in range(4)]
+LISTS = [b"list:%d" % number for number in range(3)]
+SETS = [b"set:%d" % number for number in range(3)]
+HASHES = [b"hash:%d" % number for number in range(3)]
+SORTED_SETS = [b"zset:%d" % number for number in range(3)]
+# Written together in every transaction.
+PAIR = (b"pair:left", b"pair:right")
+LIST_MEMBERS_MAX = 200
 MARK = re.compile(rb"#(\d+)#")
 NOISE = random.Random(20).randbytes(12 << 20).replace(b"#", b"+")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One command. `apply` does to a state what the server does, and returns the reply."""
+    """One command, or one transaction. `apply` does to a state what the server does, and returns the last reply."""
 
     number: int
     raw: bytes
     apply: Callable[[State], object]
+    # How many replies come, those of MULTI and of what is queued among them.
+    replies: int = 1
 
 
 def value_of(number: int, size: int) -> bytes:
@@ -52,6 +63,8 @@ class Workload:
         self._random = random.Random(seed)
         self._next_number = 1
         kinds = {self._set: 60, self._mset: 12, self._append: 8, self._delete: 6, self._incr: 8, self._rename: 3}
+        kinds |= {self._push: 8, self._pop: 3, self._hset: 8, self._hdel: 2, self._sadd: 6, self._srem: 3}
+        kinds |= {self._zadd: 8, self._zpop: 3, self._transaction: 8}
         kinds |= {self._set_large: 0.02 if large_values else 0, self._flushdb: 0.05}
         self._kinds, self._weights = list(kinds), list(kinds.values())
 
@@ -134,12 +147,121 @@ class Workload:
 
         return Operation(number, resp.encode("RENAME", source, target), apply)
 
+    def _push(self, number: int) -> Operation:
+        """A list of the numbers that were pushed; a long one is cut to the newest."""
+        key, member = self._random.choice(LISTS), value_of(number, self._random.choice((0, 20, 300)))
+
+        def apply(state: State) -> object:
+            state[key] = (*state.get(key, ()), member)
+            return len(state[key])
+
+        def cut(state: State) -> object:
+            if key in state:
+                state[key] = state[key][-LIST_MEMBERS_MAX:]
+            return b"OK"
+
+        if self._random.random() < 0.05:
+            return Operation(number, resp.encode("LTRIM", key, -LIST_MEMBERS_MAX, -1), cut)
+        return Operation(number, resp.encode("RPUSH", key, member), apply)
+
+    def _pop(self, number: int) -> Operation:
+        key, count = self._random.choice(LISTS), self._random.randrange(1, 5)
+
+        def apply(state: State) -> object:
+            members = state.pop(key, None)
+            if members is None:
+                return None
+            if members[count:]:
+                state[key] = members[count:]
+            return list(members[:count])
+
+        return Operation(number, resp.encode("LPOP", key, count), apply)
+
+    def _hset(self, number: int) -> Operation:
+        key = self._random.choice(HASHES)
+        fields = {b"f%d" % self._random.randrange(150): value_of(number, 20) for _ in range(3)}
+
+        def apply(state: State) -> object:
+            before = state.get(key, {})
+            state[key] = before | fields
+            return len(state[key]) - len(before)
+
+        return Operation(number, resp.encode("HSET", key, *(part for pair in fields.items() for part in pair)), apply)
+
+    def _hdel(self, number: int) -> Operation:
+        key, fields = self._random.choice(HASHES), [b"f%d" % found for found in self._random.sample(range(150), 4)]
+        return Operation(number, resp.encode("HDEL", key, *fields), lambda state: _discard(state, key, fields))
+
+    def _sadd(self, number: int) -> Operation:
+        key, members = self._random.choice(SETS), self._some_members()
+
+        def apply(state: State) -> object:
+            before = state.get(key, frozenset())
+            state[key] = before | set(members)
+            return len(state[key]) - len(before)
+
+        return Operation(number, resp.encode("SADD", key, *members), apply)
+
+    def _srem(self, number: int) -> Operation:
+        key, members = self._random.choice(SETS), self._some_members()
+        return Operation(number, resp.encode("SREM", key, *members), lambda state: _discard(state, key, members))
+
+    def _some_members(self) -> list[bytes]:
+        return [b"%d" % member for member in self._random.sample(range(800), 5)]
+
+    def _zadd(self, number: int) -> Operation:
+        """The number of the command is the score."""
+        key, members = self._random.choice(SORTED_SETS), self._some_members()
+
+        def apply(state: State) -> object:
+            before = state.get(key, {})
+            state[key] = before | dict.fromkeys(members, number)
+            return len(state[key]) - len(before)
+
+        return Operation(number, resp.encode("ZADD", key, *(part for member in members for part in (number, member))), apply)
+
+    def _zpop(self, number: int) -> Operation:
+        key = self._random.choice(SORTED_SETS)
+
+        def apply(state: State) -> object:
+            if key not in state:
+                return []
+            member, score = min(state[key].items(), key=lambda pair: (pair[1], pair[0]))
+            _discard(state, key, [member])
+            return [member, b"%d" % score]
+
+        return Operation(number, resp.encode("ZPOPMIN", key), apply)
+
+    def _transaction(self, number: int) -> Operation:
+        """Two keys that are equal whenever anybody looks, and a list that grows with them."""
+        value = value_of(number, self._size())
+
+        def apply(state: State) -> object:
+            state.update(dict.fromkeys(PAIR, value))
+            state[LISTS[0]] = (*state.get(LISTS[0], ()), b"#%d#" % number)
+            return [b"OK", len(state[LISTS[0]]), b"OK"]
+
+        commands = [("MULTI",), ("SET", PAIR[0], value), ("RPUSH", LISTS[0], b"#%d#" % number), ("SET", PAIR[1], value), ("EXEC",)]
+        return Operation(number, b"".join(resp.encode(*command) for command in commands), apply, replies=len(commands))
+
     def _flushdb(self, number: int) -> Operation:
         def apply(state: State) -> object:
             state.clear()
             return b"OK"
 
         return Operation(number, resp.encode("FLUSHDB"), apply)
+
+
+def _discard(state: State, key: bytes, members: list[bytes]) -> int:
+    """Removes members of a set or names of a mapping, and the key when nothing is left."""
+    before = state.pop(key, frozenset())
+    if isinstance(before, dict):
+        left = {name: value for name, value in before.items() if name not in members}
+    else:
+        left = before - set(members)
+    if left:
+        state[key] = left
+    return len(before) - len(left)
 
 
 class Oracle:
@@ -201,5 +323,7 @@ class Oracle:
         return "\n".join(lines)
 
 
-def _shown(value: bytes | None) -> str:
+def _shown(value: Value | None) -> str:
+    if isinstance(value, (tuple, frozenset, dict)):
+        return f"{len(value)} members {str(value)[:300]}"
     return "nothing" if value is None else f"{len(value)} bytes with marks {MARK.findall(value)[:5]} {value[:24]!r}"

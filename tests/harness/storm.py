@@ -7,7 +7,7 @@ import threading
 import traceback
 
 from harness import resp
-from harness.oracle import KEYS, Oracle, State, Workload, newest_mark
+from harness.oracle import KEYS, PAIR, Oracle, State, Workload, newest_mark
 from harness.server import Server
 from harness.waiting import PATIENCE_S
 
@@ -39,18 +39,20 @@ class Writer:
             self.oracle.sent(operation)
         connection.send(b"".join(operation.raw for operation in batch))
         before = self.oracle.acknowledged
-        for _ in batch:
-            self._judge(connection.read())
+        for operation in batch:
+            replies = [connection.read() for _ in range(operation.replies)]
+            self._judge(replies)
         return self.oracle.acknowledged - before
 
-    def _judge(self, reply: object) -> None:
-        if isinstance(reply, resp.ErrorReply):
-            if reply.text.startswith("MISCONF"):
-                self.refusals += 1
-                return self.oracle.refused()
-            if reply.text.startswith("IOERR"):
-                raise OutcomeUnknown(reply.text)
-        return self.oracle.answered(reply)
+    def _judge(self, replies: list[object]) -> None:
+        for reply in replies:
+            if isinstance(reply, resp.ErrorReply):
+                if reply.text.startswith("MISCONF"):
+                    self.refusals += 1
+                    return self.oracle.refused()
+                if reply.text.startswith("IOERR"):
+                    raise OutcomeUnknown(reply.text)
+        return self.oracle.answered(replies[-1])
 
     def check(self, server: Server) -> int:
         """Compares the writer's database with its oracle; see Oracle.recovered."""
@@ -68,16 +70,16 @@ class Reader:
         self.seen = {writer.number: 0 for writer in writers}
 
     def read(self, connection: resp.Connection) -> None:
-        """Reads many keys of one writer in one pipeline."""
+        """Reads many keys of one writer in one pipeline, and the pair that its transactions write."""
         number = self._random.choice(self._writers).number
         keys = self._random.sample(KEYS, 8)
-        connection.send(resp.encode("SELECT", number) + b"".join(resp.encode("GET", key) for key in keys))
+        reads = [resp.encode("GET", key) for key in keys] + [resp.encode("MGET", *PAIR)]
+        connection.send(resp.encode("SELECT", number) + b"".join(reads))
         assert connection.read() == b"OK"
-        for _ in keys:
-            value = connection.read()
-            if isinstance(value, resp.ErrorReply):
-                assert value.text.startswith("IOERR"), value
-                raise OutcomeUnknown(value.text)
+        values = [_known(connection.read()) for _ in reads]
+        left, right = values.pop()
+        assert left == right, f"half a transaction of writer {number} was shown"
+        for value in (*values, left):
             if value is not None:
                 self.seen[number] = max(self.seen[number], newest_mark(value))
 
@@ -150,8 +152,28 @@ class Storm:
                 self._enough.set()
 
 
+def _known(value):
+    """The reply, if it is none of a log that failed."""
+    if isinstance(value, resp.ErrorReply):
+        assert value.text.startswith("IOERR"), value
+        raise OutcomeUnknown(value.text)
+    return value
+
+
+# How to read a value of each type, and how the oracle holds it.
+READS = {
+    b"string": (("GET",), bytes),
+    b"list": (("LRANGE", 0, -1), tuple),
+    b"set": (("SMEMBERS",), frozenset),
+    b"hash": (("HGETALL",), lambda flat: dict(zip(flat[::2], flat[1::2], strict=True))),
+    b"zset": (("ZRANGE", 0, -1, "WITHSCORES"), lambda flat: dict(zip(flat[::2], map(int, flat[1::2]), strict=True))),
+}
+
+
 def contents(connection: resp.Connection) -> State:
     """All keys and values of the connection's database."""
     keys = connection.call("KEYS", "*")
-    connection.send(b"".join(resp.encode("GET", key) for key in keys))
-    return {key: connection.read() for key in keys}
+    connection.send(b"".join(resp.encode("TYPE", key) for key in keys))
+    reads = [READS[connection.read()] for _ in keys]
+    connection.send(b"".join(resp.encode(read[0], key, *read[1:]) for (read, _), key in zip(reads, keys, strict=True)))
+    return {key: held(connection.read()) for (_, held), key in zip(reads, keys, strict=True)}
