@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use wire::{Args, number::parse_f64};
 
 use super::zset;
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// Scores and members of one command; a single pair needs no memory.
 type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
@@ -118,7 +118,8 @@ fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: Options) -> Result
         let db = cx.db();
         zset(cx.unit.get(db, key))?;
     }
-    let (added, changed) = put(cx, key, &members);
+    let event = if options.increments { "zincr" } else { "zadd" };
+    let (added, changed) = put(cx, key, &members, event);
     if !options.increments {
         cx.reply.count(if options.counts_changed { changed } else { added });
         return Ok(());
@@ -156,13 +157,21 @@ fn choose<'a>(
     Ok(())
 }
 
-/// Puts members; returns how many are new and how many are new or have another score.
-fn put(cx: &mut Context<'_, '_>, key: &[u8], members: &[(f64, &[u8])]) -> (usize, usize) {
+/// Puts members and tells so if that has changed anything; returns how many are new and how many are new or have another score.
+fn put(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    members: &[(f64, &[u8])],
+    event: &'static str,
+) -> (usize, usize) {
     if members.is_empty() {
         return (0, 0);
     }
     let db = cx.db();
     let applied = cx.apply(&Effect::ZsetPut { db, key, members: ScoredItems::Slices(members) });
+    if applied.changed {
+        cx.notify(EventClass::ZSET, event, key);
+    }
     (applied.added as usize, (applied.added + applied.updated) as usize)
 }
 

@@ -33,12 +33,12 @@ fn pop(
     let Some(zset) = zset(cx.unit.get(db, key))? else { return Ok(false) };
     let len = zset.len();
     let count = count.min(len);
-    let (ranks, is_reverse) = match end {
-        ScoreEnd::Min => (0..count, false),
-        ScoreEnd::Max => (len - count..len, true),
+    let (ranks, is_reverse, event) = match end {
+        ScoreEnd::Min => (0..count, false, "zpopmin"),
+        ScoreEnd::Max => (len - count..len, true, "zpopmax"),
     };
     show(&mut cx.reply, Directed { range: zset.range(ranks.clone()), is_reverse });
-    remove_ranks(cx, key, ranks, len);
+    remove_ranks(cx, key, ranks, len, event);
     Ok(true)
 }
 

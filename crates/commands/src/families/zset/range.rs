@@ -150,7 +150,7 @@ pub(super) fn zrangestore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     if let Some(zset) = zset(cx.unit.read(db, args.at(2)))? {
         zset.range(query.ranks(zset)).for_each(|(member, score)| members.push(score, &member));
     }
-    store(cx, args.at(1), &members)
+    store(cx, args.at(1), &members, "zrangestore")
 }
 
 /// `ZCOUNT key min max`

@@ -10,7 +10,7 @@ use super::{
     span::{By, Span},
     zset,
 };
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// `ZREM key member [member ...]`
 pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -18,7 +18,14 @@ pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let mut removed = 0;
     if zset(cx.unit.get(db, key))?.is_some() {
         let members: SmallVec<[&[u8]; 8]> = args.skip(2).iter().collect();
-        removed = cx.apply(&Effect::ZsetRemove { db, key, members: Items::Slices(&members) }).removed;
+        let applied = cx.apply(&Effect::ZsetRemove { db, key, members: Items::Slices(&members) });
+        removed = applied.removed;
+        if applied.changed {
+            cx.notify(EventClass::ZSET, "zrem", key);
+        }
+        if applied.key_removed {
+            cx.notify(EventClass::GENERIC, "del", key);
+        }
     }
     cx.reply.count(removed as usize);
     Ok(())
@@ -26,40 +33,57 @@ pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `ZREMRANGEBYRANK key start stop`
 pub(super) fn zremrangebyrank(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    remove_span(cx, args, By::Rank)
+    remove_span(cx, args, By::Rank, "zremrangebyrank")
 }
 
 /// `ZREMRANGEBYSCORE key min max`
 pub(super) fn zremrangebyscore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    remove_span(cx, args, By::Score)
+    remove_span(cx, args, By::Score, "zremrangebyscore")
 }
 
 /// `ZREMRANGEBYLEX key min max`
 pub(super) fn zremrangebylex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    remove_span(cx, args, By::Lex)
+    remove_span(cx, args, By::Lex, "zremrangebylex")
 }
 
-fn remove_span(cx: &mut Context<'_, '_>, args: Args<'_>, by: By) -> Result<(), CommandError> {
+fn remove_span(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    by: By,
+    event: &'static str,
+) -> Result<(), CommandError> {
     let span = Span::parse(by, args.at(2), args.at(3))?;
     let (db, key) = (cx.db(), args.at(1));
     let mut removed = 0;
     if let Some(zset) = zset(cx.unit.get(db, key))? {
         let (ranks, len) = (span.ranks(zset, false), zset.len());
         removed = ranks.len();
-        remove_ranks(cx, key, ranks, len);
+        remove_ranks(cx, key, ranks, len, event);
     }
     cx.reply.count(removed);
     Ok(())
 }
 
-/// Removes the members with these ranks out of `len`. The key goes at once where none is left, however many there are.
-pub(super) fn remove_ranks(cx: &mut Context<'_, '_>, key: &[u8], ranks: Range<usize>, len: usize) {
+/// Removes the members with these ranks out of `len`, and tells so. The key goes at once where none is left, however many there are.
+pub(super) fn remove_ranks(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    ranks: Range<usize>,
+    len: usize,
+    event: &'static str,
+) {
+    if ranks.is_empty() {
+        return;
+    }
     let db = cx.db();
     if ranks.len() == len {
         cx.apply(&Effect::Delete { db, key });
-    } else if !ranks.is_empty() {
+        cx.notify(EventClass::ZSET, event, key);
+        cx.notify(EventClass::GENERIC, "del", key);
+    } else {
         let (first, count) = (ranks.start as u64, ranks.len() as u64);
         cx.apply(&Effect::ZsetRemoveRanks { db, key, first, count });
+        cx.notify(EventClass::ZSET, event, key);
     }
 }
 

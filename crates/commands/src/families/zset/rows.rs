@@ -1,6 +1,6 @@
 //! The rows of the commands on sorted sets.
 
-use super::{add, get, pop, random, range, remove, scan};
+use super::{add, combine, get, pop, random, range, remove, scan};
 use crate::{Family, Flags, Keys, Row};
 
 const READ: Flags = Flags::READONLY;
@@ -29,6 +29,26 @@ const ROW: Row = Row {
 const LOG_N: &str = "O(log(N)) where N is the number of members.";
 const LOG_N_EACH: &str = "O(log(N)) for each member in question, where N is the number of members.";
 const COUNTED: Keys = Keys::Counted { at: 1, before: None };
+
+/// What commands that combine sorted sets have in common.
+const COMBINE: Row = Row {
+    arity: -3,
+    keys: COUNTED,
+    since: "6.2.0",
+    complexity: "O(N)+O(M*log(M)) where N is the number of members of all inputs and M that of the result.",
+    syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]",
+    ..ROW
+};
+
+/// The same where the result is stored.
+const COMBINE_AND_STORE: Row = Row {
+    arity: -4,
+    flags: GROW.or(Flags::COPIES),
+    keys: Keys::Counted { at: 2, before: Some(1) },
+    since: "2.0.0",
+    syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]",
+    ..COMBINE
+};
 
 /// The commands.
 pub(crate) const ROWS: &[Row] = &[
@@ -179,7 +199,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "zrangestore",
         arity: -5,
-        flags: GROW,
+        flags: GROW.or(Flags::COPIES),
         keys: Keys::Range { first: 1, last: 2, step: 1 },
         since: "6.2.0",
         summary: "Stores the members in a range of another sorted set.",
@@ -255,6 +275,54 @@ pub(crate) const ROWS: &[Row] = &[
         syntax: "numkeys key [key ...] <MIN | MAX> [COUNT count]",
         handler: pop::zmpop,
         ..ROW
+    },
+    Row {
+        name: "zunion",
+        summary: "Replies with the members that any of several sorted sets has.",
+        handler: combine::zunion,
+        ..COMBINE
+    },
+    Row {
+        name: "zinter",
+        summary: "Replies with the members that all of several sorted sets have.",
+        handler: combine::zinter,
+        ..COMBINE
+    },
+    Row {
+        name: "zdiff",
+        summary: "Replies with the members of a sorted set that no other one has.",
+        syntax: "numkeys key [key ...] [WITHSCORES]",
+        handler: combine::zdiff,
+        ..COMBINE
+    },
+    Row {
+        name: "zunionstore",
+        summary: "Stores the members that any of several sorted sets has.",
+        handler: combine::zunionstore,
+        ..COMBINE_AND_STORE
+    },
+    Row {
+        name: "zinterstore",
+        summary: "Stores the members that all of several sorted sets have.",
+        handler: combine::zinterstore,
+        ..COMBINE_AND_STORE
+    },
+    Row {
+        name: "zdiffstore",
+        since: "6.2.0",
+        summary: "Stores the members of a sorted set that no other one has.",
+        syntax: "destination numkeys key [key ...]",
+        handler: combine::zdiffstore,
+        ..COMBINE_AND_STORE
+    },
+    Row {
+        name: "zintercard",
+        since: "7.0.0",
+        complexity: "O(N*K) where N is the number of members of the smallest of K inputs.",
+        summary: "Replies with how many members all of several sorted sets have.",
+        syntax: "numkeys key [key ...] [LIMIT limit]",
+        handler: combine::zintercard,
+        ..COMBINE
     },
     Row {
         name: "zrandmember",

@@ -2,20 +2,25 @@
 
 use keyspace::{Effect, ScoredItemsBuf, Value};
 
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, EventClass};
 
 /// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
 pub(super) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],
     members: &ScoredItemsBuf,
+    event: &'static str,
 ) -> Result<(), CommandError> {
     let db = cx.db();
     if members.is_empty() {
-        cx.apply(&Effect::Delete { db, key });
+        if cx.unit.exists(db, key) {
+            cx.apply(&Effect::Delete { db, key });
+            cx.notify(EventClass::GENERIC, "del", key);
+        }
     } else {
         cx.require_room((key.len() + members.size_bytes()) as u64)?;
         cx.apply(&Effect::Put { db, key, value: Value::Zset(members.as_items()), expire_at_ms: None });
+        cx.notify(EventClass::ZSET, event, key);
     }
     cx.reply.count(members.len());
     Ok(())
