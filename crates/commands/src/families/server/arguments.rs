@@ -39,9 +39,8 @@ impl Kind {
     /// Values are known by their names.
     fn of_value(name: &str) -> Kind {
         match name {
-            "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey" => {
-                Kind::Key
-            }
+            "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "src" | "destination"
+            | "destkey" | "dst" => Kind::Key,
             "pattern" => Kind::Pattern,
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
             "seconds" | "milliseconds" | "count" | "index" | "index1" | "index2" | "increment"
