@@ -1,4 +1,4 @@
-//! A deterministic sequence of evenly distributed numbers from a seed (SplitMix64).
+//! A deterministic sequence of evenly distributed numbers from a seed (SplitMix64), and samples chosen by it.
 //!
 //! What it is: what sampling needs. What it is not: a source of randomness; the seed is the caller's.
 
@@ -27,6 +27,28 @@ impl Sequence {
     #[inline]
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
+    }
+}
+
+/// Visits `count` of the `len` items, all if there are no more: each with the same chance, in the order in which they come.
+pub(crate) fn sample<T>(
+    items: impl Iterator<Item = T>,
+    len: usize,
+    count: usize,
+    random: &mut Sequence,
+    mut visit: impl FnMut(T),
+) {
+    // Of those that are left the chance is the share that is still wanted: exactly `count` are chosen.
+    let (mut wanted, mut left) = (count.min(len), len);
+    for item in items {
+        if wanted == 0 {
+            return;
+        }
+        if random.below(left) < wanted {
+            visit(item);
+            wanted -= 1;
+        }
+        left -= 1;
     }
 }
 

@@ -201,6 +201,37 @@ fn bits_and_sketches_tell_what_happens_to_them() {
 }
 
 #[test]
+fn commands_on_sets_tell_what_they_did() {
+    check_events(
+        &mut server("EA"),
+        &[
+            ("sadd a 1 2 3", "sadd a"),
+            ("sadd a 1", ""),
+            ("srem a 9", ""),
+            ("srem a 1 9", "srem a"),
+            ("smove a b 9", ""),
+            ("smove a a 2", ""),
+            ("smove a b 2", "srem a, sadd b"),
+            ("sadd b 3", "sadd b"),
+            ("smove a b 3", "srem a, del a"),
+            ("sunionstore c b b", "sunionstore c"),
+            ("sinterstore d b c", "sinterstore d"),
+            ("sdiffstore d b nokey", "sdiffstore d"),
+            ("sdiffstore d b c", "del d"),
+            ("sdiffstore d b c", ""),
+            ("spop b 0", ""),
+            ("spop b", "spop b"),
+            ("spop b", "spop b, del b"),
+            ("spop b", ""),
+            ("spop c 1", "spop c"),
+            ("spop c 5", "spop c, del c"),
+            ("sadd c 1", "sadd c"),
+            ("srem c 1", "srem c, del c"),
+        ],
+    );
+}
+
+#[test]
 fn new_and_missed_keys_are_told_to_those_who_ask_for_them() {
     check_events(
         &mut server("Knm$g"),

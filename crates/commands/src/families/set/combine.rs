@@ -7,7 +7,7 @@ use super::{
     algebra::{Operation, Sets, intersection, members},
     set,
 };
-use crate::{CommandError, Context, Unit, counted_keys};
+use crate::{CommandError, Context, EventClass, Unit, counted_keys};
 
 /// `SINTER key [key ...]`
 pub(super) fn sinter(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -26,17 +26,17 @@ pub(super) fn sdiff(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 
 /// `SINTERSTORE destination key [key ...]`
 pub(super) fn sinterstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    store(cx, Operation::Intersection, args)
+    store(cx, Operation::Intersection, args, "sinterstore")
 }
 
 /// `SUNIONSTORE destination key [key ...]`
 pub(super) fn sunionstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    store(cx, Operation::Union, args)
+    store(cx, Operation::Union, args, "sunionstore")
 }
 
 /// `SDIFFSTORE destination key [key ...]`
 pub(super) fn sdiffstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    store(cx, Operation::Difference, args)
+    store(cx, Operation::Difference, args, "sdiffstore")
 }
 
 /// `SINTERCARD numkeys key [key ...] [LIMIT limit]`
@@ -82,17 +82,26 @@ fn show(cx: &mut Context<'_, '_>, operation: Operation, keys: Args<'_>) -> Resul
 }
 
 /// Makes a combination the value of the first key, whatever that holds; if it is empty there will be no key.
-fn store(cx: &mut Context<'_, '_>, operation: Operation, args: Args<'_>) -> Result<(), CommandError> {
+fn store(
+    cx: &mut Context<'_, '_>,
+    operation: Operation,
+    args: Args<'_>,
+    event: &'static str,
+) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
     let mut stored = ItemsBuf::new();
     let sets = sets(&mut cx.unit, db, args.skip(2))?;
     members(operation, sets).for_each(|member| stored.push(&member));
     if stored.is_empty() {
-        cx.apply(&Effect::Delete { db, key });
+        if cx.unit.exists(db, key) {
+            cx.apply(&Effect::Delete { db, key });
+            cx.notify(EventClass::GENERIC, "del", key);
+        }
     } else {
         cx.require_room(stored.size_bytes() as u64)?;
         let value = Value::Set(stored.as_items());
         cx.apply(&Effect::Put { db, key, value, expire_at_ms: None });
+        cx.notify(EventClass::SET, event, key);
     }
     cx.reply.count(stored.len());
     Ok(())

@@ -1,12 +1,12 @@
 //! Members one by one, and all members of one set.
 
-use keyspace::{Effect, Items};
+use keyspace::{Applied, Effect, Items};
 use smallvec::SmallVec;
 use wire::Args;
 
 use super::set;
 use crate::{
-    CommandError, Context,
+    CommandError, Context, EventClass,
     families::scan::{ScanOptions, ScanTarget, parse_cursor},
 };
 
@@ -19,6 +19,9 @@ pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     set(cx.unit.peek(db, key))?;
     let members: Slices<'_> = args.skip(2).iter().collect();
     let applied = cx.apply(&Effect::SetAdd { db, key, members: Items::Slices(&members) });
+    if applied.added > 0 {
+        cx.notify(EventClass::SET, "sadd", key);
+    }
     cx.reply.count(applied.added as usize);
     Ok(())
 }
@@ -28,9 +31,21 @@ pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, key) = (cx.db(), args.at(1));
     set(cx.unit.peek(db, key))?;
     let members: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.apply(&Effect::SetRemove { db, key, members: Items::Slices(&members) });
+    let applied = remove(cx, key, Items::Slices(&members));
     cx.reply.count(applied.removed as usize);
     Ok(())
+}
+
+/// Removes members, and tells so.
+fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Applied {
+    let applied = cx.apply(&Effect::SetRemove { db: cx.db(), key, members });
+    if applied.removed > 0 {
+        cx.notify(EventClass::SET, "srem", key);
+    }
+    if applied.key_removed {
+        cx.notify(EventClass::GENERIC, "del", key);
+    }
+    applied
 }
 
 /// `SMOVE source destination member`
@@ -44,8 +59,10 @@ pub(super) fn smove(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     set(cx.unit.peek(db, destination))?;
     if is_member && source != destination {
         let members = Items::Slices(&[member]);
-        cx.apply(&Effect::SetRemove { db, key: source, members });
-        cx.apply(&Effect::SetAdd { db, key: destination, members });
+        remove(cx, source, members);
+        if cx.apply(&Effect::SetAdd { db, key: destination, members }).added > 0 {
+            cx.notify(EventClass::SET, "sadd", destination);
+        }
     }
     cx.reply.integer(is_member.into());
     Ok(())

@@ -7,11 +7,10 @@ use smallvec::SmallVec;
 use wire::{Args, number::parse_i64};
 
 use super::set;
-use crate::{CommandError, Context};
-
-/// Most members that SRANDMEMBER shows with repetitions: as many as a command may have arguments. Nothing that is stored
-/// bounds them, and a reply is built in memory.
-const DRAWN_MAX: u64 = 1 << 20;
+use crate::{
+    CommandError, Context, EventClass,
+    families::sample::{Drawn, parse_count, verify_drawn_bytes},
+};
 
 /// `SPOP key [count]`
 pub(super) fn spop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -32,7 +31,11 @@ fn pop_one(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         return Ok(());
     };
     let member: SmallVec<[u8; 64]> = SmallVec::from_slice(&member);
-    cx.apply(&Effect::SetRemove { db, key, members: Items::Slices(&[&member]) });
+    let applied = cx.apply(&Effect::SetRemove { db, key, members: Items::Slices(&[&member]) });
+    cx.notify(EventClass::SET, "spop", key);
+    if applied.key_removed {
+        cx.notify(EventClass::GENERIC, "del", key);
+    }
     cx.reply.bulk(&member);
     Ok(())
 }
@@ -47,6 +50,8 @@ fn pop_many(cx: &mut Context<'_, '_>, key: &[u8], count: usize) -> Result<(), Co
     if count >= set.len() {
         set.iter().for_each(|member| cx.reply.bulk(&member));
         cx.apply(&Effect::Delete { db, key });
+        cx.notify(EventClass::SET, "spop", key);
+        cx.notify(EventClass::GENERIC, "del", key);
         return Ok(());
     }
     let mut members = ItemsBuf::new();
@@ -56,6 +61,7 @@ fn pop_many(cx: &mut Context<'_, '_>, key: &[u8], count: usize) -> Result<(), Co
     });
     cx.require_room(members.size_bytes() as u64)?;
     cx.apply(&Effect::SetRemove { db, key, members: members.as_items() });
+    cx.notify(EventClass::SET, "spop", key);
     Ok(())
 }
 
@@ -64,39 +70,26 @@ pub(super) fn srandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     if args.len() > 3 {
         return Err(CommandError::Syntax);
     }
-    let count = args.get(2).map(parse_count).transpose()?;
+    let drawn = args.get(2).map(|count| parse_count(count).and_then(Drawn::of)).transpose()?;
     let (db, seed) = (cx.db(), cx.unit.seed());
     let set = set(cx.unit.read(db, args.at(1)))?.unwrap_or_default();
-    match count {
+    match drawn {
         None => cx.reply.bulk_or_null(set.random(seed).as_deref()),
-        Some(count @ 0..) => {
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
-            cx.reply.array(count);
+        Some(Drawn::Distinct(count)) => {
+            cx.reply.array(count.min(set.len()));
             set.sample(count, seed, |member| cx.reply.bulk(&member));
         }
-        Some(_) if set.is_empty() => cx.reply.array(0),
-        Some(count) => {
-            let count = count.unsigned_abs();
-            if count > DRAWN_MAX {
-                return Err(CommandError::Text(
-                    "ERR value is out of range, a negative count is limited to -1048576",
-                ));
+        Some(Drawn::Repeated(_)) if set.is_empty() => cx.reply.array(0),
+        Some(Drawn::Repeated(count)) => {
+            let start = cx.reply.position();
+            cx.reply.array(count);
+            for member in set.draws(seed).take(count) {
+                cx.reply.bulk(&member);
+                verify_drawn_bytes(cx.reply.position() - start)?;
             }
-            cx.reply.array(count as usize);
-            set.draw(count as usize, seed, |member| cx.reply.bulk(&member));
         }
     }
     Ok(())
-}
-
-fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
-    match parse_i64(text) {
-        None => Err(CommandError::NotAnInteger),
-        Some(i64::MIN) => Err(CommandError::Text(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        )),
-        Some(count) => Ok(count),
-    }
 }
 
 #[cfg(test)]
@@ -105,7 +98,6 @@ mod tests {
 
     use wire::{Protocol, Value};
 
-    use super::DRAWN_MAX;
     use crate::testing::{TestServer, check, notation};
 
     fn members(value: &Value) -> Vec<String> {
@@ -195,15 +187,19 @@ mod tests {
             ("SRANDMEMBER nokey x", "-ERR value is not an integer or out of range"),
             ("SRANDMEMBER nokey 1 2", "-ERR syntax error"),
             ("SRANDMEMBER nokey -9223372036854775808", range),
-            ("SRANDMEMBER nokey -9223372036854775807", "[]"),
+            ("SRANDMEMBER nokey -1048576", "[]"),
             ("SADD s a", ":1"),
             ("SRANDMEMBER s 9223372036854775807", r#"["a"]"#),
-            (
-                "SRANDMEMBER s -9223372036854775807",
-                "-ERR value is out of range, a negative count is limited to -1048576",
-            ),
+            ("SRANDMEMBER s -1048577", "-ERR value is out of range, at most 1048576 elements may repeat"),
         ]);
-        assert_eq!(DRAWN_MAX, 1_048_576, "as the text says");
+    }
+
+    #[test]
+    fn repeated_members_are_bounded_by_the_bytes_of_the_reply() {
+        let mut server = TestServer::new();
+        server.run_args(&[b"SADD", b"s", &[b'x'; 1 << 16]]);
+        assert!(server.run("SRANDMEMBER s -15").len() > 15 << 16);
+        server.check(&[("SRANDMEMBER s -17", "-ERR the elements drawn are too many bytes for one reply")]);
     }
 
     #[test]

@@ -8,8 +8,11 @@
 //! have only decides where a range ends. So a field that is in the map during the whole scan falls into
 //! exactly one range.
 
+use std::collections::HashSet;
+
 use super::FieldMap;
 use crate::entry::EntryRef;
+use crate::random::{self, Sequence};
 use crate::table::POSITION_END;
 
 /// Cursors are the upper 48 bits of hashes: ranges end where an `h16` of a segment does, which is at most
@@ -20,6 +23,10 @@ const BELOW_H16: u64 = (1 << 48) - 1;
 
 /// Tries to find a random entry, each of which succeeds with a probability of about 2/3.
 const RANDOM_TRIES: usize = 64;
+
+/// A sample of at least one entry in so many is taken by a walk over all, a smaller one by drawing entries until there
+/// are enough different ones: a draw takes about as long as so many steps of a walk, and few draws repeat.
+const WALKED_SHARE: usize = 4;
 
 impl FieldMap {
     /// All entries, in no useful order.
@@ -79,5 +86,25 @@ impl FieldMap {
             }
         }
         self.iter().next()
+    }
+
+    /// Visits `count` different entries, all if there are no more; as even as `random`.
+    pub(crate) fn sample<'m>(
+        &'m self,
+        count: usize,
+        random: &mut Sequence,
+        mut visit: impl FnMut(EntryRef<'m>),
+    ) {
+        if count >= self.len / WALKED_SHARE {
+            return random::sample(self.iter(), self.len, count, random, visit);
+        }
+        // Entries stay where they are meanwhile, so their addresses tell them apart.
+        let mut drawn = HashSet::with_capacity(count);
+        while drawn.len() < count {
+            let Some(entry) = self.random(&mut || random.next()) else { return };
+            if drawn.insert(entry.key().as_ptr()) {
+                visit(entry);
+            }
+        }
     }
 }

@@ -4,17 +4,11 @@
 //! big set nearly (see `FieldMap::random`).
 //! What it is not: a source of randomness, nor an order: different members may come in the order in which they lie.
 
-use std::collections::HashSet;
-
 use super::{Form, SetView, member_of};
 use crate::collection::element::Element;
 use crate::collection::field_map::FieldMap;
 use crate::collection::packed;
-use crate::random::Sequence;
-
-/// A sample of at least one member in so many is taken by a walk over all, a smaller one by drawing members until there
-/// are enough different ones. Here a draw takes about as long as so many steps of a walk, and few draws repeat.
-const WALKED_SHARE: usize = 4;
+use crate::random::{self, Sequence};
 
 impl<'a> SetView<'a> {
     /// A member; `None` if there is none.
@@ -31,44 +25,25 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// Visits `count` members, each chosen from all; nothing if there are none.
-    pub fn draw(&self, count: usize, seed: u64, mut visit: impl FnMut(Element<'a>)) {
+    /// Members without end, each chosen from all; none if there are none.
+    pub fn draws(&self, seed: u64) -> impl Iterator<Item = Element<'a>> + use<'a> {
         let mut random = Sequence::new(seed);
-        if let Form::Big(map) = self.0 {
-            return (0..count).filter_map(|_| draw(map, &mut random)).for_each(visit);
-        }
-        let members: Vec<Element<'a>> = self.iter().collect();
-        if !members.is_empty() {
-            (0..count).for_each(|_| visit(members[random.below(members.len())]));
-        }
+        let (map, members) = match self.0 {
+            Form::Big(map) => (Some(map), Vec::new()),
+            _ => (None, self.iter().collect()),
+        };
+        std::iter::from_fn(move || match map {
+            Some(map) => draw(map, &mut random),
+            None => members.get(random.below(members.len())).copied(),
+        })
     }
 
     /// Visits `count` different members; all if there are no more.
     pub fn sample(&self, count: usize, seed: u64, mut visit: impl FnMut(Element<'a>)) {
         let mut random = Sequence::new(seed);
-        let len = self.len();
         match self.0 {
-            Form::Big(map) if count < len / WALKED_SHARE => {
-                // Members stay where they are meanwhile, so their addresses tell them apart.
-                let mut drawn = HashSet::with_capacity(count);
-                while drawn.len() < count {
-                    let Some(member) = draw(map, &mut random) else { return };
-                    if drawn.insert(member.as_ptr()) {
-                        visit(member);
-                    }
-                }
-            }
-            _ => {
-                // Of those that are left the chance is the share that is still wanted: exactly `count` are chosen.
-                let (mut wanted, mut left) = (count.min(len), len);
-                for member in self.iter() {
-                    if random.below(left) < wanted {
-                        visit(member);
-                        wanted -= 1;
-                    }
-                    left -= 1;
-                }
-            }
+            Form::Big(map) => map.sample(count, &mut random, |entry| visit(member_of(entry))),
+            _ => random::sample(self.iter(), self.len(), count, &mut random, visit),
         }
     }
 }
