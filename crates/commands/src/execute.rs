@@ -362,7 +362,7 @@ impl Executor {
         let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats, interests, events };
         let unit = match row.keys {
             Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
-            Keys::AllSlots => Unit::lock_all(&self.keyspace, scratch),
+            keys if keys.spans_all(args) => Unit::lock_all(&self.keyspace, scratch),
             Keys::Queued => match session.slots_of_transaction() {
                 Some(slots) => Unit::lock_slots(&self.keyspace, slots, scratch),
                 None => Unit::lock_all(&self.keyspace, scratch),

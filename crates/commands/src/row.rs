@@ -182,6 +182,8 @@ pub enum Keys {
         first: Option<u8>,
         /// Finds all keys, that one included.
         find: FindKeys,
+        /// Whether a call reads keys that no argument names: it locks every slot.
+        reads_others: fn(Args<'_>) -> bool,
     },
     /// It changes every slot at once.
     AllSlots,
@@ -227,6 +229,16 @@ impl Keys {
             Keys::Counted { at, before: None } => Some(at as usize + 1),
             Keys::Computed { first: Some(first), .. } => Some(first as usize),
             Keys::Computed { first: None, .. } | Keys::None | Keys::AllSlots | Keys::Queued => None,
+        }
+    }
+
+    /// Whether a call works on every slot.
+    #[inline]
+    pub fn spans_all(self, args: Args<'_>) -> bool {
+        match self {
+            Keys::AllSlots => true,
+            Keys::Computed { reads_others, .. } => reads_others(args),
+            _ => false,
         }
     }
 
@@ -470,9 +482,11 @@ mod tests {
                 .filter(|&at| args[at].eq_ignore_ascii_case(b"store"))
                 .for_each(|at| visit(at + 1));
         }
-        let sort = Keys::Computed { first: Some(1), find: stored };
+        let sort = Keys::Computed { first: Some(1), find: stored, reads_others: |args| args.len() > 3 };
         assert_eq!(keys(sort, "SORT a DESC STORE b"), "a b");
         assert_eq!(keys(sort, "SORT a"), "a");
+        let spans_all = |call: &str| sort.spans_all(call.split(' ').collect::<OwnedArgs>().as_args());
+        assert!(spans_all("SORT a BY b") && !spans_all("SORT a"));
         assert_eq!((sort.first(), sort.any()), (Some(1), true));
     }
 

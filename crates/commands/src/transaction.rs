@@ -7,7 +7,7 @@
 use keyspace::{KeyHash, slot_of};
 use wire::{Args, OwnedArgs};
 
-use crate::{CommandError, Flags, Keys, row::Found, unit::Slots};
+use crate::{CommandError, Flags, row::Found, unit::Slots};
 
 /// Commands in one transaction.
 pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
@@ -61,7 +61,7 @@ impl Transaction {
             let known = first.filter(|(first, _)| *first == index).map(|(_, hash)| hash.slot());
             self.slots.push(known.unwrap_or_else(|| slot_of(args.at(index))));
         });
-        self.needs_all_slots |= matches!(row.keys, Keys::AllSlots) || row.flags.has(Flags::READS_ALL);
+        self.needs_all_slots |= row.keys.spans_all(args) || row.flags.has(Flags::READS_ALL);
         self.flags = self.flags.or(row.flags);
         self.args_bytes += args.size_bytes() as u64;
         self.bytes += bytes;

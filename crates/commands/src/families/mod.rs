@@ -15,6 +15,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod sort;
 mod string;
 mod transactions;
 mod zset;
@@ -34,6 +35,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     list::ROWS,
     server::ROWS,
     set::ROWS,
+    sort::ROWS,
     string::ROWS,
     transactions::ROWS,
     zset::ROWS,

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn computed_keys_are_unknown_but_for_the_first() {
-        let sort = Keys::Computed { first: Some(1), find: |_, _| {} };
+        let sort = Keys::Computed { first: Some(1), find: |_, _| {}, reads_others: |_| false };
         let unknown = "\"begin_search\": {\"type\": \"unknown\", \"spec\": {}}, \"find_keys\": {\"type\": \
                        \"unknown\", \"spec\": {}}";
         assert_eq!(
