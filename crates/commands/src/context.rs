@@ -90,6 +90,16 @@ impl Context<'_, '_> {
         self.unit.apply(effect)
     }
 
+    /// Makes a change of a collection without looking at its type first.
+    ///
+    /// # Errors
+    /// The key holds another type; nothing was changed.
+    #[inline]
+    pub fn try_apply(&mut self, effect: &Effect<'_>) -> Result<Applied, CommandError> {
+        let applied = self.unit.apply(effect);
+        if applied.wrong_type { Err(CommandError::WrongType) } else { Ok(applied) }
+    }
+
     /// Tells what has happened to a key of the selected database; see the module documentation.
     #[inline]
     pub fn notify(&self, class: EventClass, name: &'static str, key: &[u8]) {

@@ -220,6 +220,12 @@ impl<'k> Unit<'k> {
         self.apply_alone(effect)
     }
 
+    /// Whether a key of this slot, or a field of a hash there, may have expired: `false` is certain, and cheap.
+    #[inline]
+    pub fn has_due(&self, key: &[u8]) -> bool {
+        self.locked.slot(self.hash(key).slot()).has_due(self.clock.now_ms)
+    }
+
     #[inline]
     fn bury_expired(&mut self, db: DbId, key: &[u8]) {
         let hash = self.hash(key);

@@ -35,6 +35,10 @@ pub struct Applied {
     pub updated: u64,
     /// Elements, members or fields that are gone.
     pub removed: u64,
+    /// Elements, members or fields that there are now, of an effect on a collection.
+    pub len: u64,
+    /// Whether nothing was done because the key holds another type.
+    pub wrong_type: bool,
     /// Whether the key is new.
     pub key_created: bool,
     /// Whether the key is gone, also because its collection has become empty.
@@ -342,7 +346,8 @@ impl SlotState {
             }
             let mut entry = collection::empty(value_type, target.key, None, clock.initial());
             let mut applied = collection::edit(&mut entry, effect, rules, freed);
-            if !entry.as_ref().view().is_empty() {
+            applied.len = entry.as_ref().view().len() as u64;
+            if applied.len > 0 {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
             }
@@ -350,13 +355,13 @@ impl SlotState {
             return (applied, Deadlines::default());
         };
         if occupied.entry().value_type() != value_type {
-            debug_assert!(false, "{effect:?} on a {}", occupied.entry().value_type().name());
-            return Default::default();
+            return (Applied { wrong_type: true, ..Applied::default() }, Deadlines::default());
         }
         let old = Due::of(occupied.entry());
         occupied.touch(clock);
         let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules, freed));
-        if !occupied.entry().view().is_empty() {
+        applied.len = occupied.entry().view().len() as u64;
+        if applied.len > 0 {
             let new = Due::of(occupied.entry());
             return (applied, Deadlines { old, new });
         }

@@ -57,6 +57,9 @@ pub(super) fn bury<'a>(
     key: &[u8],
     names: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), CommandError> {
+    if !cx.unit.has_due(key) {
+        return Ok(());
+    }
     let (db, now_ms) = (cx.db(), cx.now_ms());
     let Some(hash) = hash(cx.unit.peek(db, key))?.filter(|hash| hash.has_deadlines()) else { return Ok(()) };
     let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(now_ms));

@@ -31,7 +31,7 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
     }
     bury(cx, key, pairs.iter().step_by(2))?;
     let pairs: Slices<'_> = pairs.iter().collect();
-    let applied = cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) });
+    let applied = cx.try_apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) })?;
     cx.notify(EventClass::HASH, "hset", key);
     Ok(applied)
 }
@@ -55,7 +55,7 @@ pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, key) = (cx.db(), args.at(1));
     bury(cx, key, args.skip(2).iter())?;
     let fields: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&fields) });
+    let applied = cx.try_apply(&Effect::HashRemove { db, key, fields: Items::Slices(&fields) })?;
     notify_removed(cx, "hdel", key, applied);
     cx.reply.count(applied.removed as usize);
     Ok(())

@@ -29,16 +29,14 @@ pub(super) fn rpushx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 fn push(cx: &mut Context<'_, '_>, args: Args<'_>, end: ListEnd, creates: bool) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    let list = list(cx.unit.peek(db, key))?;
-    if list.is_none() && !creates {
+    if !creates && list(cx.unit.peek(db, key))?.is_none() {
         cx.reply.count(0);
         return Ok(());
     }
-    let len = list.map_or(0, |list| list.len());
     let items: SmallVec<[&[u8]; 8]> = args.skip(2).iter().collect();
-    let applied = cx.apply(&Effect::ListPush { db, key, end, items: Items::Slices(&items) });
+    let applied = cx.try_apply(&Effect::ListPush { db, key, end, items: Items::Slices(&items) })?;
     cx.notify(EventClass::LIST, push_event(end), key);
-    cx.reply.count(len + applied.added as usize);
+    cx.reply.count(applied.len as usize);
     Ok(())
 }
 

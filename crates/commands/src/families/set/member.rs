@@ -16,9 +16,8 @@ type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
 /// `SADD key member [member ...]`
 pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    set(cx.unit.peek(db, key))?;
     let members: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.apply(&Effect::SetAdd { db, key, members: Items::Slices(&members) });
+    let applied = cx.try_apply(&Effect::SetAdd { db, key, members: Items::Slices(&members) })?;
     if applied.added > 0 {
         cx.notify(EventClass::SET, "sadd", key);
     }
@@ -29,8 +28,8 @@ pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// `SREM key member [member ...]`
 pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    set(cx.unit.peek(db, key))?;
     let members: Slices<'_> = args.skip(2).iter().collect();
+    set(cx.unit.peek(db, key))?;
     let applied = remove(cx, key, Items::Slices(&members));
     cx.reply.count(applied.removed as usize);
     Ok(())
