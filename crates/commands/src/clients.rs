@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -31,7 +31,7 @@ use wire::Protocol;
 pub use filter::ClientFilter;
 pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 
-use crate::observe::Monitors;
+use crate::{blocking::Waiter, observe::Monitors};
 
 /// The only user there is.
 pub const DEFAULT_USER: &str = "default";
@@ -139,6 +139,8 @@ pub struct Client {
     /// Pushed by others and not yet taken by the client.
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
+    /// The wait of a client that is blocked.
+    waiter: Mutex<Weak<Waiter>>,
 }
 
 impl Client {
@@ -168,6 +170,7 @@ impl Client {
             output_buffer_bytes: 0.into(),
             pushed_bytes: 0.into(),
             labels: Mutex::default(),
+            waiter: Mutex::default(),
         }
     }
 
@@ -307,6 +310,21 @@ impl Client {
         change(&mut self.labels.lock());
     }
 
+    /// The client begins to wait in a command, or has the answer to it.
+    pub(crate) fn set_waiter(&self, waiter: Option<&Arc<Waiter>>) {
+        *self.waiter.lock() = waiter.map(Arc::downgrade).unwrap_or_default();
+    }
+
+    /// The wait of a client that is blocked.
+    pub(crate) fn waiter(&self) -> Option<Arc<Waiter>> {
+        self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
+    }
+
+    /// Whether the client waits in a command until a key holds something for it.
+    pub fn is_blocked(&self) -> bool {
+        self.waiter().is_some()
+    }
+
     /// Whether [`Client::kill`] was called.
     #[inline]
     pub fn is_killed(&self) -> bool {
@@ -391,6 +409,11 @@ impl Clients {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.list.lock().by_id.len()
+    }
+
+    /// How many are blocked in a command.
+    pub fn blocked(&self) -> usize {
+        self.list.lock().by_id.values().filter(|client| client.is_blocked()).count()
     }
 
     /// How many there have ever been.

@@ -116,14 +116,18 @@ impl Context<'_, '_> {
     /// size of the record that must be admitted first.
     #[inline]
     pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, u64> {
+        self.attempt(|cx| (row.handler)(cx, args))
+    }
+
+    /// As [`Context::handle`], for what is no whole command.
+    #[inline]
+    pub(crate) fn attempt(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), CommandError>,
+    ) -> Result<bool, u64> {
         let (reply_start, record_bytes) = (self.reply.position(), self.unit.record_bytes());
-        let Err(error) = (row.handler)(self, args) else { return Ok(true) };
-        assert_eq!(
-            self.unit.record_bytes(),
-            record_bytes,
-            "{} failed after it had changed something",
-            row.name
-        );
+        let Err(error) = run(self) else { return Ok(true) };
+        assert_eq!(self.unit.record_bytes(), record_bytes, "failed after it had changed something: {error}");
         self.reply.truncate(reply_start);
         if let CommandError::NeedsRoom(bytes) = error {
             return Err(bytes);

@@ -1,7 +1,7 @@
 //! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
 //! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
 use lsn::Lsn;
@@ -11,6 +11,7 @@ use wire::{Args, ReplyWriter};
 use crate::{
     CommandError, Context, Event, Flags, Host, Interests, Keys, MemoryLimits, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
+    blocking::{Later, Serving},
     event::Events,
     observe::Watch,
     row::{Found, resolve_call},
@@ -371,7 +372,7 @@ impl Executor {
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-        let (seen, wrote) = {
+        let (seen, wrote, later) = {
             let session = &mut *session;
             let mut cx = Context {
                 unit,
@@ -388,7 +389,13 @@ impl Executor {
             let succeeded = cx.handle(row, args)?;
             self.stats.called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
-            cx.unit.commit(self.appender.as_mut(), flushing)
+            if cx.unit.has_ready() {
+                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+                serving.commit(cx.unit, self.appender.as_mut(), flushing)
+            } else {
+                let (seen, wrote) = cx.unit.commit(self.appender.as_mut(), flushing);
+                (seen, wrote, VecDeque::new())
+            }
         };
         self.wrote |= wrote;
         self.clear_effects();
@@ -396,7 +403,32 @@ impl Executor {
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
         // Others than this client are shown the events: for them the server's durability counts.
         self.events.seal(gate(durability, false, seen));
+        if !later.is_empty() {
+            self.serve_later(later, host, durability);
+        }
         Ok(Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) })
+    }
+}
+
+impl Executor {
+    /// Serves blocked clients who could not be served in the unit that made their key ready.
+    #[cold]
+    fn serve_later(&mut self, mut later: VecDeque<Later>, host: &dyn Host, durability: Durability) {
+        while let Some(next) = later.pop_front() {
+            let clock = self.next_clock();
+            let (effects, freed) = (&mut self.effects, &mut self.freed);
+            let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
+            let scratch = Scratch { effects, freed, clock, touches: false, stats, interests, events };
+            let mut unit = Unit::lock_slots(&self.keyspace, next.slots(), scratch);
+            next.resume(&mut unit);
+            let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+            let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+            let (seen, wrote, more) = serving.commit(unit, self.appender.as_mut(), None);
+            self.wrote |= wrote;
+            self.clear_effects();
+            self.events.seal(gate(durability, false, seen));
+            later.extend(more);
+        }
     }
 }
 
@@ -411,7 +443,7 @@ pub(crate) fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>)
 
 /// The position a reply must wait for.
 #[inline]
-fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
+pub(crate) fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     match durability {
         Durability::Strict => seen,
         Durability::Commit if wrote => seen,

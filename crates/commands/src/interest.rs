@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! WATCH: lock slot -> register          write: lock slot -> apply -> report -> unlock          EXEC: lock slots -> broken?
+//! BLPOP: lock slot -> register          push:  lock slot -> apply -> awaited? -> serve -> unlock
 //! ```
 //!
-//! What it is: a registry from keys to those who wait for a change of them, exact per key, shared by all workers.
-//! What it is not: a reason for anybody to wait. Reporting marks; who is marked looks when it holds the locks itself.
+//! What it is: a registry from keys to those who watch them and those who wait for something in them, exact per key, shared
+//! by all workers.
+//! What it is not: what happens then. Reporting to a client that watches marks it, and it looks when it holds the locks itself;
+//! for clients that wait see `blocking`.
 //!
 //! Invariants
 //! - One registers for a key, and a change of it is reported, under the lock of its slot: nothing happens between looking at
@@ -18,14 +21,14 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use keyspace::{DbId, Effect, SlotId, slot_of};
 use parking_lot::Mutex;
 
-use crate::{CommandError, Unit};
+use crate::{CommandError, Unit, blocking::Waiter};
 
 /// Slots share so many locks of the registry.
 const SHARDS: usize = 64;
@@ -60,18 +63,27 @@ impl Interest {
 }
 
 /// Those interested in the keys of some slots. By key, because most keys have one name in one database.
-type Shard = BTreeMap<Box<[u8]>, Vec<Interest>>;
+#[derive(Debug, Default)]
+struct Shard {
+    watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
+    awaited: BTreeMap<Box<[u8]>, Waiters>,
+}
+
+/// Those who wait for a key, by database and in the order in which they are served.
+type Waiters = BTreeMap<(DbId, u64), Arc<Waiter>>;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Interests {
     count: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
+    next_ticket: AtomicU64,
 }
 
 impl Default for Interests {
     fn default() -> Interests {
-        Interests { count: AtomicUsize::new(0), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Interests { count: AtomicUsize::new(0), shards, next_ticket: AtomicU64::new(0) }
     }
 }
 
@@ -87,26 +99,26 @@ impl Interests {
     }
 
     fn register(&self, key: &[u8], interest: Interest) {
-        self.shard(slot_of(key)).lock().entry(key.into()).or_default().push(interest);
+        self.shard(slot_of(key)).lock().watched.entry(key.into()).or_default().push(interest);
         self.count.fetch_add(1, Relaxed);
     }
 
     fn withdraw(&self, db: DbId, key: &[u8], broken: &Arc<AtomicBool>) {
         let mut shard = self.shard(slot_of(key)).lock();
-        let Some(interested) = shard.get_mut(key) else { return };
+        let Some(interested) = shard.watched.get_mut(key) else { return };
         let is_it = |it: &Interest| it.db == db && Arc::ptr_eq(&it.broken, broken);
         if let Some(position) = interested.iter().position(is_it) {
             interested.swap_remove(position);
             self.count.fetch_sub(1, Relaxed);
         }
         if interested.is_empty() {
-            shard.remove(key);
+            shard.watched.remove(key);
         }
     }
 
     /// A key of this slot, which is locked, has changed.
     pub(crate) fn report(&self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
-        if let Some(interested) = self.shard(slot).lock().get(key) {
+        if let Some(interested) = self.shard(slot).lock().watched.get(key) {
             interested.iter().filter(|it| it.db == db).for_each(|it| it.report(change));
         }
     }
@@ -121,11 +133,89 @@ impl Interests {
             _ => None,
         };
         for shard in &self.shards {
-            for (key, interested) in &*shard.lock() {
+            for (key, interested) in &shard.lock().watched {
                 for interest in interested {
                     let Some(dbs) = affected(interest.db) else { continue };
                     let exists = dbs.into_iter().any(|db| unit.exists(db, key));
                     interest.report(if exists { Change::Value } else { Change::Buried });
+                }
+            }
+        }
+    }
+}
+
+/// Clients that are blocked.
+impl Interests {
+    /// The place in the order of those who wait. Asked for under the locks of the keys, so that it is the order per key.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.next_ticket.fetch_add(1, Relaxed)
+    }
+
+    /// A client waits for its keys from now on; their slots are locked.
+    pub(crate) fn wait(&self, waiter: &Arc<Waiter>) {
+        let id = (waiter.db(), waiter.ticket());
+        for key in waiter.keys() {
+            let mut shard = self.shard(slot_of(key)).lock();
+            // A command may name a key twice.
+            if shard.awaited.entry(key.into()).or_default().insert(id, waiter.clone()).is_none() {
+                self.count.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// A client waits no more; nothing happens if that is known already.
+    pub(crate) fn leave(&self, waiter: &Waiter) {
+        let id = (waiter.db(), waiter.ticket());
+        for key in waiter.keys() {
+            let mut shard = self.shard(slot_of(key)).lock();
+            let Some(waiters) = shard.awaited.get_mut(key) else { continue };
+            if waiters.remove(&id).is_some() {
+                self.count.fetch_sub(1, Relaxed);
+            }
+            if waiters.is_empty() {
+                shard.awaited.remove(key);
+            }
+        }
+    }
+
+    /// Whether anybody waits for a key of this slot, which is locked.
+    pub(crate) fn is_awaited(&self, slot: SlotId, db: DbId, key: &[u8]) -> bool {
+        let shard = self.shard(slot).lock();
+        let waiters = shard.awaited.get(key);
+        waiters.is_some_and(|waiters| waiters.range((db, 0)..=(db, u64::MAX)).next().is_some())
+    }
+
+    /// The first of those who wait for a key whose ticket is this one or a later one.
+    pub(crate) fn next_waiter(&self, db: DbId, key: &[u8], ticket: u64) -> Option<Arc<Waiter>> {
+        let shard = self.shard(slot_of(key)).lock();
+        let (_, waiter) = shard.awaited.get(key)?.range((db, ticket)..=(db, u64::MAX)).next()?;
+        Some(waiter.clone())
+    }
+
+    /// The keys of these databases that somebody waits for.
+    pub(crate) fn awaited_keys_of(&self, dbs: [DbId; 2]) -> Vec<(DbId, Box<[u8]>)> {
+        let mut found = Vec::new();
+        self.for_each_awaited(|db, key| {
+            if dbs.contains(&db) {
+                found.push((db, key.into()));
+            }
+        });
+        found
+    }
+
+    /// How many keys somebody waits for.
+    pub fn awaited_keys(&self) -> usize {
+        let mut count = 0;
+        self.for_each_awaited(|_, _| count += 1);
+        count
+    }
+
+    fn for_each_awaited(&self, mut visit: impl FnMut(DbId, &[u8])) {
+        for shard in &self.shards {
+            for (key, waiters) in &shard.lock().awaited {
+                let mut last = None;
+                for (db, _) in waiters.keys().filter(|(db, _)| last.replace(*db) != Some(*db)) {
+                    visit(*db, key);
                 }
             }
         }

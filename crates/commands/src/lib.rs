@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod blocking;
 pub mod clients;
 mod context;
 mod error;
@@ -40,6 +41,7 @@ mod testing;
 mod transaction;
 mod unit;
 
+pub use blocking::Wait;
 pub use context::Context;
 pub use error::CommandError;
 pub use event::{Event, EventClass};

@@ -121,6 +121,9 @@ impl Flags {
     /// Dangerous on a busy server.
     pub const DANGEROUS: Flags = Flags(1 << 11);
 
+    /// May wait for a key to hold something.
+    pub const BLOCKING: Flags = Flags(1 << 16);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -134,12 +137,13 @@ impl Flags {
 
     /// The names that COMMAND INFO shows.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 10] = [
+        const NAMES: [(Flags, &str); 11] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
             (Flags::ADMIN, "admin"),
             (Flags::NOSCRIPT, "noscript"),
+            (Flags::BLOCKING, "blocking"),
             (Flags::LOADING, "loading"),
             (Flags::STALE, "stale"),
             (Flags::FAST, "fast"),

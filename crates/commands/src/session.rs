@@ -6,7 +6,7 @@ use keyspace::DbId;
 use storage::Durability;
 use wire::Protocol;
 
-use crate::{Transaction, Watches, clients::Client, unit::Slots};
+use crate::{Transaction, Wait, Watches, clients::Client, unit::Slots};
 
 /// Which replies are sent (CLIENT REPLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +45,8 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
     pub watches: Watches,
+    /// Set while the client is blocked: it runs no command until this is over.
+    pub wait: Option<Wait>,
     /// Set by QUIT and its like: close once the replies are sent.
     pub closing: bool,
     /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
@@ -65,6 +67,7 @@ impl Session {
             monitoring: false,
             transaction: None,
             watches: Watches::default(),
+            wait: None,
             closing: false,
             pause_ms: 0,
         }

@@ -327,6 +327,8 @@ pub(crate) struct TestHost {
     pub(crate) asked: Mutex<Vec<String>>,
     /// What was pushed to clients and not looked at.
     pushed: Arc<Mutex<Vec<Pushed>>>,
+    /// What blocked clients were answered, likewise.
+    answers: Arc<Mutex<Vec<Pushed>>>,
     pub(crate) observer: Observer,
     /// How long every command seems to take that is timed.
     pub(crate) command_us: AtomicU64,
@@ -348,6 +350,7 @@ impl TestHost {
             settings: Mutex::default(),
             asked: Mutex::default(),
             pushed: Arc::default(),
+            answers: Arc::default(),
             observer: Observer::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
@@ -357,11 +360,11 @@ impl TestHost {
 
     /// Registers a client.
     fn connect(&self) -> Arc<Client> {
-        let pushed = self.pushed.clone();
-        let signaller: Signaller = Box::new(move |id, signal| {
-            if let Signal::Push { bytes, gate } = signal {
-                pushed.lock().push((id, bytes, gate));
-            }
+        let (pushed, answers) = (self.pushed.clone(), self.answers.clone());
+        let signaller: Signaller = Box::new(move |id, signal| match signal {
+            Signal::Push { bytes, gate } => pushed.lock().push((id, bytes, gate)),
+            Signal::Answer { bytes, gate } => answers.lock().push((id, bytes, gate)),
+            Signal::Close => {}
         });
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
         self.clients.register(Connected { peer, local, fd: 8, now_ms: START_MS, signaller })
@@ -385,6 +388,14 @@ impl TestHost {
             false
         });
         (values, gate)
+    }
+
+    /// Takes the answer to the command that a client was blocked in, in the notation of [`notation`], and its gate.
+    pub(crate) fn take_answer(&self, client: u64) -> Option<(String, Lsn)> {
+        let mut answers = self.answers.lock();
+        let position = answers.iter().position(|(id, ..)| *id == client)?;
+        let (_, bytes, gate) = answers.remove(position);
+        Some((decoded(&bytes).map_or_else(String::new, |(value, _)| notation(&value)), gate))
     }
 
     /// Sets what to evict, without a limit that would evict anything.

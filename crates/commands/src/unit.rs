@@ -9,7 +9,7 @@
 mod locked;
 mod walk;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{
     AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, SlotId, slot_of,
@@ -41,6 +41,8 @@ pub struct Unit<'k> {
     stats: &'k WorkerStats,
     interests: &'k Arc<Interests>,
     events: &'k Events,
+    /// Keys that hold something for somebody who waits for them, perhaps.
+    ready: VecDeque<(DbId, Box<[u8]>)>,
 }
 
 impl<'k> Unit<'k> {
@@ -114,6 +116,7 @@ impl<'k> Unit<'k> {
             stats,
             interests,
             events,
+            ready: VecDeque::new(),
         }
     }
 
@@ -250,7 +253,11 @@ impl<'k> Unit<'k> {
     fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
         let Some((db, key)) = effect.target() else {
             self.interests.report_global(effect, self);
-            return self.change(effect);
+            let applied = self.change(effect);
+            if let Effect::SwapDb { a, b } = *effect {
+                self.ready.extend(self.interests.awaited_keys_of([a, b]));
+            }
+            return applied;
         };
         let (hash, now_ms) = (self.hash(key), self.clock.now_ms);
         let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
@@ -263,6 +270,9 @@ impl<'k> Unit<'k> {
         if self.interests.any() {
             let change = if buries { Change::Buried } else { Change::Value };
             self.interests.report(hash.slot(), db, key, change);
+            if effect.fills() && self.interests.is_awaited(hash.slot(), db, key) {
+                self.note_ready(db, key.into());
+            }
         }
         if was_expired {
             self.events.note(EventClass::EXPIRED, "expired", db, key);
@@ -271,6 +281,29 @@ impl<'k> Unit<'k> {
             self.events.note(EventClass::NEW, "new", db, key);
         }
         applied
+    }
+
+    /// A key holds something, perhaps, for somebody who waits for it.
+    pub(crate) fn note_ready(&mut self, db: DbId, key: Box<[u8]>) {
+        if self.ready.back().is_none_or(|(last_db, last)| (*last_db, last) != (db, &key)) {
+            self.ready.push_back((db, key));
+        }
+    }
+
+    /// Whether there are keys for [`Unit::take_ready`].
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The next key that was made ready, in the order in which that happened.
+    pub(crate) fn take_ready(&mut self) -> Option<(DbId, Box<[u8]>)> {
+        self.ready.pop_front()
+    }
+
+    /// Whether a slot is locked.
+    pub(crate) fn has_locked(&self, slot: SlotId) -> bool {
+        self.locked.has(slot)
     }
 
     #[inline]

@@ -314,6 +314,16 @@ impl<'a> Effect<'a> {
         }
     }
 
+    /// Whether it can make a key hold something to pop, where there was nothing before.
+    #[inline]
+    pub const fn fills(&self) -> bool {
+        match self {
+            Effect::ListPush { .. } | Effect::ZsetPut { .. } => true,
+            Effect::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_)),
+            _ => false,
+        }
+    }
+
     /// What the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {

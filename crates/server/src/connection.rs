@@ -5,8 +5,9 @@
 //!
 //! Invariants
 //! - The task sleeps only if something will wake it: the socket (readable, or writable after it refused bytes), the
-//!   worker (the log moved), or a timer (DEBUG SLEEP).
-//! - While the conversation is interrupted nothing is read from the socket: the client feels it as back-pressure.
+//!   worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, a blocked command's).
+//! - While the conversation is interrupted nothing is read from the socket: the client feels it as back-pressure. Only while a
+//!   command is blocked, which can take for ever, a bounded amount is read: so it shows that the client has gone.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,6 +28,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    time::Instant,
 };
 
 use crate::{
@@ -50,6 +52,8 @@ pub(crate) struct Connection {
     resumable: Cell<bool>,
     /// Something was pushed and not tried to be sent.
     pushed: Cell<bool>,
+    /// When the blocked command times out.
+    deadline: Cell<Option<Instant>>,
 }
 
 impl Connection {
@@ -71,6 +75,7 @@ impl Connection {
             broken: Cell::new(false),
             resumable: Cell::new(false),
             pushed: Cell::new(false),
+            deadline: Cell::new(None),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
@@ -114,6 +119,12 @@ impl Connection {
                     }
                     self.go_on();
                 }
+                Turn::Blocked if !self.resumable.get() => match self.read_ahead(cx, reader) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                },
+                Turn::Blocked => self.go_on(),
                 Turn::WaitForClient | Turn::WaitForLog | Turn::Paused => {
                     if !self.resumable.get() {
                         return Poll::Pending;
@@ -146,14 +157,32 @@ impl Connection {
         let input = into.filled();
         if input.is_empty() {
             // The client will send nothing more; it may still wait for replies.
-            self.conversation.borrow_mut().session.closing = true;
-            self.turn.set(Turn::Closing);
+            self.close_after_replies();
             return Poll::Ready(Ok(()));
         }
         self.round(|conversation, round| {
             conversation.session.client.received(input.len() as u64);
             conversation.receive(input, round)
         });
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads while a command is blocked. A client that ends its side has gone, as for Redis.
+    fn read_ahead(&self, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<io::Result<()>> {
+        if !self.conversation.borrow().keeps_more() {
+            return Poll::Pending;
+        }
+        let mut buffer = self.worker.read_buffer.borrow_mut();
+        let mut into = ReadBuf::new(&mut buffer);
+        std::task::ready!(Pin::new(reader).poll_read(cx, &mut into))?;
+        let input = into.filled();
+        if input.is_empty() {
+            self.close_after_replies();
+        } else {
+            let mut conversation = self.conversation.borrow_mut();
+            conversation.session.client.received(input.len() as u64);
+            conversation.keep(input);
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -175,6 +204,9 @@ impl Connection {
             (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };
         self.turn.set(turn);
+        if turn == Turn::Blocked {
+            self.await_deadline();
+        }
         if turn == Turn::Paused {
             let connection = self.clone();
             tokio::task::spawn_local(async move {
@@ -184,6 +216,47 @@ impl Connection {
         }
         self.worker.after_round(self, held, turn == Turn::WaitForLog);
         self.send();
+    }
+
+    /// A command has blocked: has the worker call [`Connection::time_out`] when its time is over.
+    fn await_deadline(self: &Rc<Self>) {
+        if self.deadline.get().is_some() {
+            return;
+        }
+        let conversation = self.conversation.borrow();
+        let timeout = conversation.wait_timeout_ms().map(Duration::from_millis);
+        // A time so far off that no clock shows it is for ever.
+        self.deadline.set(timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
+        if let Some(deadline) = self.deadline.get() {
+            self.worker.timeouts.add(deadline, conversation.session.client.id());
+        }
+    }
+
+    /// The wait of the blocked command is over: its deadline is nobody's any more.
+    fn forget_deadline(&self) {
+        if let Some(deadline) = self.deadline.take() {
+            self.worker.timeouts.remove(deadline, self.client().id());
+        }
+    }
+
+    /// The time of the blocked command is over.
+    pub(crate) fn time_out(&self) {
+        self.deadline.set(None);
+        let timed_out = self.conversation.borrow_mut().time_out();
+        if timed_out {
+            self.resume();
+        }
+    }
+
+    /// The reply to the command that was blocked, as [`Connection::push`].
+    pub(crate) fn answer(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
+        self.forget_deadline();
+        let mut conversation = self.conversation.borrow_mut();
+        conversation.answer(bytes, gate, durable);
+        let held = conversation.outbox.held_in_round();
+        drop(conversation);
+        self.resume();
+        (held, !self.pushed.replace(true))
     }
 
     /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
@@ -286,9 +359,16 @@ impl Connection {
 
     /// Takes no more commands; ends when the replies are sent.
     pub(crate) fn close_after_replies(&self) {
-        self.conversation.borrow_mut().session.closing = true;
+        self.forget_deadline();
+        self.conversation.borrow_mut().close();
         self.turn.set(Turn::Closing);
         self.wake();
+    }
+
+    /// It has ended: nothing is popped any more for a command that was blocked.
+    pub(crate) fn end(&self) {
+        self.forget_deadline();
+        self.conversation.borrow_mut().close();
     }
 
     /// Whether replies wait for the disk.

@@ -10,8 +10,10 @@
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
 //! - After a protocol error or QUIT nothing more is parsed; what was executed is answered, then the connection ends.
 //! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded by the limits.
+//! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`], [`Conversation::time_out`] or
+//!   the end of the client, whichever comes first.
 
-use commands::{Call, Executor, Host, Outcome, Resolved, Session};
+use commands::{Call, Executor, Host, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
 use wire::{Limits, RequestBatch, RequestParser};
 
@@ -23,6 +25,8 @@ const GROUP: usize = 32;
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// Reply bytes not yet taken by the client above which its commands wait.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
+/// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it is read.
+const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
 
@@ -55,6 +59,8 @@ pub enum Turn {
     WaitForClient,
     /// Paused for [`Session::pause_ms`].
     Paused,
+    /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
+    Blocked,
     /// Nothing more will be executed: close when the outbox is empty.
     Closing,
 }
@@ -90,13 +96,54 @@ impl Conversation {
             self.session.client.pushed_taken(bytes.len() as u64);
             return;
         }
+        self.append(bytes, gate, durable);
+        self.pushed_bytes += bytes.len();
+    }
+
+    fn append(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
         self.outbox.begin_round();
         let mark = self.outbox.mark();
         self.outbox.bytes_mut().extend_from_slice(bytes);
         if gate > durable {
             self.outbox.hold(mark, gate);
         }
-        self.pushed_bytes += bytes.len();
+    }
+
+    /// Appends the reply to the command that was blocked, held until `gate` is durable: the next command may run. A
+    /// conversation that does not wait for one takes nothing.
+    pub fn answer(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
+        if self.session.wait.take().is_some() {
+            self.append(bytes, gate, durable);
+        }
+    }
+
+    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply that says so, and the next
+    /// command may run. Returns whether it still waited; if not, its answer is on the way.
+    pub fn time_out(&mut self) -> bool {
+        let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
+        self.answer(&reply, Lsn::ZERO, Lsn::ZERO);
+        true
+    }
+
+    /// For how long the blocked command waits at most, if there is one and it does not wait for ever.
+    pub fn wait_timeout_ms(&self) -> Option<u64> {
+        self.session.wait.as_ref().and_then(Wait::timeout_ms)
+    }
+
+    /// Keeps what a client sends while its command is blocked.
+    pub fn keep(&mut self, input: &[u8]) {
+        self.pending.extend_from_slice(input);
+    }
+
+    /// Whether [`Conversation::keep`] may be called with more.
+    pub fn keeps_more(&self) -> bool {
+        self.pending.len() < PENDING_WHILE_BLOCKED_BYTES_MAX
+    }
+
+    /// The client will send nothing more: no command is executed any more, and what is blocked waits no more.
+    pub fn close(&mut self) {
+        self.session.closing = true;
+        self.session.wait = None;
     }
 
     /// To be called when something was sent: gives the sent part of what was pushed back to the client's limit. Replies and
@@ -144,7 +191,7 @@ impl Conversation {
         round.executor.begin_round(round.now_ms, round.host, round.limits.bulk_bytes_max);
         let (mut at, mut executed) = (0, 0);
         let turn = loop {
-            if let Some(turn) = self.blocked() {
+            if let Some(turn) = self.interruption() {
                 break turn;
             }
             if executed >= COMMANDS_PER_TURN_MAX {
@@ -171,7 +218,7 @@ impl Conversation {
                 error.render(self.outbox.bytes_mut());
                 self.session.closing = true;
             } else if count < group {
-                break self.blocked().unwrap_or(Turn::Idle);
+                break self.interruption().unwrap_or(Turn::Idle);
             }
         };
         round.executor.end_round(round.host);
@@ -179,9 +226,11 @@ impl Conversation {
     }
 
     /// Why no command may be executed now, if so.
-    fn blocked(&self) -> Option<Turn> {
+    fn interruption(&self) -> Option<Turn> {
         if self.session.closing {
             Some(Turn::Closing)
+        } else if self.session.wait.is_some() {
+            Some(Turn::Blocked)
         } else if self.session.pause_ms > 0 {
             Some(Turn::Paused)
         } else if self.outbox.len() > OUTBOX_BYTES_MAX {
@@ -209,7 +258,7 @@ impl Conversation {
             }
         }
         for (index, &resolved) in resolved[..count].iter().enumerate() {
-            if let Some(turn) = self.blocked() {
+            if let Some(turn) = self.interruption() {
                 return (index, Some(turn));
             }
             let call = Call { args: batch.command(index, buffer), resolved };

@@ -80,7 +80,8 @@ fn clients(host: &ServerHost, out: &mut String) {
     fields!(out,
         "connected_clients": host.clients().count(),
         "maxclients": settings.integer(Key::Maxclients),
-        "blocked_clients": 0,
+        "blocked_clients": host.clients().blocked(),
+        "total_blocking_keys": host.interests().awaited_keys(),
     );
 }
 

@@ -34,4 +34,5 @@ pub mod progress;
 mod reaper;
 pub mod recover;
 pub mod serve;
+mod timeouts;
 mod worker;

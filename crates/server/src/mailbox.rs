@@ -1,7 +1,7 @@
 //! How to reach a worker from any thread: messages into its queue.
 //!
-//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections and kills), by
-//! [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes) and by the few events in a server's life.
+//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, and answers, of which a client
+//! waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes) and by the few events in a server's life.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -22,6 +22,8 @@ pub(crate) enum Message {
     Kill(u64),
     /// Append these bytes to what the client is sent, and send them once `gate` is durable.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
+    /// The client was blocked and is no more: append these bytes in the same way, and let its next command run.
+    Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// MEMORY PURGE.
     ReleaseMemory,
     /// The log failed: answer who waits, close everything, report.
@@ -47,6 +49,7 @@ impl Mailbox {
         self.send(match signal {
             Signal::Close => Message::Kill(client_id),
             Signal::Push { bytes, gate } => Message::Push { client_id, bytes, gate },
+            Signal::Answer { bytes, gate } => Message::Answer { client_id, bytes, gate },
         });
     }
 }

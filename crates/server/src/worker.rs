@@ -40,6 +40,7 @@ use crate::{
     log_threads::LogThreads,
     mailbox::{Mailbox, Message},
     reaper::Reaper,
+    timeouts::Timeouts,
 };
 
 /// Bytes read from a socket at once, into a buffer all connections of the worker share.
@@ -63,6 +64,8 @@ pub(crate) struct Worker {
     events: RefCell<EventQueue>,
     /// Connections that something was pushed to in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
+    /// When blocked commands time out.
+    pub(crate) timeouts: Timeouts,
     /// Connections whose next command waits until the log has moved.
     awaiting_log: RefCell<Vec<Rc<Connection>>>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
@@ -101,6 +104,7 @@ pub(crate) fn start(
             parked: RefCell::default(),
             events: RefCell::default(),
             pushed: RefCell::default(),
+            timeouts: Timeouts::default(),
             awaiting_log: RefCell::default(),
             connections: RefCell::default(),
             tick: Arc::new(Notify::new()),
@@ -125,6 +129,7 @@ impl Worker {
     ) {
         tokio::task::spawn_local(self.clone().tick_loop());
         tokio::task::spawn_local(self.clone().expiry_loop(index, workers));
+        tokio::task::spawn_local(self.clone().timeout_loop());
         while let Some(message) = messages.recv().await {
             match message {
                 Message::Connect { stream, peer, local } => self.connect(stream, peer, local),
@@ -136,6 +141,7 @@ impl Worker {
                     }
                 }
                 Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
+                Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
                 Message::ReleaseMemory => env::allocator::release_unused(),
                 Message::Fail(done) => {
                     self.fail_all();
@@ -164,7 +170,10 @@ impl Worker {
         self.connections.borrow_mut().insert(id, connection);
         tokio::task::spawn_local(async move {
             serving.await;
-            worker.connections.borrow_mut().remove(&id);
+            let ended = worker.connections.borrow_mut().remove(&id);
+            if let Some(connection) = ended {
+                connection.end();
+            }
             worker.host.clients().remove(id);
         });
     }
@@ -173,7 +182,21 @@ impl Worker {
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().durable_lsn();
-        let (held, first) = connection.push(bytes, gate, durable);
+        let appended = connection.push(bytes, gate, durable);
+        self.send_later(connection, appended);
+    }
+
+    /// Passes the reply to a blocked command on to its client.
+    fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().durable_lsn();
+        let appended = connection.answer(bytes, gate, durable);
+        self.send_later(connection, appended);
+    }
+
+    /// Something was appended to what a connection sends: what it waits for, and whether the connection is not to be sent
+    /// already.
+    fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
             self.parked.borrow_mut().push_back((gate, connection.clone()));
         }
@@ -181,6 +204,17 @@ impl Worker {
             self.pushed.borrow_mut().push(connection);
         }
         self.end_tick_later();
+    }
+
+    /// Ends blocked commands whose time is over.
+    async fn timeout_loop(self: Rc<Self>) {
+        loop {
+            let client_id = self.timeouts.next().await;
+            let connection = self.connections.borrow().get(&client_id).cloned();
+            if let Some(connection) = connection {
+                connection.time_out();
+            }
+        }
     }
 
     fn end_tick_later(&self) {
@@ -347,7 +381,10 @@ impl Worker {
             return;
         }
         let now_ms = self.host.unix_ms();
-        let silent = |connection: &Connection| connection.client().idle_seconds(now_ms) >= timeout_seconds;
+        let silent = |connection: &Connection| {
+            let client = connection.client();
+            client.idle_seconds(now_ms) >= timeout_seconds && !client.is_blocked()
+        };
         let idle: Vec<_> = self.connections.borrow().values().filter(|it| silent(it)).cloned().collect();
         idle.iter().for_each(|connection| connection.kill());
     }

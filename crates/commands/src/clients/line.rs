@@ -55,6 +55,7 @@ impl Client {
         let flags = [
             (self.monitoring.load(Relaxed), 'O'),
             (self.queued_count() >= 0, 'x'),
+            (self.is_blocked(), 'b'),
             (self.closing.load(Relaxed), 'c'),
             (self.killed.load(Relaxed), 'A'),
             (self.no_evict.load(Relaxed), 'e'),

@@ -30,6 +30,13 @@ pub enum Signal {
         /// The newest position of anything the bytes show; [`Lsn::ZERO`] if they may leave at once.
         gate: Lsn,
     },
+    /// The client was blocked and is no more: send it this reply, as [`Signal::Push`] does, and let its next command run.
+    Answer {
+        /// The whole reply; empty if its replies are off.
+        bytes: Arc<[u8]>,
+        /// As in [`Signal::Push`].
+        gate: Lsn,
+    },
 }
 
 /// Takes signals for the client with this id to its worker. Called from any thread, also under slot locks: must not block.
@@ -39,6 +46,10 @@ impl Client {
     /// Asks the worker to close the connection at once, without sending what is buffered. Only the first call signals.
     pub fn kill(&self) {
         if !self.killed.swap(true, Relaxed) {
+            // Nothing is popped any more for a client that will not get it.
+            if let Some(waiter) = self.waiter() {
+                waiter.end();
+            }
             (self.signaller)(self.id, Signal::Close);
         }
     }
@@ -52,6 +63,12 @@ impl Client {
         } else {
             (self.signaller)(self.id, Signal::Push { bytes, gate });
         }
+    }
+
+    /// Has the worker answer the command that the client is blocked in; see [`Signal::Answer`]. To be called by whoever has
+    /// ended the wait. There is at most one such answer at a time, so no limit is needed.
+    pub(crate) fn answer(&self, bytes: Arc<[u8]>, gate: Lsn) {
+        (self.signaller)(self.id, Signal::Answer { bytes, gate });
     }
 
     /// So many pushed bytes have been sent. Called by the connection's worker.
@@ -74,6 +91,7 @@ mod tests {
             seen.lock().push(match signal {
                 Signal::Close => format!("close {id}"),
                 Signal::Push { bytes, gate } => format!("push {id} {} {}", bytes.len(), gate.get()),
+                Signal::Answer { bytes, gate } => format!("answer {id} {} {}", bytes.len(), gate.get()),
             });
         });
         (Clients::new().register(Connected { signaller, ..connected("a:1") }), signals)

@@ -17,6 +17,7 @@ mod server;
 mod set;
 mod sort;
 mod string;
+mod timeout;
 mod transactions;
 mod zset;
 
@@ -33,10 +34,12 @@ pub(crate) const TABLES: &[&[Row]] = &[
     hash::ROWS,
     hyperloglog::ROWS,
     list::ROWS,
+    list::BLOCKING_ROWS,
     server::ROWS,
     set::ROWS,
     sort::ROWS,
     string::ROWS,
     transactions::ROWS,
     zset::ROWS,
+    zset::BLOCKING_ROWS,
 ];

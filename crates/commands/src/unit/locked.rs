@@ -28,13 +28,21 @@ impl<'k> Locked<'k> {
     }
 
     #[inline]
-    pub(super) fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
-        let found = match self {
+    fn find(&self, wanted: SlotId) -> Option<&SlotGuard<'k>> {
+        match self {
             Locked::One(slot) if slot.slot() == wanted => Some(slot),
             Locked::Many(slots) => slots.get(wanted),
             _ => None,
-        };
-        found.expect("the slots of all keys of a command are locked")
+        }
+    }
+
+    pub(super) fn has(&self, slot: SlotId) -> bool {
+        self.find(slot).is_some()
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, wanted: SlotId) -> &SlotGuard<'k> {
+        self.find(wanted).expect("the slots of all keys of a command are locked")
     }
 
     #[inline]

@@ -154,17 +154,21 @@ fn get_redirection(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`: no command blocks, so there is never anyone to wake.
+/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`
 fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len() > 4 {
         return Err(CommandError::WrongArity("client|unblock"));
     }
-    let known = |reason: &[u8]| [&b"timeout"[..], b"error"].iter().any(|it| reason.eq_ignore_ascii_case(it));
-    if !args.get(3).is_none_or(known) {
-        return Err(CommandError::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
-    }
-    parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
-    cx.reply.integer(0);
+    let with_error = match args.get(3) {
+        None => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"timeout") => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"error") => true,
+        Some(_) => return Err(CommandError::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
+    let client = u64::try_from(id).ok().and_then(|id| cx.host.clients().find(id));
+    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| waiter.wake(with_error));
+    cx.reply.integer(woken.into());
     Ok(())
 }
 
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_blocked() {
+    fn who_is_not_blocked_is_not_woken() {
         check(&[
             ("client unblock 1", ":0"),
             ("client unblock 99 TIMEOUT", ":0"),

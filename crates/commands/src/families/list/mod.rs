@@ -1,8 +1,9 @@
 //! Lists: elements in an order that clients decide, at one key.
 //!
-//! What it is: the commands on values of type list. What it is not: how lists lie in memory (see `keyspace`); waiting for
-//! an element. What a waiting client gets is what [`pop_first`] and [`move_element`] do once there is one.
+//! What it is: the commands on values of type list. What it is not: how lists lie in memory (see `keyspace`); how clients wait
+//! for elements (see `crate::blocking`).
 
+mod blocking;
 mod edit;
 mod get;
 mod pop;
@@ -14,6 +15,7 @@ use std::ops::Range;
 use keyspace::{Applied, EntryRef, ListEnd, ListView, View};
 
 use crate::{CommandError, Context, EventClass, Family, Flags, Keys, Row};
+pub(crate) use blocking::ROWS as BLOCKING_ROWS;
 
 /// The list at a key, if there is one.
 ///

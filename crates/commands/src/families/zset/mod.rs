@@ -7,6 +7,7 @@
 //! - Members that are removed by where they are, and those that are popped, are logged as ranks.
 
 mod add;
+mod blocking;
 mod combine;
 mod get;
 mod pop;
@@ -24,6 +25,7 @@ use wire::Args;
 
 use crate::{CommandError, row::counted_keys};
 
+pub(crate) use blocking::ROWS as BLOCKING_ROWS;
 pub(crate) use rows::ROWS;
 
 /// The sorted set at a key, if there is one.

@@ -13,7 +13,7 @@ use crate::{CommandError, Context};
 
 /// The end of a sorted set that members are popped from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScoreEnd {
+pub(super) enum ScoreEnd {
     /// The lowest scores.
     Min,
     /// The highest scores.
@@ -83,15 +83,15 @@ pub(super) fn zmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 }
 
 /// What ZMPOP and BZMPOP are asked for.
-pub(crate) struct Several<'a> {
-    pub(crate) keys: Args<'a>,
-    pub(crate) end: ScoreEnd,
-    pub(crate) count: usize,
+pub(super) struct Several<'a> {
+    pub(super) keys: Args<'a>,
+    pub(super) end: ScoreEnd,
+    pub(super) count: usize,
 }
 
 impl<'a> Several<'a> {
     /// Reads the arguments from the number of keys, which is at `at`, on.
-    pub(crate) fn parse(args: Args<'a>, at: usize) -> Result<Several<'a>, CommandError> {
+    pub(super) fn parse(args: Args<'a>, at: usize) -> Result<Several<'a>, CommandError> {
         let positive =
             |text: &[u8]| parse_i64(text).and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
         if positive(args.at(at)).is_none() {
@@ -119,9 +119,9 @@ impl<'a> Several<'a> {
 ///
 /// # Errors
 /// If the first key that there is holds another type.
-pub(crate) fn pop_several(
+pub(super) fn pop_several<'a>(
     cx: &mut Context<'_, '_>,
-    keys: Args<'_>,
+    keys: impl IntoIterator<Item = &'a [u8]>,
     end: ScoreEnd,
     count: usize,
 ) -> Result<bool, CommandError> {
@@ -143,8 +143,11 @@ pub(crate) fn pop_several(
 ///
 /// # Errors
 /// If the first key that there is holds another type.
-#[expect(dead_code, reason = "the blocking commands follow")]
-pub(crate) fn pop_one(cx: &mut Context<'_, '_>, keys: Args<'_>, end: ScoreEnd) -> Result<bool, CommandError> {
+pub(super) fn pop_one<'a>(
+    cx: &mut Context<'_, '_>,
+    keys: impl IntoIterator<Item = &'a [u8]>,
+    end: ScoreEnd,
+) -> Result<bool, CommandError> {
     for key in keys {
         let show = |reply: &mut ReplyWriter<'_>, members: Directed<'_>| {
             reply.array(3);

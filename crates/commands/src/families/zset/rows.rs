@@ -12,7 +12,7 @@ const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 
 /// What most commands on one sorted set have in common.
-const ROW: Row = Row {
+pub(super) const ROW: Row = Row {
     name: "",
     arity: 4,
     flags: READ,

@@ -1,0 +1,206 @@
+//! Blocking: clients that wait until a key holds something for them.
+//!
+//! ```text
+//! BLPOP k   lock slot -> nothing there -> register -> unlock                       its conversation stops
+//! RPUSH k   lock slot -> apply -> k is awaited -> pop for who waits -> one record -> unlock -> both replies
+//! ```
+//!
+//! What it is: the wait of a client, how it begins and what ends it. Who waits for which key is in the registry (see
+//! `interest`), who is served when in `serve`. What a client gets is up to the family of its command.
+//! What it is not: a thread or a task that waits. A blocked client is an entry in the registry and a conversation that
+//! takes no command.
+//!
+//! Invariants
+//! - A client begins to wait under the locks of all its keys: nothing can come between looking and waiting.
+//! - A wait ends once, for one reason: served, timed out, woken (CLIENT UNBLOCK) or gone. Whoever wins [`Waiter::end`] acts on
+//!   it; the others do nothing. A client that disconnects after it was served has its element popped all the same: the reply
+//!   was on its way, as in Redis.
+//! - Those who wait for a key are served in the order in which they began to.
+
+mod serve;
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use keyspace::{DbId, SlotId, ValueType};
+use lsn::Lsn;
+use storage::Durability;
+use wire::{Args, OwnedArgs, Protocol, ReplyWriter};
+
+use crate::{CommandError, Context, Interests, ReplyMode, clients::Client};
+pub(crate) use serve::{Later, Serving};
+
+/// Takes what a client waits for from a key that holds the type it wants, and writes the reply. The arguments are those of
+/// its command.
+///
+/// # Errors
+/// Becomes the reply; nothing may have changed.
+pub(crate) type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
+
+/// The reply that says that nothing came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nothing {
+    /// A null.
+    Value,
+    /// A null array.
+    Array,
+}
+
+impl Nothing {
+    fn write(self, reply: &mut ReplyWriter<'_>) {
+        match self {
+            Nothing::Value => reply.null(),
+            Nothing::Array => reply.null_array(),
+        }
+    }
+}
+
+/// What a command that found nothing waits for.
+#[derive(Clone)]
+pub(crate) struct Awaited {
+    /// Where its keys stand among its arguments.
+    pub(crate) keys: Range<usize>,
+    /// What they must hold.
+    pub(crate) wants: ValueType,
+    /// A slot that serving needs beside that of the key.
+    pub(crate) needs: Option<SlotId>,
+    /// For how long; `None`: for ever.
+    pub(crate) timeout_ms: Option<u64>,
+    /// The reply after that time.
+    pub(crate) nothing: Nothing,
+    /// What to do once a key holds something.
+    pub(crate) serve: Serve,
+}
+
+/// A client that waits, as others see it.
+pub(crate) struct Waiter {
+    client: Arc<Client>,
+    /// Its place in the order of all who wait.
+    ticket: u64,
+    db: DbId,
+    protocol: Protocol,
+    durability: Option<Durability>,
+    /// Its replies are off.
+    is_silent: bool,
+    args: OwnedArgs,
+    awaited: Awaited,
+    ended: AtomicBool,
+}
+
+impl Waiter {
+    /// Ends the wait; whether this was the call that did. Relaxed: nothing else is passed on by it.
+    pub(crate) fn end(&self) -> bool {
+        !self.ended.swap(true, Relaxed)
+    }
+
+    /// Whether the wait is over, though the client may not know yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    pub(crate) fn db(&self) -> DbId {
+        self.db
+    }
+
+    /// The keys it waits for; one may stand there several times.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let keys = &self.awaited.keys;
+        self.args.as_args().skip(keys.start).take(keys.len()).iter()
+    }
+
+    /// The bytes of a reply to it, written by `write`.
+    fn reply(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if !self.is_silent {
+            write(&mut ReplyWriter::new(&mut bytes, self.protocol));
+        }
+        bytes
+    }
+
+    /// Wakes the client without what it waits for: as if its time were over, or with an error. Returns whether it still
+    /// waited.
+    pub(crate) fn wake(&self, with_error: bool) -> bool {
+        if !self.end() {
+            return false;
+        }
+        let reply = self.reply(|reply| match with_error {
+            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => self.awaited.nothing.write(reply),
+        });
+        self.client.answer(reply.into(), Lsn::ZERO);
+        true
+    }
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiter").field("client", &self.client).field("ticket", &self.ticket).finish()
+    }
+}
+
+/// The wait of a session. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct Wait {
+    waiter: Arc<Waiter>,
+    interests: Arc<Interests>,
+}
+
+impl Wait {
+    /// For how long the client waits; `None`: for ever.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        self.waiter.awaited.timeout_ms
+    }
+
+    /// The time is over: ends the wait and returns the reply, unless something else has ended it, whose reply is on its way
+    /// then.
+    pub fn time_out(&self) -> Option<Vec<u8>> {
+        self.waiter.end().then(|| self.waiter.reply(|reply| self.waiter.awaited.nothing.write(reply)))
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.waiter.end();
+        self.interests.leave(&self.waiter);
+        self.waiter.client.set_waiter(None);
+    }
+}
+
+impl Context<'_, '_> {
+    /// There is nothing for the command with these arguments yet: the client waits, and gets no reply now. As one of several
+    /// commands it cannot wait: the reply is that nothing came.
+    pub(crate) fn block(&mut self, args: Args<'_>, awaited: Awaited) {
+        if self.in_transaction {
+            awaited.nothing.write(&mut self.reply);
+            return;
+        }
+        let interests = self.unit.interests();
+        let session = &mut *self.session;
+        let waiter = Arc::new(Waiter {
+            client: session.client.clone(),
+            ticket: interests.next_ticket(),
+            db: session.db,
+            protocol: session.protocol,
+            durability: session.durability,
+            is_silent: session.reply_mode != ReplyMode::On,
+            args: args.into(),
+            awaited,
+            ended: AtomicBool::new(false),
+        });
+        session.client.set_waiter(Some(&waiter));
+        interests.wait(&waiter);
+        session.wait = Some(Wait { waiter, interests: interests.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Serving those who wait for keys that a unit has filled.
+//!
+//! ```text
+//! unit: applied -> for each key made ready, for each who waits for it, in order: serve -> commit -> answer
+//!                                                     | needs a slot that is not locked
+//!                                                     '-> later: a unit of its own
+//! ```
+//!
+//! What is served in the unit that made it possible is in its record: nobody comes in between, and no crash either. BLMOVE into a
+//! slot that is not locked is served right afterwards, if nobody has taken the element meanwhile; those who wait behind it
+//! wait until then.
+//!
+//! The loops end: every turn serves somebody, who then waits no more, or goes on to the next one. Serving BLMOVE makes a key
+//! ready, of which the same holds.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use keyspace::{DbId, Keyspace, SlotId, slot_of};
+use lsn::Lsn;
+use storage::{Appender, Durability};
+use wire::ReplyWriter;
+
+use super::Waiter;
+use crate::{Context, Host, Session, Unit, execute::gate, unit::Slots};
+
+/// A unit whose record is larger serves nobody: that is done later, so that records do not grow without bound.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// A key whose waiters are to be served in a unit of their own.
+pub(crate) struct Later {
+    db: DbId,
+    key: Box<[u8]>,
+    /// What the first of them needs beside the slot of the key.
+    needs: Option<SlotId>,
+}
+
+impl Later {
+    /// The slots to lock.
+    pub(crate) fn slots(&self) -> Slots {
+        std::iter::once(slot_of(&self.key)).chain(self.needs).collect()
+    }
+
+    /// Has the unit, which has locked the slots, look at the key.
+    pub(crate) fn resume(self, unit: &mut Unit<'_>) {
+        unit.note_ready(self.db, self.key);
+    }
+}
+
+/// What serving needs beside a unit.
+pub(crate) struct Serving<'a, 'k> {
+    pub(crate) keyspace: &'k Keyspace,
+    pub(crate) host: &'a dyn Host,
+    pub(crate) durability: Durability,
+    pub(crate) bulk_bytes_max: usize,
+}
+
+/// What was served in a unit, and what was not.
+#[derive(Default)]
+struct Served {
+    replies: Vec<(Arc<Waiter>, Vec<u8>)>,
+    later: VecDeque<Later>,
+}
+
+impl<'k> Serving<'_, 'k> {
+    /// Serves who waits for keys that the unit has made ready, ends it as [`Unit::commit`] does, and answers them. Returns
+    /// also what is to be done later.
+    #[cold]
+    pub(crate) fn commit(
+        &self,
+        mut unit: Unit<'k>,
+        appender: Option<&mut Appender>,
+        flushing: Option<&dyn Host>,
+    ) -> (Lsn, bool, VecDeque<Later>) {
+        let mut served = Served::default();
+        while let Some((db, key)) = unit.take_ready() {
+            unit = self.serve_key(unit, db, key, &mut served);
+        }
+        let (seen, wrote) = unit.commit(appender, flushing);
+        for (waiter, reply) in served.replies {
+            let durability = waiter.durability.map_or(self.durability, |wish| wish.min(self.durability));
+            waiter.client.answer(reply.into(), gate(durability, wrote, seen));
+        }
+        (seen, wrote, served.later)
+    }
+
+    /// Serves those who wait for a key, whose slot is locked, for as long as there is something for them.
+    fn serve_key(&self, mut unit: Unit<'k>, db: DbId, key: Box<[u8]>, served: &mut Served) -> Unit<'k> {
+        let interests = unit.interests();
+        let mut next_ticket = 0;
+        while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
+            next_ticket = waiter.ticket + 1;
+            let Some(entry) = unit.peek(db, &key) else { break };
+            if entry.value_type() != waiter.awaited.wants {
+                continue;
+            }
+            let needs = waiter.awaited.needs;
+            if unit.record_bytes() > RECORD_BYTES_MAX || needs.is_some_and(|slot| !unit.has_locked(slot)) {
+                served.later.push_back(Later { db, key, needs });
+                break;
+            }
+            if waiter.end() {
+                interests.leave(&waiter);
+                let reply;
+                (unit, reply) = self.serve(unit, &waiter, &key);
+                served.replies.push((waiter, reply));
+            }
+        }
+        unit
+    }
+
+    /// Does for a waiter what it waits for.
+    fn serve(&self, unit: Unit<'k>, waiter: &Waiter, key: &[u8]) -> (Unit<'k>, Vec<u8>) {
+        let mut session = Session::new(waiter.client.clone(), true);
+        (session.db, session.protocol) = (waiter.db, waiter.protocol);
+        let mut bytes = Vec::new();
+        let mut cx = Context {
+            unit,
+            keyspace: self.keyspace,
+            session: &mut session,
+            host: self.host,
+            reply: ReplyWriter::new(&mut bytes, waiter.protocol),
+            durability: self.durability,
+            bulk_bytes_max: self.bulk_bytes_max,
+            in_transaction: true,
+            // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
+            admitted_bytes: u64::MAX,
+            monitor: None,
+        };
+        let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));
+        served.expect("everything is admitted");
+        let unit = cx.unit;
+        if waiter.is_silent {
+            bytes.clear();
+        }
+        (unit, bytes)
+    }
+}

@@ -1,0 +1,94 @@
+//! Deadlines of the commands that are blocked on one worker.
+//!
+//! One timer for all of them, set to the first. A deadline is removed as soon as its wait ends for another reason, so there are
+//! never more than connections, however quickly commands block and are served.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Timeouts {
+    /// With the ids of the clients.
+    deadlines: RefCell<BTreeSet<(Instant, u64)>>,
+    /// The first deadline is another one.
+    changed: Notify,
+}
+
+impl Timeouts {
+    /// A command of this client times out then.
+    pub(crate) fn add(&self, deadline: Instant, client_id: u64) {
+        let mut deadlines = self.deadlines.borrow_mut();
+        deadlines.insert((deadline, client_id));
+        if deadlines.first() == Some(&(deadline, client_id)) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// It does not any more. The timer may go off for nothing once.
+    pub(crate) fn remove(&self, deadline: Instant, client_id: u64) {
+        self.deadlines.borrow_mut().remove(&(deadline, client_id));
+    }
+
+    /// Completes with the next client whose deadline has passed, and forgets the deadline.
+    pub(crate) async fn next(&self) -> u64 {
+        loop {
+            let first = self.deadlines.borrow().first().copied();
+            let Some((deadline, client_id)) = first else {
+                self.changed.notified().await;
+                continue;
+            };
+            if deadline <= Instant::now() {
+                self.remove(deadline, client_id);
+                return client_id;
+            }
+            tokio::select! {
+                () = sleep_until(deadline) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn deadlines_pass_in_their_order_unless_they_are_removed() {
+        let timeouts = Timeouts::default();
+        let now = Instant::now();
+        let before = |ms| now - Duration::from_millis(ms);
+        for (ms, client_id) in [(100, 1), (300, 2), (200, 3), (200, 4)] {
+            timeouts.add(before(ms), client_id);
+        }
+        timeouts.remove(before(200), 3);
+        let passed =
+            block_on(async { [timeouts.next().await, timeouts.next().await, timeouts.next().await] });
+        assert_eq!(passed, [2, 4, 1]);
+        assert!(timeouts.deadlines.borrow().is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_a_later_deadline_learns_of_an_earlier_one() {
+        let timeouts = Timeouts::default();
+        let now = Instant::now();
+        timeouts.add(now + Duration::from_secs(3600), 1);
+        let earlier = async {
+            tokio::task::yield_now().await;
+            timeouts.add(now, 2);
+        };
+        let (passed, ()) = block_on(async { tokio::join!(timeouts.next(), earlier) });
+        assert_eq!(passed, 2);
+    }
+}
