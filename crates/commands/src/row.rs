@@ -6,9 +6,15 @@
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
 //! - Rows are unique by name; [`resolve`] is case-insensitive.
 
-use std::{ops::Range, sync::LazyLock};
+mod flags;
+mod keys;
 
-use wire::{Args, number::parse_i64};
+use std::sync::LazyLock;
+
+use wire::Args;
+
+pub use flags::Flags;
+pub use keys::{FindKeys, Keys, counted_keys};
 
 use crate::{CommandError, Context, families};
 
@@ -78,186 +84,6 @@ impl Family {
             Family::Server => "server",
         }
     }
-}
-
-/// Properties of a command; combine with [`Flags::or`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(u32);
-
-impl Flags {
-    /// No property.
-    pub const NONE: Flags = Flags(0);
-    /// May change data: refused when the log cannot take it.
-    pub const WRITE: Flags = Flags(1);
-    /// Only reads data.
-    pub const READONLY: Flags = Flags(1 << 1);
-    /// May grow memory: refused, or preceded by eviction, above the memory limit.
-    pub const DENYOOM: Flags = Flags(1 << 2);
-    /// Takes constant or logarithmic time.
-    pub const FAST: Flags = Flags(1 << 3);
-    /// Allowed while loading.
-    pub const LOADING: Flags = Flags(1 << 4);
-    /// Allowed before authentication.
-    pub const NO_AUTH: Flags = Flags(1 << 5);
-    /// For administrators.
-    pub const ADMIN: Flags = Flags(1 << 6);
-    /// Not allowed in scripts.
-    pub const NOSCRIPT: Flags = Flags(1 << 7);
-    /// Allowed on a stale replica.
-    pub const STALE: Flags = Flags(1 << 8);
-    /// A container: the first argument names a subcommand.
-    pub const CONTAINER: Flags = Flags(1 << 9);
-    /// Reads keys without naming them: its reply waits for everything appended so far.
-    pub const READS_ALL: Flags = Flags(1 << 10);
-    /// Refused between MULTI and EXEC.
-    pub const NO_MULTI: Flags = Flags(1 << 13);
-    /// Runs at once between MULTI and EXEC instead of being queued.
-    pub const IMMEDIATE: Flags = Flags(1 << 14);
-    /// Its record may hold whole values that its keys have, however small its arguments are: it calls
-    /// [`Context::require_room`]. A transaction asks the log for room for them before it begins.
-    pub const COPIES: Flags = Flags(1 << 15);
-    /// Takes constant time although Redis does not call it fast: timed by sampling only.
-    pub const BRIEF: Flags = Flags(1 << 12);
-    /// Dangerous on a busy server.
-    pub const DANGEROUS: Flags = Flags(1 << 11);
-
-    /// May wait for a key to hold something.
-    pub const BLOCKING: Flags = Flags(1 << 16);
-
-    /// Both sets of properties.
-    pub const fn or(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-
-    /// Whether all properties of `other` are here.
-    #[inline]
-    pub const fn has(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The names that COMMAND INFO shows.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 11] = [
-            (Flags::WRITE, "write"),
-            (Flags::READONLY, "readonly"),
-            (Flags::DENYOOM, "denyoom"),
-            (Flags::ADMIN, "admin"),
-            (Flags::NOSCRIPT, "noscript"),
-            (Flags::BLOCKING, "blocking"),
-            (Flags::LOADING, "loading"),
-            (Flags::STALE, "stale"),
-            (Flags::FAST, "fast"),
-            (Flags::NO_AUTH, "no_auth"),
-            (Flags::NO_MULTI, "no_multi"),
-        ];
-        NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
-    }
-}
-
-/// Finds keys that no formula gives: calls the visitor with the index of each, in order.
-pub type FindKeys = fn(Args<'_>, &mut dyn FnMut(usize));
-
-/// Where the keys of a command stand. Indices count the command's name, which has index 0.
-#[derive(Debug, Clone, Copy)]
-pub enum Keys {
-    /// It names no key.
-    None,
-    /// The first argument is the only key.
-    First,
-    /// Arguments `first`, `first + step`, ... up to `last` (negative: from the end).
-    Range {
-        /// Index of the first key.
-        first: u8,
-        /// Index of the last key; -1 is the last argument.
-        last: i8,
-        /// Distance between keys.
-        step: u8,
-    },
-    /// An argument says how many keys follow it, as in SINTERCARD and EVAL.
-    Counted {
-        /// Index of the number.
-        at: u8,
-        /// Index of one more key that stands before it, as in ZUNIONSTORE.
-        before: Option<u8>,
-    },
-    /// Where they stand depends on other arguments, as with SORT STORE.
-    Computed {
-        /// Index of a key that is always there.
-        first: Option<u8>,
-        /// Finds all keys, that one included.
-        find: FindKeys,
-        /// Whether a call reads keys that no argument names: it locks every slot.
-        reads_others: fn(Args<'_>) -> bool,
-    },
-    /// It changes every slot at once.
-    AllSlots,
-    /// Those of the commands that the client has queued, and those it watches: EXEC.
-    Queued,
-}
-
-impl Keys {
-    /// Calls `visit` with the index of each key in a call, in order. Of arguments that cannot be right, such as a number of
-    /// keys that is none, it finds no key: what runs the call must notice before it touches one.
-    #[inline]
-    pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
-        let count = args.len();
-        match self {
-            Keys::None | Keys::AllSlots | Keys::Queued => {}
-            Keys::First => {
-                if count > 1 {
-                    visit(1);
-                }
-            }
-            Keys::Range { first, last, step } => {
-                let last =
-                    if last < 0 { count.saturating_sub(last.unsigned_abs().into()) } else { last as usize };
-                let (first, end) = (first as usize, (last + 1).min(count));
-                (first.min(end)..end).step_by(step as usize).for_each(visit);
-            }
-            Keys::Counted { at, before } => {
-                if let Some(keys) = counted_keys(args, at as usize).filter(|keys| !keys.is_empty()) {
-                    before.map(usize::from).into_iter().chain(keys).for_each(visit);
-                }
-            }
-            Keys::Computed { find, .. } => find(args, &mut visit),
-        }
-    }
-
-    /// The index of the first key, if it is the same in every call.
-    #[inline]
-    pub const fn first(self) -> Option<usize> {
-        match self {
-            Keys::First => Some(1),
-            Keys::Range { first, .. } => Some(first as usize),
-            Keys::Counted { before: Some(before), .. } => Some(before as usize),
-            Keys::Counted { at, before: None } => Some(at as usize + 1),
-            Keys::Computed { first: Some(first), .. } => Some(first as usize),
-            Keys::Computed { first: None, .. } | Keys::None | Keys::AllSlots | Keys::Queued => None,
-        }
-    }
-
-    /// Whether a call works on every slot.
-    #[inline]
-    pub fn spans_all(self, args: Args<'_>) -> bool {
-        match self {
-            Keys::AllSlots => true,
-            Keys::Computed { reads_others, .. } => reads_others(args),
-            _ => false,
-        }
-    }
-
-    /// Whether a call can name keys.
-    pub const fn any(self) -> bool {
-        !matches!(self, Keys::None | Keys::AllSlots | Keys::Queued)
-    }
-}
-
-/// The indices of the keys that follow the number at `at`, which says how many they are; `None` if it is no such number or
-/// exceeds what follows. For handlers, so that they look for keys where [`Keys::Counted`] does.
-#[inline]
-pub fn counted_keys(args: Args<'_>, at: usize) -> Option<Range<usize>> {
-    let count = usize::try_from(parse_i64(args.get(at)?)?).ok()?;
-    (count < args.len() - at).then(|| at + 1..at + 1 + count)
 }
 
 /// One command.
@@ -428,8 +254,6 @@ fn name_hash(name: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use wire::OwnedArgs;
-
     use super::*;
 
     #[test]
@@ -439,59 +263,6 @@ mod tests {
         }
         assert!(resolve(b"nosuchcommand").is_none());
         assert!(resolve(b"").is_none());
-    }
-
-    fn keys(keys: Keys, call: &str) -> String {
-        let args: OwnedArgs = call.split(' ').collect();
-        let mut found = Vec::new();
-        keys.for_each(args.as_args(), |index| {
-            found.push(args.as_args().at(index).escape_ascii().to_string())
-        });
-        found.join(" ")
-    }
-
-    #[test]
-    fn keys_stand_where_the_table_says() {
-        let every_second = Keys::Range { first: 1, last: -1, step: 2 };
-        assert_eq!(keys(every_second, "MSET a 1 b 2"), "a b");
-        assert_eq!(keys(Keys::Range { first: 1, last: -1, step: 1 }, "DEL a b c"), "a b c");
-        assert_eq!(keys(Keys::Range { first: 1, last: -2, step: 1 }, "BLPOP a b 0"), "a b");
-        assert_eq!(keys(Keys::Range { first: 1, last: -2, step: 1 }, "BLPOP"), "");
-        assert_eq!(keys(Keys::Range { first: 2, last: 2, step: 1 }, "OBJECT FREQ a"), "a");
-        assert_eq!(keys(Keys::Range { first: 2, last: 2, step: 1 }, "OBJECT FREQ"), "");
-        assert_eq!(keys(Keys::First, "GET a b"), "a");
-        assert_eq!(keys(Keys::First, "GET"), "");
-        assert_eq!(keys(Keys::None, "PING a"), "");
-    }
-
-    #[test]
-    fn keys_are_counted_by_the_number_before_them() {
-        let lmpop = Keys::Counted { at: 1, before: None };
-        assert_eq!(keys(lmpop, "LMPOP 2 a b LEFT"), "a b");
-        assert_eq!(keys(lmpop, "EVAL 0 a"), "");
-        let store = Keys::Counted { at: 2, before: Some(1) };
-        assert_eq!(keys(store, "ZUNIONSTORE d 2 a b WEIGHTS 1 2"), "d a b");
-        for malformed in ["x", "-1", "0", "3", "9223372036854775807", "9223372036854775808", "1.0", " 1", ""]
-        {
-            assert_eq!(keys(store, &format!("ZUNIONSTORE d {malformed} a b").replace("  ", " \t")), "");
-        }
-        assert_eq!(keys(store, "ZUNIONSTORE d"), "");
-    }
-
-    #[test]
-    fn keys_are_found_by_a_function() {
-        fn stored(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
-            visit(1);
-            (2..args.len() - 1)
-                .filter(|&at| args[at].eq_ignore_ascii_case(b"store"))
-                .for_each(|at| visit(at + 1));
-        }
-        let sort = Keys::Computed { first: Some(1), find: stored, reads_others: |args| args.len() > 3 };
-        assert_eq!(keys(sort, "SORT a DESC STORE b"), "a b");
-        assert_eq!(keys(sort, "SORT a"), "a");
-        let spans_all = |call: &str| sort.spans_all(call.split(' ').collect::<OwnedArgs>().as_args());
-        assert!(spans_all("SORT a BY b") && !spans_all("SORT a"));
-        assert_eq!((sort.first(), sort.any()), (Some(1), true));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use storage::{Durability, Log};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
-    config::{Key, Settings},
+    config::{ConfigError, Key, Settings},
     event_queue::EventCounter,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
@@ -377,7 +377,13 @@ impl Host for ServerHost {
         let mut changed = settings.clone();
         for (name, value) in pairs {
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            changed.set_live(&name, &value).map_err(|error| format!("ERR CONFIG SET failed - {error}"))?;
+            changed.set_live(&name, &value).map_err(|error| {
+                let reason = match error {
+                    ConfigError::Invalid { reason, .. } => reason,
+                    other => other.to_string(),
+                };
+                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+            })?;
         }
         self.refresh(&changed);
         *settings = changed;

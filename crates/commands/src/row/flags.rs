@@ -1,0 +1,75 @@
+//! Properties of commands: those that COMMAND INFO shows, and those that only the executor looks at.
+
+/// Properties of a command; combine with [`Flags::or`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// No property.
+    pub const NONE: Flags = Flags(0);
+    /// May change data: refused when the log cannot take it.
+    pub const WRITE: Flags = Flags(1);
+    /// Only reads data.
+    pub const READONLY: Flags = Flags(1 << 1);
+    /// May grow memory: refused, or preceded by eviction, above the memory limit.
+    pub const DENYOOM: Flags = Flags(1 << 2);
+    /// Takes constant or logarithmic time.
+    pub const FAST: Flags = Flags(1 << 3);
+    /// Allowed while loading.
+    pub const LOADING: Flags = Flags(1 << 4);
+    /// Allowed before authentication.
+    pub const NO_AUTH: Flags = Flags(1 << 5);
+    /// For administrators.
+    pub const ADMIN: Flags = Flags(1 << 6);
+    /// Not allowed in scripts.
+    pub const NOSCRIPT: Flags = Flags(1 << 7);
+    /// Allowed on a stale replica.
+    pub const STALE: Flags = Flags(1 << 8);
+    /// A container: the first argument names a subcommand.
+    pub const CONTAINER: Flags = Flags(1 << 9);
+    /// Reads keys without naming them: its reply waits for everything appended so far.
+    pub const READS_ALL: Flags = Flags(1 << 10);
+    /// Refused between MULTI and EXEC.
+    pub const NO_MULTI: Flags = Flags(1 << 13);
+    /// Runs at once between MULTI and EXEC instead of being queued.
+    pub const IMMEDIATE: Flags = Flags(1 << 14);
+    /// Its record may hold whole values that its keys have, however small its arguments are: it calls
+    /// [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for them before it begins.
+    pub const COPIES: Flags = Flags(1 << 15);
+    /// Takes constant time although Redis does not call it fast: timed by sampling only.
+    pub const BRIEF: Flags = Flags(1 << 12);
+    /// Dangerous on a busy server.
+    pub const DANGEROUS: Flags = Flags(1 << 11);
+
+    /// May wait for a key to hold something.
+    pub const BLOCKING: Flags = Flags(1 << 16);
+
+    /// Both sets of properties.
+    pub const fn or(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all properties of `other` are here.
+    #[inline]
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names that COMMAND INFO shows.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        const NAMES: [(Flags, &str); 11] = [
+            (Flags::WRITE, "write"),
+            (Flags::READONLY, "readonly"),
+            (Flags::DENYOOM, "denyoom"),
+            (Flags::ADMIN, "admin"),
+            (Flags::NOSCRIPT, "noscript"),
+            (Flags::BLOCKING, "blocking"),
+            (Flags::LOADING, "loading"),
+            (Flags::STALE, "stale"),
+            (Flags::FAST, "fast"),
+            (Flags::NO_AUTH, "no_auth"),
+            (Flags::NO_MULTI, "no_multi"),
+        ];
+        NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+    }
+}
