@@ -89,15 +89,14 @@ impl<'a> MultiPop<'a> {
         numkeys.ok_or(CommandError::Text("ERR numkeys should be greater than 0"))?;
         let keys = counted_keys(args, at).ok_or(CommandError::Syntax)?;
         let end = parse_end(args.get(keys.end).ok_or(CommandError::Syntax)?)?;
-        let options = args.skip(keys.end + 1);
-        let count = match options.len() {
-            0 => 1,
-            2 if options.at(0).eq_ignore_ascii_case(b"count") => parse_count(options.at(1))
-                .filter(|count| *count > 0)
-                .ok_or(CommandError::Text("ERR count should be greater than 0"))?,
-            _ => return Err(CommandError::Syntax),
-        };
-        Ok(MultiPop { keys: args.skip(keys.start).take(keys.len()), end, count })
+        let mut count = None;
+        let mut words = args.skip(keys.end + 1).iter();
+        while let Some(word) = words.next() {
+            let value = words.next().filter(|_| count.is_none() && word.eq_ignore_ascii_case(b"count"));
+            let wanted = parse_count(value.ok_or(CommandError::Syntax)?).filter(|count| *count > 0);
+            count = Some(wanted.ok_or(CommandError::Text("ERR count should be greater than 0"))?);
+        }
+        Ok(MultiPop { keys: args.skip(keys.start).take(keys.len()), end, count: count.unwrap_or(1) })
     }
 }
 
@@ -215,6 +214,7 @@ mod tests {
             ("LMPOP 1 l LEFT FOO 1", syntax),
             ("LMPOP 1 l LEFT COUNT 1 COUNT 1", syntax),
             ("LMPOP 1 l LEFT COUNT 0", count),
+            ("LMPOP 1 l LEFT COUNT COUNT 1", count),
             ("LMPOP 1 l LEFT COUNT -1", count),
             ("LMPOP 1 l LEFT COUNT x", count),
             ("LMPOP 1 l", "-ERR wrong number of arguments for 'lmpop' command"),
