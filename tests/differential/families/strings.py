@@ -51,12 +51,8 @@ def of_one_key(draw: Draw, name: str) -> Command:
 
 
 @family.draws("SETNX", "GETSET", "APPEND")
-def with_value(draw: Draw, name: str) -> Command | Step:
-    value = draw.word()
-    if name == "APPEND" and not value:
-        # Changes nothing, but Redis tells who watches the key: nobody may.
-        return step(command("UNWATCH"), command(name, draw.key("string"), value))
-    return command(name, draw.key("string"), value)
+def with_value(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("string"), draw.word())
 
 
 @family.draws("SETEX", "PSETEX")

@@ -22,9 +22,53 @@ def discard(_draw: Draw, name: str) -> Step:
     return step(command(name))
 
 
+def watched_key(draw: Draw) -> str:
+    """One of the keys that are watched. Other families leave them alone: a write that changes nothing aborts who watches its
+    key in Redis, depending on the command, and never in Sheaf. What is written to these keys is always new."""
+    return f"watched:{draw.number(0, 2)}"
+
+
 @family.draws("WATCH", weight=2)
 def watch(draw: Draw, name: str) -> Command:
-    return command(name, *draw.many(draw.any_key, 1, 4))
+    return command(name, *draw.many(lambda: watched_key(draw), 1, 3))
+
+
+def always_new(draw: Draw) -> int:
+    """A number that was hardly ever drawn before."""
+    return draw.number(10**11, 10**12)
+
+
+@family.draws("SET", "APPEND", "RPUSH", "LPUSH", "SADD", "PFADD", weight=0.5)
+def add_to_watched(draw: Draw, name: str) -> Step:
+    return step(command(name, watched_key(draw), always_new(draw)))
+
+
+@family.draws("DEL", "LPOP", "PERSIST", "INCR", "ZPOPMIN", "GETDEL", weight=0.3)
+def take_from_watched(draw: Draw, name: str) -> Step:
+    return step(command(name, watched_key(draw)))
+
+
+@family.draws("ZADD", "HSET", weight=0.5)
+def change_in_watched(draw: Draw, name: str) -> Step:
+    pair = [always_new(draw), "m"] if name == "ZADD" else ["f", always_new(draw)]
+    return step(command(name, watched_key(draw), *pair))
+
+
+@family.draws("PEXPIREAT", weight=0.5)
+def expire_watched(draw: Draw, name: str) -> Step:
+    return step(command(name, watched_key(draw), 4_000_000_000_000 + always_new(draw)))
+
+
+@family.draws("RENAME", "COPY", "MOVE", weight=0.3)
+def move_watched(draw: Draw, name: str) -> Step:
+    if name == "MOVE":
+        return step(command(name, watched_key(draw), draw.number(0, 2)))
+    return step(command(name, watched_key(draw), watched_key(draw), *(["REPLACE"] if name == "COPY" else [])))
+
+
+@family.draws("GET", "LRANGE", "EXISTS", weight=0.3)
+def read_watched(draw: Draw, name: str) -> Step:
+    return step(command(name, watched_key(draw), *([0, -1] if name == "LRANGE" else [])))
 
 
 @family.draws("UNWATCH", weight=0.4)
