@@ -42,7 +42,7 @@ pub(crate) use serve::{Later, Serving};
 /// Becomes the reply; nothing may have changed.
 pub(crate) type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
 
-/// The reply that says that nothing came.
+/// The reply of a command that found nothing and must not wait. Who has waited in vain gets a null array whatever the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nothing {
     /// A null.
@@ -71,7 +71,7 @@ pub(crate) struct Awaited {
     pub(crate) needs: Option<SlotId>,
     /// For how long; `None`: for ever.
     pub(crate) timeout_ms: Option<u64>,
-    /// The reply after that time.
+    /// The reply where nobody can wait.
     pub(crate) nothing: Nothing,
     /// What to do once a key holds something.
     pub(crate) serve: Serve,
@@ -134,7 +134,7 @@ impl Waiter {
         }
         let reply = self.reply(|reply| match with_error {
             true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            false => self.awaited.nothing.write(reply),
+            false => reply.null_array(),
         });
         self.client.answer(reply.into(), Lsn::ZERO);
         true
@@ -163,7 +163,7 @@ impl Wait {
     /// The time is over: ends the wait and returns the reply, unless something else has ended it, whose reply is on its way
     /// then.
     pub fn time_out(&self) -> Option<Vec<u8>> {
-        self.waiter.end().then(|| self.waiter.reply(|reply| self.waiter.awaited.nothing.write(reply)))
+        self.waiter.end().then(|| self.waiter.reply(|reply| reply.null_array()))
     }
 }
 

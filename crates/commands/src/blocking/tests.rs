@@ -103,7 +103,9 @@ fn calls_that_cannot_be_right_do_not_block() {
         ("BLMOVE a b LEFT UP x", "-ERR syntax error"),
         ("BLMOVE a b LEFT LEFT x", NO_FLOAT),
         ("BRPOPLPUSH a b 1e400", NO_FLOAT),
-        ("BLMPOP x 0 a LEFT", NO_FLOAT),
+        ("BLMPOP x 0 a LEFT", "-ERR numkeys should be greater than 0"),
+        ("BLMPOP x 1 a LEFT", NO_FLOAT),
+        ("BZMPOP x 1 z MIN COUNT 0", "-ERR count should be greater than 0"),
         ("BLMPOP 0 0 a LEFT", "-ERR numkeys should be greater than 0"),
         ("BLMPOP 0 2 a LEFT", "-ERR syntax error"),
         ("BZPOPMIN z inf", "-ERR timeout is out of range"),
@@ -298,7 +300,7 @@ fn time_ends_a_wait_once() {
     assert_eq!(clients.time_out(0), None, "it was served: the answer is on its way");
     assert_eq!(clients.answered(0), r#""b""#);
     clients.block(0, "BRPOPLPUSH l m 1");
-    assert_eq!(clients.time_out(0).as_deref(), Some(&b"$-1\r\n"[..]));
+    assert_eq!(clients.time_out(0).as_deref(), Some(&b"*-1\r\n"[..]));
     clients.others[0].protocol = Protocol::Resp3;
     clients.block(0, "BZPOPMIN l z 1");
     assert_eq!(clients.time_out(0).as_deref(), Some(&b"_\r\n"[..]));

@@ -119,8 +119,8 @@ fn pop_one(
 
 /// `BLMPOP timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]`
 fn blmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let timeout_ms = parse_timeout_ms(args.at(1))?;
     let MultiPop { keys, end, count } = MultiPop::parse(args, 2)?;
+    let timeout_ms = parse_timeout_ms(args.at(1))?;
     if !pop_first(cx, keys, end, Some(count))? {
         let serve: Serve = |cx, key, args| {
             let MultiPop { end, count, .. } = MultiPop::parse(args, 2)?;

@@ -84,8 +84,8 @@ fn pop_or_wait(
 
 /// `BZMPOP timeout numkeys key [key ...] <MIN | MAX> [COUNT count]`
 fn bzmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let timeout_ms = parse_timeout_ms(args.at(1))?;
     let Several { keys, end, count } = Several::parse(args, 2)?;
+    let timeout_ms = parse_timeout_ms(args.at(1))?;
     if !pop_several(cx, keys, end, count)? {
         let serve: Serve = |cx, key, args| {
             let Several { end, count, .. } = Several::parse(args, 2)?;
