@@ -111,6 +111,13 @@ def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
 
 
+def _endless_timeouts(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    wraps_around = command.name.startswith("B") and redis == (b"-", b"ERR timeout is negative")
+    if not wraps_around or any(argument.startswith(b"-") for argument in command.arguments):
+        return redis
+    return sheaf if sheaf[0] == b"-" and sheaf[1].endswith(b"out of range") else redis
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +175,7 @@ def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 DIFFERENCES = (
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("LPOS refuses the lowest RANK", _lowest_rank),
+    Difference("Timeouts of more than 64 bits are out of range", _endless_timeouts),
     Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
     Difference("Numbers are decimal and within the range of a double", _more_than_a_double),

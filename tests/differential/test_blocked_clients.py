@@ -53,12 +53,13 @@ def serving_command(draw: Draw) -> list:
             ["LMOVE", draw.one(LISTS), draw.one(LISTS), "LEFT", "RIGHT"],
             ["RENAME", "spare", draw.one(LISTS)],
             ["RPUSH", "spare", *some],
-            ["SORT", "spare", "ALPHA", "STORE", draw.one(LISTS)],
+            # Never over a string: Redis 7.0 does not wake who waits for a key that is overwritten.
+            ["SORT", "spare", "ALPHA", "STORE", LISTS[0]],
             ["COPY", "spare", draw.one(LISTS), "REPLACE"],
             ["ZUNIONSTORE", draw.one(SORTED_SETS), 2, *SORTED_SETS],
             ["LPOP", draw.one(LISTS)],
             ["DEL", draw.one(LISTS)],
-            ["SET", draw.one(LISTS), "text"],
+            ["SET", draw.one(LISTS[1:]), "text"],
         )
     )
 
@@ -135,7 +136,11 @@ def play(servers: tuple[Server, Server], protocol: int, waits: list[list], batch
         left = set(range(CLIENTS))
         for batch in batches:
             assert redis.serve(batch) == sheaf.serve(batch), story
-            wait_until(f"as many blocked clients as in Redis\n{story}", lambda: redis.blocked() == sheaf.blocked())
+            wait_until(
+                f"as many blocked clients as in Redis, {redis.blocked()}, after {batch}\n{story}",
+                lambda: redis.blocked() == sheaf.blocked(),
+                patience_s=10,
+            )
             for client in set(redis.served()) & left:
                 assert redis.reply_of(client) == sheaf.reply_of(client), f"client {client}\n{story}"
                 left.remove(client)
