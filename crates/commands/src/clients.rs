@@ -130,6 +130,13 @@ pub struct Client {
     no_evict: AtomicBool,
     no_touch: AtomicBool,
     monitoring: AtomicBool,
+    /// Takes messages: has subscribed to a channel or pattern.
+    subscribed: AtomicBool,
+    tracking: AtomicBool,
+    tracks_prefixes: AtomicBool,
+    redirect_broken: AtomicBool,
+    /// The client that is told in its place; 0 for none.
+    redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,
     input_bytes: AtomicU64,
@@ -162,6 +169,11 @@ impl Client {
             no_evict: false.into(),
             no_touch: false.into(),
             monitoring: false.into(),
+            subscribed: false.into(),
+            tracking: false.into(),
+            tracks_prefixes: false.into(),
+            redirect_broken: false.into(),
+            redirect: 0.into(),
             closing: false.into(),
             killed: false.into(),
             input_bytes: 0.into(),
@@ -196,7 +208,7 @@ impl Client {
 
     /// What the client does.
     pub fn kind(&self) -> ClientKind {
-        ClientKind::Normal
+        if self.subscribed.load(Relaxed) { ClientKind::PubSub } else { ClientKind::Normal }
     }
 
     /// Unix milliseconds of the last command, or of the connect.
@@ -263,6 +275,30 @@ impl Client {
             Protocol::Resp3 => 3,
         };
         self.resp.store(version, Relaxed);
+    }
+
+    /// The protocol of the replies.
+    pub fn protocol(&self) -> Protocol {
+        if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// Whether it has subscribed to a channel or pattern, and so takes messages.
+    pub fn set_subscribed(&self, subscribed: bool) {
+        self.subscribed.store(subscribed, Relaxed);
+    }
+
+    /// Whether it tracks, and if so, who is told in its place and whether it does so by prefixes.
+    pub(crate) fn set_tracking(&self, tracking: Option<(Option<u64>, bool)>) {
+        let (redirect, prefixes) = tracking.unwrap_or((None, false));
+        self.redirect.store(redirect.unwrap_or(0), Relaxed);
+        self.tracks_prefixes.store(prefixes, Relaxed);
+        self.redirect_broken.store(false, Relaxed);
+        self.tracking.store(tracking.is_some(), Relaxed);
+    }
+
+    /// The client that is told in its place has gone.
+    pub(crate) fn set_redirect_broken(&self) {
+        self.redirect_broken.store(true, Relaxed);
     }
 
     /// The durability the client has asked for; `None`: the server's.

@@ -116,7 +116,12 @@ impl Context<'_, '_> {
     /// size of the record that must be admitted first.
     #[inline]
     pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, u64> {
-        self.attempt(|cx| (row.handler)(cx, args))
+        let is_inner = self.in_transaction;
+        let result = self.attempt(|cx| (row.handler)(cx, args));
+        if self.session.tracking.is_some() {
+            self.track(row, args, is_inner);
+        }
+        result
     }
 
     /// As [`Context::handle`], for what is no whole command.
@@ -134,6 +139,18 @@ impl Context<'_, '_> {
         }
         self.reply_error(&error);
         Ok(false)
+    }
+
+    /// Remembers for a client that tracks what a command has read. CLIENT CACHING holds for one command, or for one
+    /// transaction as a whole.
+    #[cold]
+    fn track(&mut self, row: &'static Row, args: Args<'_>, is_inner: bool) {
+        let Some(tracking) = &mut self.session.tracking else { return };
+        if row.flags.has(Flags::READONLY) && tracking.remembers() {
+            row.keys.for_each(args, |index| self.unit.remember(tracking, args.at(index)));
+        }
+        let goes_on = is_inner || self.session.transaction.is_some() || row.name.starts_with("client|");
+        tracking.caching &= goes_on;
     }
 
     fn reply_error(&mut self, error: &CommandError) {

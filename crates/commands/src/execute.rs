@@ -16,6 +16,7 @@ use crate::{
     observe::Watch,
     row::{Found, resolve_call},
     stats::WorkerStats,
+    tracking::{BY_SERVER, Invalidations},
     unit::{Scratch, next_random},
 };
 
@@ -82,6 +83,8 @@ pub struct Executor {
     pub(crate) monitored: bool,
     /// Lines for the monitors.
     pub(crate) shown: Vec<u8>,
+    /// For clients that track.
+    pub(crate) invalidations: Invalidations,
     wrote: bool,
     /// What is left of the last admission.
     pub(crate) admitted_bytes: u64,
@@ -116,6 +119,7 @@ impl Executor {
             watch: Watch::Nothing,
             monitored: false,
             shown: Vec::new(),
+            invalidations: Invalidations::default(),
             wrote: false,
             admitted_bytes: 0,
             limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
@@ -298,14 +302,18 @@ impl Executor {
         let durability = self.durability();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let scratch = Scratch { effects, freed, clock, touches: false, stats, interests, events };
+        let invalidations = &mut self.invalidations;
+        let scratch =
+            Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
         let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
         drop(unit);
         self.wrote |= wrote;
         self.clear_effects();
-        self.events.seal(gate(durability, false, seen));
+        let shown = gate(durability, false, seen);
+        self.events.seal(shown);
+        self.invalidations.sign(BY_SERVER, shown);
     }
 
     fn clear_effects(&mut self) {
@@ -360,7 +368,8 @@ impl Executor {
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let scratch = Scratch { effects, freed, clock, touches: !session.no_touch, stats, interests, events };
+        let (touches, invalidations) = (!session.no_touch, &mut self.invalidations);
+        let scratch = Scratch { effects, freed, clock, touches, stats, interests, events, invalidations };
         let unit = match row.keys {
             Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
             keys if keys.spans_all(args) => Unit::lock_all(&self.keyspace, scratch),
@@ -401,8 +410,12 @@ impl Executor {
         self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
-        // Others than this client are shown the events: for them the server's durability counts.
-        self.events.seal(gate(durability, false, seen));
+        // Others than this client are shown the events and told of changes: for them the server's durability counts.
+        let shown = gate(durability, false, seen);
+        self.events.seal(shown);
+        if !self.invalidations.is_empty() {
+            self.invalidations.sign(session.client.id(), shown);
+        }
         if !later.is_empty() {
             self.serve_later(later, host, durability);
         }
@@ -418,7 +431,9 @@ impl Executor {
             let clock = self.next_clock();
             let (effects, freed) = (&mut self.effects, &mut self.freed);
             let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-            let scratch = Scratch { effects, freed, clock, touches: false, stats, interests, events };
+            let invalidations = &mut self.invalidations;
+            let scratch =
+                Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
             let mut unit = Unit::lock_slots(&self.keyspace, next.slots(), scratch);
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
@@ -426,7 +441,9 @@ impl Executor {
             let (seen, wrote, more) = serving.commit(unit, self.appender.as_mut(), None);
             self.wrote |= wrote;
             self.clear_effects();
-            self.events.seal(gate(durability, false, seen));
+            let shown = gate(durability, false, seen);
+            self.events.seal(shown);
+            self.invalidations.sign(BY_SERVER, shown);
             later.extend(more);
         }
     }

@@ -28,7 +28,7 @@ use std::{
 use keyspace::{DbId, Effect, SlotId, slot_of};
 use parking_lot::Mutex;
 
-use crate::{CommandError, Unit, blocking::Waiter};
+use crate::{CommandError, Tracking, Unit, blocking::Waiter};
 
 /// Slots share so many locks of the registry.
 const SHARDS: usize = 64;
@@ -78,12 +78,14 @@ pub struct Interests {
     count: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
     next_ticket: AtomicU64,
+    tracking: Tracking,
 }
 
 impl Default for Interests {
     fn default() -> Interests {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Interests { count: AtomicUsize::new(0), shards, next_ticket: AtomicU64::new(0) }
+        let (next_ticket, tracking) = (AtomicU64::new(0), Tracking::default());
+        Interests { count: AtomicUsize::new(0), shards, next_ticket, tracking }
     }
 }
 
@@ -92,6 +94,21 @@ impl Interests {
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
+    }
+
+    /// Who keeps what they read.
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
+    }
+
+    /// A client begins to track: it is interested in what it will read.
+    pub(crate) fn tracking_begins(&self) {
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// A client no longer tracks.
+    pub(crate) fn tracking_ends(&self) {
+        self.count.fetch_sub(1, Relaxed);
     }
 
     fn shard(&self, slot: SlotId) -> &Mutex<Shard> {

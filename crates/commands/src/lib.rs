@@ -38,6 +38,7 @@ mod session;
 mod stats;
 #[cfg(test)]
 mod testing;
+mod tracking;
 mod transaction;
 mod unit;
 
@@ -51,5 +52,6 @@ pub use interest::{Interests, Watches};
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
+pub use tracking::{ClientTracking, Tracking, TrackingTotals};
 pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};
 pub use unit::Unit;

@@ -1,5 +1,5 @@
-//! What the executor does for those who look on: times commands, samples keys, shows requests to monitors. The instruments
-//! themselves are in [`observe`](crate::observe).
+//! What the executor does for those who look on: times commands, samples keys, shows requests to monitors, tells clients
+//! that track. The instruments themselves are in [`observe`](crate::observe) and [`tracking`](crate::tracking).
 
 use wire::Args;
 
@@ -21,6 +21,10 @@ impl Executor {
         if !self.shown.is_empty() {
             host.clients().monitors().publish(&self.shown);
             self.shown = Vec::new();
+        }
+        if !self.invalidations.is_empty() {
+            let invalidations = std::mem::take(&mut self.invalidations);
+            invalidations.publish(self.interests().tracking(), host.clients());
         }
     }
 

@@ -6,7 +6,7 @@ use keyspace::DbId;
 use storage::Durability;
 use wire::Protocol;
 
-use crate::{Transaction, Wait, Watches, clients::Client, unit::Slots};
+use crate::{Transaction, Wait, Watches, clients::Client, tracking::ClientTracking, unit::Slots};
 
 /// Which replies are sent (CLIENT REPLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,8 @@ pub struct Session {
     pub no_touch: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,
+    /// How the client keeps what it reads (CLIENT TRACKING). Boxed: most do not.
+    pub tracking: Option<Box<ClientTracking>>,
     /// What was queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
@@ -65,6 +67,7 @@ impl Session {
             durability: None,
             no_touch: false,
             monitoring: false,
+            tracking: None,
             transaction: None,
             watches: Watches::default(),
             wait: None,

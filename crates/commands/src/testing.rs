@@ -151,6 +151,11 @@ impl TestServer {
         self.execute_raw(&parse(line)).1
     }
 
+    /// The time, unix milliseconds.
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
     /// The position after everything that was appended.
     pub(crate) fn appended_lsn(&self) -> Lsn {
         self.log.appended_lsn()

@@ -23,6 +23,7 @@ use crate::{
     event::Events,
     interest::{Change, Interests},
     stats::WorkerStats,
+    tracking::{ClientTracking, Invalidations},
 };
 use locked::Locked;
 pub(crate) use locked::Slots;
@@ -43,6 +44,7 @@ pub struct Unit<'k> {
     events: &'k Events,
     /// Keys that hold something for somebody who waits for them, perhaps.
     ready: VecDeque<(DbId, Box<[u8]>)>,
+    invalidations: &'k mut Invalidations,
 }
 
 impl<'k> Unit<'k> {
@@ -102,7 +104,7 @@ impl<'k> Unit<'k> {
         first: Option<(*const u8, usize, KeyHash)>,
         scratch: Scratch<'k>,
     ) -> Unit<'k> {
-        let Scratch { effects, freed, clock, touches, stats, interests, events } = scratch;
+        let Scratch { effects, freed, clock, touches, stats, interests, events, invalidations } = scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
@@ -117,6 +119,7 @@ impl<'k> Unit<'k> {
             interests,
             events,
             ready: VecDeque::new(),
+            invalidations,
         }
     }
 
@@ -253,6 +256,7 @@ impl<'k> Unit<'k> {
     fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
         let Some((db, key)) = effect.target() else {
             self.interests.report_global(effect, self);
+            self.interests.tracking().all_changed(self.invalidations);
             let applied = self.change(effect);
             if let Effect::SwapDb { a, b } = *effect {
                 self.ready.extend(self.interests.awaited_keys_of([a, b]));
@@ -270,6 +274,7 @@ impl<'k> Unit<'k> {
         if self.interests.any() {
             let change = if buries { Change::Buried } else { Change::Value };
             self.interests.report(hash.slot(), db, key, change);
+            self.interests.tracking().changed(hash.slot(), key, self.invalidations);
             if effect.fills() && self.interests.is_awaited(hash.slot(), db, key) {
                 self.note_ready(db, key.into());
             }
@@ -376,6 +381,11 @@ impl<'k> Unit<'k> {
         self.interests
     }
 
+    /// Remembers that a client that tracks has read a key, whose slot is locked.
+    pub(crate) fn remember(&mut self, tracking: &ClientTracking, key: &[u8]) {
+        tracking.read(slot_of(key), key, self.invalidations);
+    }
+
     /// Whether it has removed every key.
     #[inline]
     pub(crate) fn flushes_all(&self) -> bool {
@@ -439,6 +449,8 @@ pub(crate) struct Scratch<'k> {
     pub(crate) stats: &'k WorkerStats,
     /// Learn of changes.
     pub(crate) interests: &'k Arc<Interests>,
+    /// What clients that track must be told.
+    pub(crate) invalidations: &'k mut Invalidations,
     /// Takes the events.
     pub(crate) events: &'k Events,
 }

@@ -139,6 +139,7 @@ impl ServerHost {
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         live.event_classes.store(classes.bits(), Relaxed);
         live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
+        self.interests.tracking().set_keys_max(settings.integer(Key::TrackingTableMaxKeys) as usize);
         let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
         self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
         self.observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));

@@ -82,6 +82,7 @@ fn clients(host: &ServerHost, out: &mut String) {
         "maxclients": settings.integer(Key::Maxclients),
         "blocked_clients": host.clients().blocked(),
         "total_blocking_keys": host.interests().awaited_keys(),
+        "tracking_clients": host.interests().tracking().totals().clients,
     );
 }
 
@@ -153,6 +154,7 @@ fn persistence(host: &ServerHost, out: &mut String) {
 fn stats(host: &ServerHost, out: &mut String) {
     let stats = host.command_stats();
     let totals = stats.keyspace_totals();
+    let tracked = host.interests().tracking().totals();
     let (input, output) = host.clients().traffic_bytes();
     fields!(out,
         "total_connections_received": host.clients().accepted(),
@@ -164,6 +166,9 @@ fn stats(host: &ServerHost, out: &mut String) {
         "evicted_keys": totals.evicted_keys,
         "keyspace_hits": totals.keyspace_hits,
         "keyspace_misses": totals.keyspace_misses,
+        "tracking_total_keys": tracked.keys,
+        "tracking_total_items": tracked.items,
+        "tracking_total_prefixes": tracked.prefixes,
     );
 }
 

@@ -361,6 +361,7 @@ impl Worker {
                 let mut executor = self.executor.borrow_mut();
                 executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
                 executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host);
+                executor.end_round(&*self.host);
                 let wrote = executor.take_wrote();
                 let told = self.events.borrow_mut().hold(executor.take_events());
                 drop(executor);

@@ -19,7 +19,7 @@ impl Client {
             out,
             "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub=0 \
              psub=0 ssub=0 multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
-             omem=0 tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir=-1 resp={resp} \
+             omem=0 tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
              durability={durability}",
             id = self.id,
@@ -35,6 +35,7 @@ impl Client {
             memory = self.memory_bytes(),
             events = if output > 0 { "rw" } else { "r" },
             command = self.last_command_name(),
+            redirect = self.shown_redirect(),
             resp = self.resp.load(Relaxed),
             library = labels.library.as_str(),
             library_version = labels.library_version.as_str(),
@@ -51,11 +52,20 @@ impl Client {
         }
     }
 
+    /// Who is told of what the client tracks; -1 if it does not track, 0 if it is told itself.
+    fn shown_redirect(&self) -> i64 {
+        if self.tracking.load(Relaxed) { self.redirect.load(Relaxed) as i64 } else { -1 }
+    }
+
     fn flag_letters(&self) -> String {
         let flags = [
             (self.monitoring.load(Relaxed), 'O'),
+            (self.subscribed.load(Relaxed), 'P'),
             (self.queued_count() >= 0, 'x'),
             (self.is_blocked(), 'b'),
+            (self.tracking.load(Relaxed), 't'),
+            (self.redirect_broken.load(Relaxed), 'R'),
+            (self.tracks_prefixes.load(Relaxed), 'B'),
             (self.closing.load(Relaxed), 'c'),
             (self.killed.load(Relaxed), 'A'),
             (self.no_evict.load(Relaxed), 'e'),

@@ -2,14 +2,23 @@
 
 use wire::{Args, number::parse_i64};
 
-use super::{ALWAYS, ROW, SESSION, attributes, list};
+use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
 use crate::{CommandError, Context, Flags, Row, families::help::help};
 
 /// For administrators.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
 /// The subcommands.
-pub(super) const ROWS: [Row; 14] = [
+pub(super) const ROWS: [Row; 17] = [
+    Row {
+        name: "client|caching",
+        arity: 3,
+        since: "6.0.0",
+        summary: "Says whether the keys that the next command reads are tracked.",
+        syntax: "<YES | NO>",
+        handler: tracking::caching,
+        ..ROW
+    },
     Row {
         name: "client|durability",
         arity: -2,
@@ -31,8 +40,8 @@ pub(super) const ROWS: [Row; 14] = [
         name: "client|getredir",
         arity: 2,
         since: "6.0.0",
-        summary: "Replies with the client that gets the invalidations of this one: -1, there are none.",
-        handler: get_redirection,
+        summary: "Replies with the client that is told what this one tracks: 0 for itself, -1 without tracking.",
+        handler: tracking::get_redirection,
         ..ROW
     },
     Row {
@@ -130,6 +139,23 @@ pub(super) const ROWS: [Row; 14] = [
         ..ROW
     },
     Row {
+        name: "client|tracking",
+        arity: -3,
+        since: "6.0.0",
+        summary: "Tells this connection, or another one, when what it has read changes.",
+        syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        handler: tracking::tracking,
+        ..ROW
+    },
+    Row {
+        name: "client|trackinginfo",
+        arity: 2,
+        since: "6.2.0",
+        summary: "Shows how this connection tracks what it reads.",
+        handler: tracking::info,
+        ..ROW
+    },
+    Row {
         name: "client|unblock",
         arity: -3,
         flags: ADMIN,
@@ -145,12 +171,6 @@ pub(super) const ROWS: [Row; 14] = [
 /// `CLIENT ID`
 fn id(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.reply.integer(cx.session.client.id() as i64);
-    Ok(())
-}
-
-/// `CLIENT GETREDIR`: tracking is never on.
-fn get_redirection(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.reply.integer(-1);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod attributes;
 mod client;
 mod greeting;
 mod list;
+mod tracking;
 
 use crate::{Family, Flags, Keys, Row, families::help::no_subcommand};
 
