@@ -95,11 +95,11 @@ impl Options {
             return Err(CommandError::Text("ERR too many prefixes for one client"));
         }
         for (index, prefix) in self.prefixes.iter().enumerate() {
-            let overlaps = |other: &&Box<[u8]>| prefix.starts_with(other) || other.starts_with(prefix);
-            if let Some(other) = present.iter().find(overlaps) {
+            let overlaps = |other: &[u8]| prefix.starts_with(other) || other.starts_with(prefix);
+            if let Some(other) = present.iter().find(|other| overlaps(other)) {
                 return Err(overlap(prefix, "an existing", other));
             }
-            if let Some(other) = self.prefixes[index + 1..].iter().find(overlaps) {
+            if let Some(other) = self.prefixes[index + 1..].iter().find(|other| overlaps(other)) {
                 return Err(overlap(prefix, "another provided", other));
             }
         }
