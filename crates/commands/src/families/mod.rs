@@ -7,6 +7,7 @@ mod deadline;
 mod expiry_condition;
 mod expiry_option;
 mod generic;
+mod geo;
 mod hash;
 mod help;
 mod hyperloglog;
@@ -31,6 +32,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     bitmap::ROWS,
     connection::ROWS,
     generic::ROWS,
+    geo::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
     list::ROWS,

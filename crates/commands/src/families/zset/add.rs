@@ -1,4 +1,4 @@
-//! Adding members and changing scores: ZADD and ZINCRBY.
+//! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
 //!
 //! Without conditions nothing is read but the type: the effect does not depend on what there is. With conditions what is
 //! to be put is decided first, and the effect holds only that.
@@ -13,26 +13,26 @@ use super::zset;
 use crate::{CommandError, Context, EventClass};
 
 /// Scores and members of one command; a single pair needs no memory.
-type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
+pub(in crate::families) type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
 
 /// The flags of ZADD.
 #[derive(Debug, Clone, Copy, Default)]
-struct Options {
+pub(in crate::families) struct AddOptions {
     /// NX: only new members.
-    only_new: bool,
+    pub(in crate::families) only_new: bool,
     /// XX: only members that are there.
-    only_old: bool,
+    pub(in crate::families) only_old: bool,
     /// GT: only scores above the old one.
     only_greater: bool,
     /// LT: only scores below the old one.
     only_less: bool,
     /// CH: changed members count, not only new ones.
-    counts_changed: bool,
+    pub(in crate::families) counts_changed: bool,
     /// INCR: the score is added to the old one.
     increments: bool,
 }
 
-impl Options {
+impl AddOptions {
     /// Reads the flags at the start of `words` and returns the others.
     fn read<'a>(&mut self, mut words: Args<'a>) -> Args<'a> {
         while let Some(word) = words.get(0) {
@@ -52,7 +52,7 @@ impl Options {
     }
 
     fn verify(self, pairs: usize) -> Result<(), CommandError> {
-        let Options { only_new, only_old, only_greater, only_less, increments, .. } = self;
+        let AddOptions { only_new, only_old, only_greater, only_less, increments, .. } = self;
         if only_new && only_old {
             return Err(CommandError::Text("ERR XX and NX options at the same time are not compatible"));
         }
@@ -91,16 +91,16 @@ impl Options {
 
 /// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]`
 pub(super) fn zadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    add(cx, args, Options::default())
+    add(cx, args, AddOptions::default())
 }
 
 /// `ZINCRBY key increment member`
 pub(super) fn zincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     // Flags are read here too, as Redis does: ZINCRBY key nx member is a syntax error.
-    add(cx, args, Options { increments: true, ..Options::default() })
+    add(cx, args, AddOptions { increments: true, ..AddOptions::default() })
 }
 
-fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: Options) -> Result<(), CommandError> {
+fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: AddOptions) -> Result<(), CommandError> {
     let key = args.at(1);
     let pairs = options.read(args.skip(2));
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
@@ -112,6 +112,16 @@ fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: Options) -> Result
         let score = parse_f64(pairs.at(index)).ok_or(CommandError::NotAFloat)?;
         members.push((score, pairs.at(index + 1)));
     }
+    add_members(cx, key, options, members)
+}
+
+/// Adds members as the options say, and replies.
+pub(in crate::families) fn add_members(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    options: AddOptions,
+    mut members: Members<'_>,
+) -> Result<(), CommandError> {
     if options.has_conditions() {
         choose(cx, key, options, &mut members)?;
     } else {
@@ -135,7 +145,7 @@ fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: Options) -> Result
 fn choose<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
-    options: Options,
+    options: AddOptions,
     members: &mut Members<'a>,
 ) -> Result<(), CommandError> {
     let db = cx.db();

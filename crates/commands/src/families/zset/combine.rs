@@ -22,7 +22,7 @@ use options::{Form, Options};
 use super::{
     counted,
     reply::{write_members, write_scored},
-    store::store,
+    store,
 };
 use crate::{CommandError, Context, Unit};
 

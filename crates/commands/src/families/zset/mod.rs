@@ -25,15 +25,17 @@ use wire::Args;
 
 use crate::{CommandError, row::counted_keys};
 
+pub(super) use add::{AddOptions, Members, add_members};
 pub(crate) use blocking::ROWS as BLOCKING_ROWS;
 pub(crate) use rows::ROWS;
+pub(super) use store::store;
 
 /// The sorted set at a key, if there is one.
 ///
 /// # Errors
 /// If the key holds another type.
 #[inline]
-fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, CommandError> {
+pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
         None => Ok(None),
         Some(View::Zset(zset)) => Ok(Some(zset)),

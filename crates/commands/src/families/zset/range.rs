@@ -8,8 +8,7 @@ use wire::{Args, number::parse_i64};
 use super::{
     reply::{Directed, write_members, write_scored},
     span::{By, Span},
-    store::store,
-    zset,
+    store, zset,
 };
 use crate::{CommandError, Context};
 

@@ -5,7 +5,7 @@ use keyspace::{Effect, ScoredItemsBuf, Value};
 use crate::{CommandError, Context, EventClass};
 
 /// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
-pub(super) fn store(
+pub(in crate::families) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],
     members: &ScoredItemsBuf,

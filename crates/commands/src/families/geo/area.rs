@@ -1,0 +1,194 @@
+//! Search areas: a circle or a box around a place, and the cells that cover it.
+//!
+//! What it is: nine cells at most, so large that none beyond them can hold anything of the area, in the order in which
+//! Redis looks through them, because unsorted results are shown in it.
+
+use super::{
+    cell::{Area, Cell, Place, STEP_MAX},
+    earth::{LengthUnit, RADIUS_M, degrees, distance_m, latitude_distance_m, radians},
+};
+
+/// About half the way around the map, in metres: the range of a cell of step 1.
+const RANGE_M_MAX: f64 = 20_037_726.37;
+
+/// What is searched around a place; lengths in `unit`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Shape {
+    Circle { radius: f64 },
+    Box { width: f64, height: f64 },
+}
+
+/// A shape at its place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SearchArea {
+    pub(super) center: Place,
+    pub(super) shape: Shape,
+    pub(super) unit: LengthUnit,
+}
+
+/// The outermost degrees of an area.
+struct Bounds {
+    west: f64,
+    east: f64,
+    south: f64,
+    north: f64,
+}
+
+impl SearchArea {
+    /// Metres from the center to a place, if that is in the area.
+    pub(super) fn distance_m(&self, place: Place) -> Option<f64> {
+        match self.shape {
+            Shape::Circle { radius } => {
+                let distance_m = distance_m(self.center, place);
+                (distance_m <= radius * self.unit.metres).then_some(distance_m)
+            }
+            Shape::Box { width, height } => {
+                let (width_m, height_m) = (width * self.unit.metres, height * self.unit.metres);
+                if latitude_distance_m(place.latitude, self.center.latitude) > height_m / 2.0 {
+                    return None;
+                }
+                let beside = Place { longitude: self.center.longitude, latitude: place.latitude };
+                if distance_m(place, beside) > width_m / 2.0 {
+                    return None;
+                }
+                Some(distance_m(self.center, place))
+            }
+        }
+    }
+
+    /// The cells to look through.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let bounds = self.bounds();
+        let mut step = self.step();
+        let mut center = Cell::at(self.center, step);
+        if step > 1 && !reaches(center, &bounds) {
+            step -= 1;
+            center = Cell::at(self.center, step);
+        }
+        let Area { longitudes, latitudes } = center.area();
+        // Where the cell in the middle goes beyond the area, nothing is beyond it. At step 1 every cell has the others
+        // on both sides.
+        let is_covered = |rows: i32, columns: i32| {
+            step >= 2
+                && (rows < 0 && latitudes.min < bounds.south
+                    || rows > 0 && latitudes.max > bounds.north
+                    || columns < 0 && longitudes.min < bounds.west
+                    || columns > 0 && longitudes.max > bounds.east)
+        };
+        // The middle, north, south, east, west, and the corners between them.
+        const MOVES: [(i32, i32); 9] =
+            [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)];
+        let wanted = MOVES.into_iter().filter(|(rows, columns)| !is_covered(*rows, *columns));
+        let mut cells: Vec<Cell> = wanted.map(|(rows, columns)| center.moved(rows, columns)).collect();
+        // With few cells around the earth both neighbours are one. No place is shown twice.
+        let mut seen = Vec::with_capacity(cells.len());
+        cells.retain(|cell| {
+            let is_new = !seen.contains(cell);
+            seen.push(*cell);
+            is_new
+        });
+        cells
+    }
+
+    fn bounds(&self) -> Bounds {
+        let Place { longitude, latitude } = self.center;
+        let (width, height) = match self.shape {
+            Shape::Circle { radius } => (radius, radius),
+            Shape::Box { width, height } => (width / 2.0, height / 2.0),
+        };
+        let (width_m, height_m) = (width * self.unit.metres, height * self.unit.metres);
+        let up = degrees(height_m / RADIUS_M);
+        // Degrees are shortest where the area is nearest to a pole.
+        let nearest_to_pole = if latitude < 0.0 { latitude - up } else { latitude + up };
+        let aside = degrees(width_m / RADIUS_M / radians(nearest_to_pole).cos());
+        Bounds {
+            west: longitude - aside,
+            east: longitude + aside,
+            south: latitude - up,
+            north: latitude + up,
+        }
+    }
+
+    /// The step at which a cell is about as large as the area.
+    fn step(&self) -> u32 {
+        let mut range_m = self.unit.metres
+            * match self.shape {
+                Shape::Circle { radius } => radius,
+                Shape::Box { width, height } => {
+                    (width / 2.0 * (width / 2.0) + height / 2.0 * (height / 2.0)).sqrt()
+                }
+            };
+        if range_m == 0.0 {
+            return STEP_MAX;
+        }
+        let mut step = 1;
+        while range_m < RANGE_M_MAX {
+            range_m *= 2.0;
+            step += 1;
+        }
+        // Cells are narrower towards the poles.
+        let narrower = match self.center.latitude.abs() {
+            latitude if latitude > 80.0 => 2,
+            latitude if latitude > 66.0 => 1,
+            _ => 0,
+        };
+        (step - 2 - narrower).clamp(1, STEP_MAX as i32) as u32
+    }
+}
+
+/// Whether the neighbours of a cell cover everything.
+fn reaches(center: Cell, bounds: &Bounds) -> bool {
+    let area = |rows, columns| center.moved(rows, columns).area();
+    !(area(1, 0).latitudes.max < bounds.north
+        || area(-1, 0).latitudes.min > bounds.south
+        || area(0, 1).longitudes.max < bounds.east
+        || area(0, -1).longitudes.min > bounds.west)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::PI;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_near_enough_is_in_a_cell(
+            longitude in -179.0..179.0f64,
+            latitude in -80.0..80.0f64,
+            radius_m in 0.0..500_000.0f64,
+            bearing in 0.0..2.0 * PI,
+            share in 0.0..1.0f64,
+        ) {
+            let center = Place { longitude, latitude };
+            let away = degrees(radius_m * share / RADIUS_M);
+            let place = Place {
+                longitude: longitude + away * bearing.sin() / radians(latitude).cos(),
+                latitude: latitude + away * bearing.cos(),
+            };
+            prop_assume!(place.is_on_map());
+            let place = Place::of_score(place.score());
+            let width = radius_m * 2.0;
+            for shape in [Shape::Circle { radius: radius_m }, Shape::Box { width, height: width }] {
+                let area = SearchArea { center, shape, unit: LengthUnit::METRE };
+                if area.distance_m(place).is_some() {
+                    let cells = area.cells();
+                    let holding = cells.iter().filter(|cell| cell.scores().contains(&place.score()));
+                    prop_assert_eq!(holding.count(), 1, "{:?} {:?}", area, place);
+                }
+            }
+        }
+
+        #[test]
+        fn no_length_is_too_long(longitude in -180.0..180.0f64, latitude in -85.0..85.0f64, width: f64, height: f64) {
+            let (width, height) = (width.abs(), height.abs());
+            prop_assume!(!width.is_nan() && !height.is_nan());
+            for shape in [Shape::Circle { radius: width }, Shape::Box { width, height }] {
+                let area = SearchArea { center: Place { longitude, latitude }, shape, unit: LengthUnit::METRE };
+                prop_assert!((1..=9).contains(&area.cells().len()));
+            }
+        }
+    }
+}

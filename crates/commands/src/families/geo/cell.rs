@@ -1,0 +1,248 @@
+//! Cells: the squares of a grid over the earth, which geohashes number.
+//!
+//! What it is: a place as a number and back, exactly as Redis does it, because these numbers are the scores that clients
+//! store, compare and copy. At step n a row and a column of n bits say where a cell is; bit by bit in turn, columns
+//! first, they are its number. The cells of step 26 have 52 bits, which a score holds to the last one.
+//! What it is not: a distance (see `earth`).
+
+use std::ops::Range;
+
+/// Bits of row and of column in a score.
+pub(super) const STEP_MAX: u32 = 26;
+
+/// Longitudes that there are.
+const LONGITUDES: Extent = Extent { min: -180.0, max: 180.0 };
+/// Latitudes that a score can hold: those of a square map.
+const LATITUDES: Extent = Extent { min: -85.05112878, max: 85.05112878 };
+/// Latitudes of the geohash that others know.
+const ALL_LATITUDES: Extent = Extent { min: -90.0, max: 90.0 };
+
+/// A place, in degrees.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Place {
+    pub(super) longitude: f64,
+    pub(super) latitude: f64,
+}
+
+impl Place {
+    /// Whether a score can hold it.
+    pub(super) fn is_on_map(&self) -> bool {
+        LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
+    }
+
+    /// The score of a place that is on the map.
+    pub(super) fn score(&self) -> f64 {
+        Cell::at(*self, STEP_MAX).number() as f64
+    }
+
+    /// The place that a score stands for: the middle of its cell.
+    pub(super) fn of_score(score: f64) -> Place {
+        // Scores need not be those of places; negative ones wrap.
+        let number = if score < 0.0 { score as i64 as u64 } else { score as u64 };
+        let cell = Cell { row: even_bits(number), column: even_bits(number >> 1), step: STEP_MAX };
+        let Area { longitudes, latitudes } = cell.area();
+        Place {
+            longitude: LONGITUDES.clamp(longitudes.middle()),
+            latitude: LATITUDES.clamp(latitudes.middle()),
+        }
+    }
+
+    /// The geohash of a place as text, in the form that others know. Its last letter is always 0: 52 bits are ten letters.
+    pub(super) fn geohash(&self) -> [u8; 11] {
+        const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
+        let number = Cell::within(*self, STEP_MAX, ALL_LATITUDES).number();
+        let mut text = [LETTERS[0]; 11];
+        for (index, letter) in text[..10].iter_mut().enumerate() {
+            *letter = LETTERS[(number >> (2 * STEP_MAX as usize - 5 * (index + 1)) & 31) as usize];
+        }
+        text
+    }
+}
+
+/// From one degree to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Extent {
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Extent {
+    fn contains(&self, degrees: f64) -> bool {
+        (self.min..=self.max).contains(&degrees)
+    }
+
+    fn clamp(&self, degrees: f64) -> f64 {
+        degrees.clamp(self.min, self.max)
+    }
+
+    fn middle(&self) -> f64 {
+        (self.min + self.max) / 2.0
+    }
+
+    /// Which of 2^step equal parts of this one contains an angle.
+    fn part_of(&self, degrees: f64, step: u32) -> u32 {
+        ((degrees - self.min) / (self.max - self.min) * parts(step)) as u32
+    }
+
+    /// One of 2^step equal parts of this one. In the order of operations that Redis has, for the last bits.
+    fn part(&self, index: u32, step: u32) -> Extent {
+        let degrees = |index: u32| self.min + (f64::from(index) / parts(step)) * (self.max - self.min);
+        Extent { min: degrees(index), max: degrees(index.wrapping_add(1)) }
+    }
+}
+
+fn parts(step: u32) -> f64 {
+    (1u64 << step) as f64
+}
+
+/// What a cell covers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Area {
+    pub(super) longitudes: Extent,
+    pub(super) latitudes: Extent,
+}
+
+/// A square of the grid at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// From south to north.
+    row: u32,
+    /// From west to east.
+    column: u32,
+    step: u32,
+}
+
+impl Cell {
+    /// The cell of a place on the map.
+    pub(super) fn at(place: Place, step: u32) -> Cell {
+        Cell::within(place, step, LATITUDES)
+    }
+
+    fn within(place: Place, step: u32, latitudes: Extent) -> Cell {
+        Cell {
+            row: latitudes.part_of(place.latitude, step),
+            column: LONGITUDES.part_of(place.longitude, step),
+            step,
+        }
+    }
+
+    /// The cell so many rows to the north and columns to the east; beyond an edge it goes on at the other one.
+    pub(super) fn moved(self, rows: i32, columns: i32) -> Cell {
+        let mask = (1u32 << self.step) - 1;
+        let moved = |index: u32, by: i32| match by {
+            0 => index,
+            by => index.wrapping_add_signed(by) & mask,
+        };
+        Cell { row: moved(self.row, rows), column: moved(self.column, columns), step: self.step }
+    }
+
+    /// What it covers.
+    pub(super) fn area(self) -> Area {
+        Area {
+            longitudes: LONGITUDES.part(self.column, self.step),
+            latitudes: LATITUDES.part(self.row, self.step),
+        }
+    }
+
+    /// The scores of the places in it.
+    pub(super) fn scores(self) -> Range<f64> {
+        let shift = 2 * (STEP_MAX - self.step);
+        (self.number() << shift) as f64..((self.number() + 1) << shift) as f64
+    }
+
+    /// The bits of row and column in turn.
+    fn number(self) -> u64 {
+        spread(self.row) | spread(self.column) << 1
+    }
+}
+
+/// Moves bit n to bit 2n.
+fn spread(bits: u32) -> u64 {
+    const MASKS: [(u32, u64); 5] = [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, 0x0f0f_0f0f_0f0f_0f0f),
+        (2, 0x3333_3333_3333_3333),
+        (1, 0x5555_5555_5555_5555),
+    ];
+    MASKS.iter().fold(u64::from(bits), |bits, (shift, mask)| (bits | bits << shift) & mask)
+}
+
+/// Moves bit 2n to bit n and drops the others.
+fn even_bits(bits: u64) -> u32 {
+    const MASKS: [(u32, u64); 5] = [
+        (1, 0x3333_3333_3333_3333),
+        (2, 0x0f0f_0f0f_0f0f_0f0f),
+        (4, 0x00ff_00ff_00ff_00ff),
+        (8, 0x0000_ffff_0000_ffff),
+        (16, 0x0000_0000_ffff_ffff),
+    ];
+    let even = bits & 0x5555_5555_5555_5555;
+    MASKS.iter().fold(even, |bits, (shift, mask)| (bits | bits >> shift) & mask) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PALERMO: Place = Place { longitude: 13.361389, latitude: 38.115556 };
+
+    #[test]
+    fn a_place_has_the_score_that_redis_gives_it() {
+        assert_eq!(PALERMO.score(), 3479099956230698.0);
+        let Place { longitude, latitude } = Place::of_score(3479099956230698.0);
+        let shown = format!("{longitude:.17} {latitude:.17}");
+        assert_eq!(shown, "13.36138933897018433 38.11555639549629859");
+        assert_eq!(&PALERMO.geohash(), b"sqc8b49rny0");
+    }
+
+    #[test]
+    fn the_corners_of_the_map_are_on_it() {
+        for (longitude, latitude) in [(180.0, 85.05112878), (-180.0, -85.05112878), (180.0, -85.05112878)] {
+            let place = Place { longitude, latitude };
+            assert!(place.is_on_map());
+            let found = Place::of_score(place.score());
+            assert!((found.latitude - latitude).abs() < 1e-5, "{found:?}");
+        }
+        assert!(!Place { longitude: 180.1, latitude: 0.0 }.is_on_map());
+        assert!(!Place { longitude: 0.0, latitude: -85.06 }.is_on_map());
+    }
+
+    #[test]
+    fn neighbours_wrap_around_the_edges() {
+        let cell = Cell::at(Place { longitude: 179.9, latitude: 0.0 }, 4);
+        assert_eq!((cell.column, cell.moved(0, 1).column, cell.moved(0, -1).column), (15, 0, 14));
+        assert_eq!(cell.moved(1, 1).moved(-1, -1), cell);
+    }
+
+    proptest! {
+        #[test]
+        fn bits_are_spread_and_gathered(row: u32, column: u32) {
+            let number = spread(row) | spread(column) << 1;
+            prop_assert_eq!((even_bits(number), even_bits(number >> 1)), (row, column));
+        }
+
+        #[test]
+        fn a_place_is_in_its_cell_at_every_step(
+            longitude in -180.0..180.0f64,
+            latitude in -85.0..85.0f64,
+            step in 1..=STEP_MAX,
+        ) {
+            let place = Place { longitude, latitude };
+            let cell = Cell::at(place, step);
+            let Area { longitudes, latitudes } = cell.area();
+            prop_assert!(longitudes.contains(longitude) && latitudes.contains(latitude));
+            prop_assert!(cell.scores().contains(&place.score()));
+            let found = Place::of_score(place.score());
+            prop_assert!((found.longitude - longitude).abs() < 1e-5 && (found.latitude - latitude).abs() < 1e-5);
+        }
+
+        #[test]
+        fn no_score_is_off_the_map(score: f64) {
+            let place = Place::of_score(score);
+            prop_assert!(place.is_on_map());
+        }
+    }
+}
