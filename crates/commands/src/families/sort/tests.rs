@@ -30,7 +30,8 @@ fn weights_are_read_as_strtod_does() {
         (r#"RPUSH f " 2" 1 inf -INF 1e-300"#, ":5"),
         ("SORT f", r#"["-INF", "1e-300", "1", " 2", "inf"]"#),
     ];
-    let refused = ["x", "nan", r#""1 ""#, r#"" ""#, "1e400", "4e-320", "--1"];
+    table.extend([("RPUSH h 0x1F -0XA +0x0 3", ":4"), ("SORT h", r#"["-0XA", "+0x0", "3", "0x1F"]"#)]);
+    let refused = ["0x", "0x+1", "x", "nan", r#""1 ""#, r#"" ""#, "1e400", "4e-320", "--1"];
     let steps: Vec<_> =
         refused.iter().map(|text| (format!("RPUSH k 1 {text}"), format!("RPUSH k2 {text}"))).collect();
     for (both, alone) in &steps {
