@@ -89,7 +89,7 @@ class Options:
             log = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local"]
             return [*self.wrapper, "redis-server", *place, *log, *limits]
         log = ["--http-port", str(http_port), "--durability", self.durability, "--workers", str(self.workers)]
-        log += ["--log-segment-bytes", self.log_segment_bytes]
+        log += ["--log-segment-bytes", self.log_segment_bytes, "--enable-debug-command", "local"]
         return [*self.wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
 
 

@@ -1,6 +1,6 @@
 //! What can refuse a command before it touches a key.
 //!
-//! Order of the checks, as in Redis: known, arity, authenticated, loading, log, memory.
+//! Order of the checks, as in Redis: known, arity, protected, authenticated, loading, log, memory.
 
 use storage::Admission;
 use wire::Args;
@@ -10,6 +10,11 @@ use crate::{CommandError, Executor, Flags, Host, Row, Session};
 /// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
 /// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+
+const DEBUG_REFUSED: CommandError = CommandError::Text(
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
+     connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+);
 
 impl Executor {
     /// Everything that can refuse a command; `false`: the log cannot take it now.
@@ -21,7 +26,7 @@ impl Executor {
         session: &Session,
         host: &dyn Host,
     ) -> Result<bool, CommandError> {
-        self.check_call(row, args, session)?;
+        self.check_call(row, args, session, host)?;
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
@@ -41,9 +46,13 @@ impl Executor {
         row: &'static Row,
         args: Args<'_>,
         session: &Session,
+        host: &dyn Host,
     ) -> Result<(), CommandError> {
         if !row.accepts(args.len()) {
             return Err(CommandError::WrongArity(row.name));
+        }
+        if row.flags.has(Flags::PROTECTED) && !host.debug_access().includes(&session.client) {
+            return Err(DEBUG_REFUSED);
         }
         if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
             return Err(CommandError::NoAuth);

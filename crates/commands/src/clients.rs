@@ -17,6 +17,7 @@ mod signal;
 use std::{
     collections::BTreeMap,
     fmt,
+    net::SocketAddr,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -194,6 +195,11 @@ impl Client {
     /// The address of the other side.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// Whether it runs on the machine of the server.
+    pub fn is_local(&self) -> bool {
+        self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
     }
 
     /// The address it connected to.

@@ -4,7 +4,12 @@
 
 use keyspace::EvictionPolicy;
 
-use crate::{EventClass, clients::Clients, observe::Observer, stats::CommandStats};
+use crate::{
+    EventClass,
+    clients::{Client, Clients},
+    observe::Observer,
+    stats::CommandStats,
+};
 
 /// How far recovery has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,6 +46,29 @@ pub struct MemoryFigures {
     pub log_buffer_bytes: u64,
 }
 
+/// Who may run DEBUG (`enable-debug-command`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DebugAccess {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Clients on the machine of the server.
+    Local,
+    /// Everybody.
+    Everybody,
+}
+
+impl DebugAccess {
+    /// Whether this client may.
+    pub fn includes(self, client: &Client) -> bool {
+        match self {
+            DebugAccess::Nobody => false,
+            DebugAccess::Local => client.is_local(),
+            DebugAccess::Everybody => true,
+        }
+    }
+}
+
 /// What SHUTDOWN was asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
@@ -64,6 +92,8 @@ pub trait Host: Send + Sync {
     fn allocator_report(&self) -> String;
     /// The events that are wanted (`notify-keyspace-events`).
     fn event_classes(&self) -> EventClass;
+    /// Who may run DEBUG.
+    fn debug_access(&self) -> DebugAccess;
     /// Monotonic microseconds, for latencies.
     fn monotonic_us(&self) -> u64;
     /// The connections of the server.

@@ -55,7 +55,7 @@ impl Executor {
         session: &Session,
         host: &dyn Host,
     ) -> Result<bool, CommandError> {
-        self.check_call(row, call.args, session)?;
+        self.check_call(row, call.args, session, host)?;
         if row.flags.has(Flags::NO_MULTI) {
             return Err(CommandError::Text("ERR Command not allowed inside a transaction"));
         }

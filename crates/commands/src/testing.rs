@@ -23,8 +23,8 @@ use storage::{Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
 use crate::{
-    Call, CommandStats, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits, Outcome,
-    Session, ShutdownMode,
+    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
+    Outcome, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -323,6 +323,7 @@ pub(crate) struct TestHost {
     pub(crate) stats: CommandStats,
     pub(crate) limits: Mutex<MemoryLimits>,
     pub(crate) event_classes: Mutex<EventClass>,
+    pub(crate) debug_access: Mutex<DebugAccess>,
     pub(crate) loading: Mutex<Option<Loading>>,
     /// The password of the user `default`; `None`: none is needed.
     pub(crate) password: Mutex<Option<Vec<u8>>>,
@@ -350,6 +351,7 @@ impl TestHost {
             stats: CommandStats::new(1),
             limits: Mutex::new(limits),
             event_classes: Mutex::default(),
+            debug_access: Mutex::new(DebugAccess::Everybody),
             loading: Mutex::default(),
             password: Mutex::default(),
             settings: Mutex::default(),
@@ -437,6 +439,10 @@ impl Host for TestHost {
 
     fn event_classes(&self) -> EventClass {
         *self.event_classes.lock()
+    }
+
+    fn debug_access(&self) -> DebugAccess {
+        *self.debug_access.lock()
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -197,6 +197,12 @@ impl<'k> Unit<'k> {
         self.locked.slot(hash.slot()).get(db, &hash, key, self.clock.now_ms)
     }
 
+    /// As [`Unit::peek`], also if it has expired and is not removed yet.
+    pub fn peek_expired(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        self.locked.slot(hash.slot()).get_raw(db, &hash, key)
+    }
+
     /// Whether the key exists and has not expired. Does not count as an access.
     #[inline]
     pub fn exists(&self, db: DbId, key: &[u8]) -> bool {

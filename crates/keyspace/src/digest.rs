@@ -4,12 +4,15 @@
 //! values have in memory, nor on the order in which members and fields lie, nor on hash seeds.
 //! What it is not: proof against somebody who wants two values to look alike.
 
+use std::iter::Sum;
+
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::collection::View;
 use crate::entry::EntryRef;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::slot::SlotGuard;
 
 /// A digest. That of many things is the sum of those of each, so it can be taken bit by bit and in any order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,9 +41,14 @@ impl Digest {
         }
     }
 
-    fn of_entry(db: DbId, entry: EntryRef<'_>) -> Self {
+    /// The digest of a value and its deadline, without its key.
+    pub fn of_entry(entry: EntryRef<'_>) -> Self {
         let value = Digest::of_value(entry.view());
-        Digest::of(&[&[db.get()], entry.key(), &deadline_bytes(entry.expire_at_ms()), &value.0.to_le_bytes()])
+        Digest::of(&[&deadline_bytes(entry.expire_at_ms()), &value.0.to_le_bytes()])
+    }
+
+    fn of_key(db: DbId, entry: EntryRef<'_>) -> Self {
+        Digest::of(&[&[db.get()], entry.key(), &Digest::of_entry(entry).0.to_le_bytes()])
     }
 
     /// The digest of byte strings, each with its length.
@@ -63,8 +71,7 @@ impl Digest {
     }
 
     fn in_any_order(type_name: &[u8], elements: impl Iterator<Item = Digest>) -> Self {
-        let sum = elements.fold(0u128, |sum, one| sum.wrapping_add(one.0));
-        Digest::of(&[type_name, &sum.to_le_bytes()])
+        Digest::of(&[type_name, &elements.sum::<Digest>().0.to_le_bytes()])
     }
 
     /// As DEBUG DIGEST shows it: 40 hexadecimal digits.
@@ -77,16 +84,22 @@ fn deadline_bytes(deadline_ms: Option<u64>) -> [u8; 8] {
     deadline_ms.unwrap_or(u64::MAX).to_le_bytes()
 }
 
+impl Sum for Digest {
+    fn sum<I: Iterator<Item = Digest>>(digests: I) -> Self {
+        Digest(digests.fold(0, |sum, one| sum.wrapping_add(one.0)))
+    }
+}
+
+impl SlotGuard<'_> {
+    /// The digest of the slot's keys in all databases, expired ones included.
+    pub fn digest(&self) -> Digest {
+        DbId::all().flat_map(|db| self.entries(db).map(move |entry| Digest::of_key(db, entry))).sum()
+    }
+}
+
 impl Keyspace {
     /// The digest of all keys of all databases, expired ones included. Locks one slot at a time: exact when nobody writes.
     pub fn digest(&self) -> Digest {
-        let mut sum = 0u128;
-        for slot in self.occupied.members(SlotId::FIRST, SlotId::LAST) {
-            let guard = self.lock(slot);
-            for db in DbId::all() {
-                guard.entries(db).for_each(|entry| sum = sum.wrapping_add(Digest::of_entry(db, entry).0));
-            }
-        }
-        Digest(sum)
+        self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest()).sum()
     }
 }

@@ -16,6 +16,7 @@ mod value;
 
 use std::path::Path;
 
+use commands::DebugAccess;
 use keyspace::PackedLimits;
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
@@ -178,6 +179,15 @@ impl Settings {
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let rendered = |key: Key| OPTIONS[key as usize].render(&self.values[key as usize]);
         ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
+    }
+
+    /// Who may run DEBUG.
+    pub fn debug_access(&self) -> DebugAccess {
+        match self.text(Key::EnableDebugCommand) {
+            "yes" => DebugAccess::Everybody,
+            "local" => DebugAccess::Local,
+            _ => DebugAccess::Nobody,
+        }
     }
 
     /// Up to which size collections are packed.

@@ -13,8 +13,8 @@ use std::{
 };
 
 use commands::{
-    CommandStats, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, ShutdownMode,
-    WorkerStats,
+    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits,
+    ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
@@ -65,6 +65,7 @@ pub(crate) struct Facts {
     pub(crate) dir: PathBuf,
     pub(crate) workers: usize,
     pub(crate) merges: bool,
+    pub(crate) debug_access: DebugAccess,
     pub(crate) started_unix_ms: u64,
     pub(crate) run_id: String,
     pub(crate) redis_port: OnceLock<u16>,
@@ -320,6 +321,10 @@ impl Host for ServerHost {
 
     fn event_classes(&self) -> EventClass {
         EventClass::from_bits(self.live.event_classes.load(Relaxed))
+    }
+
+    fn debug_access(&self) -> DebugAccess {
+        self.facts.debug_access
     }
 
     fn monotonic_us(&self) -> u64 {

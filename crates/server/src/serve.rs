@@ -134,6 +134,7 @@ fn new_host(settings: Settings, config_file: Option<PathBuf>, dir: &Path) -> Arc
         dir: dir.to_path_buf(),
         workers,
         merges: settings.switch(Key::LogMerge),
+        debug_access: settings.debug_access(),
         started_unix_ms: clock.unix_ms(),
         run_id: run_id[..40].to_string(),
         redis_port: OnceLock::new(),

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, EventClass, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode, clients::Clients,
-    observe::Observer,
+    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode,
+    clients::Clients, observe::Observer,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -69,6 +69,10 @@ impl Host for SimHost {
 
     fn event_classes(&self) -> EventClass {
         EventClass::NONE
+    }
+
+    fn debug_access(&self) -> DebugAccess {
+        DebugAccess::Nobody
     }
 
     fn monotonic_us(&self) -> u64 {

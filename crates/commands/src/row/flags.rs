@@ -43,6 +43,8 @@ impl Flags {
 
     /// May wait for a key to hold something.
     pub const BLOCKING: Flags = Flags(1 << 16);
+    /// Refused to clients that the settings do not allow it: DEBUG.
+    pub const PROTECTED: Flags = Flags(1 << 17);
 
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {

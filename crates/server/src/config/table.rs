@@ -95,6 +95,7 @@ settings! {
     SetMaxListpackValue "set-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
     ZsetMaxListpackEntries "zset-max-listpack-entries" ENTRIES, "128", Mutable, "Members up to which a sorted set is packed.";
     ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
+    EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Who may run DEBUG, which is for tests: nobody, clients on this machine, everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Kind::Events, "", Mutable, "Which events of keys are told, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     TrackingTableMaxKeys "tracking-table-max-keys" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Keys remembered for clients that track what they read; 0 for no limit.";
     Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";

@@ -19,7 +19,7 @@ pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 }
 
 /// The type number and the value.
-fn encoded(view: View<'_>, now_ms: u64) -> Vec<u8> {
+pub(in crate::families) fn encoded(view: View<'_>, now_ms: u64) -> Vec<u8> {
     let mut writer = Writer::new();
     match view {
         View::String(bytes) => writer.string_value(bytes),

@@ -14,6 +14,9 @@ mod object;
 mod rename;
 mod walk;
 
+pub(super) use dump::encoded as encoded_value;
+pub(super) use object::encoding_name;
+
 use super::help;
 use crate::{Family, Flags, Keys, Row};
 

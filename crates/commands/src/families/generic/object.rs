@@ -29,7 +29,8 @@ pub(super) fn encoding(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-fn encoding_name(entry: EntryRef<'_>) -> &'static str {
+/// The name of the form that a value is in.
+pub(in crate::families) fn encoding_name(entry: EntryRef<'_>) -> &'static str {
     match entry.view() {
         View::String(bytes) if is_canonical_i64(bytes) => "int",
         View::String(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",

@@ -12,6 +12,7 @@ mod command;
 mod command_docs;
 mod config;
 mod databases;
+mod debug;
 mod hotkeys;
 mod key_specifications;
 mod latency;
@@ -90,7 +91,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::CONTAINER,
         complexity: "Depends on the subcommand.",
         summary: "Helps to test clients.",
-        subcommands: &process::DEBUG_ROWS,
+        subcommands: &debug::ROWS,
         ..ROW
     },
     Row {

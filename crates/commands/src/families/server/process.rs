@@ -1,27 +1,8 @@
-//! The process: INFO, TIME, LASTSAVE, SHUTDOWN, DEBUG.
+//! The process: INFO, TIME, LASTSAVE, SHUTDOWN.
 
-use wire::{Args, number::parse_f64};
+use wire::Args;
 
-use super::{ADMIN, HELP, ROW};
-use crate::{CommandError, Context, Row, ShutdownMode};
-
-/// Longest pause a client can ask for: one day.
-const SLEEP_SECONDS_MAX: f64 = 86_400.0;
-
-/// The subcommands of DEBUG.
-pub(super) const DEBUG_ROWS: [Row; 2] = [
-    Row { name: "debug|help", ..HELP },
-    Row {
-        name: "debug|sleep",
-        arity: 3,
-        flags: ADMIN,
-        complexity: "O(1); nobody else waits.",
-        summary: "Holds this connection for some seconds, and no other.",
-        syntax: "seconds",
-        handler: debug_sleep,
-        ..ROW
-    },
-];
+use crate::{CommandError, Context, ShutdownMode};
 
 /// `INFO [section [section ...]]`
 pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -79,17 +60,6 @@ fn parse_shutdown(options: Args<'_>) -> Result<ShutdownMode, CommandError> {
     Ok(if abort { ShutdownMode::Abort } else { ShutdownMode::InOrder })
 }
 
-/// `DEBUG SLEEP seconds`: the worker serves others meanwhile.
-fn debug_sleep(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let seconds = parse_f64(args.at(2)).ok_or(CommandError::NotAFloat)?;
-    if !(0.0..=SLEEP_SECONDS_MAX).contains(&seconds) {
-        return Err(CommandError::OutOfRange);
-    }
-    cx.session.pause_ms = (seconds * 1000.0).ceil() as u64;
-    cx.reply.ok();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use wire::Value;
@@ -143,24 +113,5 @@ mod tests {
         assert!(server.host.asked.lock().is_empty());
         server.check(&[("shutdown abort", "-ERR No shutdown in progress.")]);
         assert_eq!(*server.host.asked.lock(), ["shutdown Abort"]);
-    }
-
-    #[test]
-    fn debug_sleep_asks_the_worker_to_hold_the_connection() {
-        let mut server = TestServer::new();
-        for (seconds, pause_ms) in [("0", 0), ("0.0001", 1), ("1.5", 1500), ("86400", 86_400_000)] {
-            assert_eq!(server.run(&format!("debug sleep {seconds}")), "+OK");
-            assert_eq!(server.session.pause_ms, pause_ms);
-        }
-        server.session.pause_ms = 0;
-        server.check(&[
-            ("debug sleep x", "-ERR value is not a valid float"),
-            ("debug sleep -1", "-ERR value is out of range"),
-            ("debug sleep inf", "-ERR value is out of range"),
-            ("debug sleep 86400.1", "-ERR value is out of range"),
-            ("debug sleep", "-ERR wrong number of arguments for 'debug|sleep' command"),
-            ("debug jmap", "-ERR unknown subcommand 'jmap'. Try DEBUG HELP."),
-        ]);
-        assert_eq!(server.session.pause_ms, 0);
     }
 }
