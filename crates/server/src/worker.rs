@@ -273,8 +273,12 @@ impl Worker {
         if wrote || told || held.is_some() || awaits_log {
             self.end_tick_later();
         }
-        let freed = self.executor.borrow_mut().take_freed();
-        if let Some(freed) = freed {
+        self.reap(&mut self.executor.borrow_mut());
+    }
+
+    /// Passes on what was detached: it is not freed here.
+    fn reap(&self, executor: &mut Executor) {
+        if let Some(freed) = executor.take_freed() {
             self.reaper.free(freed);
         }
     }
@@ -362,6 +366,8 @@ impl Worker {
                 executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
                 executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host);
                 executor.end_round(&*self.host);
+                // Without connections nothing else would.
+                self.reap(&mut executor);
                 let wrote = executor.take_wrote();
                 let told = self.events.borrow_mut().hold(executor.take_events());
                 drop(executor);

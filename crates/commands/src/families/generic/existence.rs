@@ -45,9 +45,12 @@ pub(super) fn value_type(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use keyspace::EvictionPolicy;
+    use keyspace::{EvictionPolicy, SlotId};
 
-    use crate::testing::{TestServer, check};
+    use crate::{
+        MemoryLimits,
+        testing::{TestServer, check},
+    };
 
     #[test]
     fn removing_counts_the_keys_that_were_there() {
@@ -73,6 +76,30 @@ mod tests {
         assert_eq!(server.run("DEL a"), ":1");
         assert!(server.executor.take_freed().is_some());
         assert_eq!(server.executor.keyspace().bytes(), 0);
+    }
+
+    #[test]
+    fn large_values_that_go_otherwise_are_freed_aside_too() {
+        let mut server = TestServer::new();
+        let set_large = |server: &mut TestServer| {
+            server.run_args(&[b"SET", b"a", &vec![b'v'; 1 << 20]]);
+            assert!(server.executor.take_freed().is_none());
+        };
+        set_large(&mut server);
+        server.check(&[("PEXPIRE a 10", ":1"), ("after 10", ""), ("EXISTS a", ":0")]);
+        assert_eq!(server.executor.expire_due(SlotId::FIRST, SlotId::LAST, usize::MAX, &server.host), 1);
+        assert!(server.executor.take_freed().is_some(), "expired");
+
+        set_large(&mut server);
+        server.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED"), ("EXEC", "[+OK]")]);
+        assert!(server.executor.take_freed().is_some(), "replaced in a transaction");
+
+        set_large(&mut server);
+        let limits =
+            MemoryLimits { memory_bytes_max: 1 << 19, policy: EvictionPolicy::AllKeysRandom, samples: 1 };
+        *server.host.limits.lock() = limits;
+        server.check(&[("SET b 1", "+OK"), ("EXISTS a", ":0")]);
+        assert!(server.executor.take_freed().is_some(), "evicted");
     }
 
     #[test]
