@@ -341,7 +341,8 @@ impl World {
         self.oracle.mark(self.log.appended_lsn());
     }
 
-    fn cut(&mut self) {
+    /// Cuts the log before a FLUSHALL that has become durable.
+    pub fn cut(&mut self) {
         if self.failure.is_none() {
             // The server warns and goes on.
             drop(self.host.cut_dead_log());

@@ -67,8 +67,7 @@ fn transactions_larger_than_two_segments_survive_their_own_flushall() {
     ];
     world.send(0, transaction).expect("OK");
     world.drain().expect("everybody is answered");
-    world.run(400).expect("the replies are right");
-    world.drain().expect("everybody is answered");
+    world.cut();
     let ended = end(world, options);
     ended.judge_power_cuts(4).unwrap_or_else(|lost| panic!("{lost}"));
 }
