@@ -32,7 +32,7 @@ impl KeyHash {
 
     /// The 24-bit position that orders the entries of a table.
     #[inline]
-    pub(crate) const fn position(&self) -> u32 {
+    pub const fn position(&self) -> u32 {
         position(self.h16, self.tag)
     }
 }

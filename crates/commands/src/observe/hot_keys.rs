@@ -1,18 +1,24 @@
 //! HOTKEYS: which keys are used most, from a sample of the commands.
 //!
-//! What it is: one sketch per worker, the Space-Saving algorithm with counts that fade: a fixed number of keys has a counter
-//! each; a key without one takes over the smallest, and with it the doubt whether what it counted was this key. What is
-//! reported is what is certain. Counts and the time they cover are halved together, so that the past is forgotten.
-//! What it is not: exact. A key with a share of 1 / [`COUNTERS`] of the accesses or more is always there.
+//! What it is: one sketch per worker. The hash of a key chooses one of a number of sets; each has a few counters and runs the
+//! Space-Saving algorithm: a key without a counter takes over the smallest, and with it the doubt whether what it counted
+//! was this key. What is reported is what is certain. Counts and the time they cover are halved together, so that the past is
+//! forgotten.
+//! What it is not: exact. A key is there for sure if it makes up a quarter of the accesses of its set, which is about one
+//! in 256 of all.
 //!
 //! Invariants
 //! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before fading).
-//! - The counts of all counters sum up to `total`, as long as not all samples were of keys too long to be kept.
+//! - The counts of all counters sum up to the samples of all keys that are not too long to be kept (before fading).
 
 use keyspace::{DbId, KeyHash};
 
+/// Sets of counters; a power of two.
+const SETS: usize = 64;
+/// Keys that are told apart in a set.
+const COUNTERS_PER_SET: usize = 4;
 /// Keys that are told apart by one worker.
-pub(crate) const COUNTERS: usize = 128;
+pub(crate) const COUNTERS: usize = SETS * COUNTERS_PER_SET;
 /// Longer keys are counted only in the total.
 const KEY_BYTES_MAX: usize = 1 << 10;
 /// Counts are halved this often.
@@ -20,19 +26,21 @@ const HALVED_EVERY_MS: u64 = 10_000;
 /// Rates are not estimated over less time than this.
 const COVERED_MS_MIN: u64 = 1000;
 
-/// One counter.
-#[derive(Debug, Clone)]
+/// One counter; of no key if its count is 0.
+#[derive(Debug, Clone, Default)]
 struct Counter {
-    db: DbId,
-    hash: KeyHash,
-    key: Box<[u8]>,
+    /// Its database and hash.
+    of: Option<(DbId, KeyHash)>,
     count: u64,
     doubt: u64,
+    /// Written anew for every key that takes the counter over, without a new allocation.
+    key: Vec<u8>,
 }
 
 /// The sketch of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct HotKeys {
+    /// Set by set; empty before the first sample.
     counters: Vec<Counter>,
     /// Samples, of keys with and without a counter.
     total: u64,
@@ -58,19 +66,20 @@ impl HotKeys {
         if key.len() > KEY_BYTES_MAX {
             return;
         }
-        let is_same =
-            |counter: &&mut Counter| counter.hash == hash && counter.db == db && *counter.key == *key;
-        if let Some(known) = self.counters.iter_mut().find(is_same) {
-            known.count += uses;
-            return;
+        if self.counters.is_empty() {
+            self.counters.resize_with(COUNTERS, Counter::default);
         }
-        let mut new = Counter { db, hash, key: key.into(), count: uses, doubt: 0 };
-        if self.counters.len() < COUNTERS {
-            self.counters.push(new);
-        } else if let Some(least) = self.counters.iter_mut().min_by_key(|counter| counter.count) {
-            new.doubt = least.count;
-            new.count += least.count;
-            *least = new;
+        // The upper bits of the hash, which are independent of the slot: keys with the same hash tag spread too.
+        let set = (hash.position() as usize * SETS) >> 24;
+        let set = &mut self.counters[set * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
+        if let Some(known) = set.iter_mut().find(|it| it.of == Some((db, hash)) && it.key == key) {
+            known.count += uses;
+        } else if let Some(least) = set.iter_mut().min_by_key(|it| it.count) {
+            least.of = Some((db, hash));
+            least.doubt = least.count;
+            least.count += uses;
+            least.key.clear();
+            least.key.extend_from_slice(key);
         }
     }
 
@@ -94,7 +103,6 @@ impl HotKeys {
                 counter.count /= 2;
                 counter.doubt /= 2;
             }
-            self.counters.retain(|counter| counter.count > 0);
         }
     }
 
@@ -104,10 +112,10 @@ impl HotKeys {
         let covered_ms = self.covered_ms + now_ms.saturating_sub(self.at_ms);
         let seconds = covered_ms.max(COVERED_MS_MIN) as f64 / 1000.0;
         let certain = self.counters.iter().filter(|counter| counter.count > counter.doubt);
-        let rates = certain.map(|counter| HotKey {
-            db: counter.db,
-            key: counter.key.clone(),
-            per_s: (counter.count - counter.doubt) as f64 / seconds,
+        let rates = certain.filter_map(|counter| {
+            let (db, _) = counter.of?;
+            let per_s = (counter.count - counter.doubt) as f64 / seconds;
+            Some(HotKey { db, key: counter.key.as_slice().into(), per_s })
         });
         (rates.collect(), self.total as f64 / seconds)
     }
@@ -172,7 +180,7 @@ mod tests {
         assert!(new > 4.0 * old && old > 0.0, "{old} {new}");
         assert_eq!(sampled.sketch.rates(START_MS + 10_000_000), (vec![], 0.0));
         sampled.sample("again", START_MS + 10_000_000);
-        assert_eq!(sampled.sketch.counters.len(), 1);
+        assert_eq!(sampled.sketch.rates(START_MS + 10_000_000).0.len(), 1);
     }
 
     #[test]
@@ -199,12 +207,16 @@ mod tests {
             let total = keys.iter().map(|(_, uses)| uses).sum::<u64>();
             let counters = &sampled.sketch.counters;
             prop_assert_eq!(counters.iter().map(|counter| counter.count).sum::<u64>(), total);
-            for counter in counters {
+            for counter in counters.iter().filter(|counter| counter.count > 0) {
                 let count = truth[std::str::from_utf8(&counter.key).unwrap()];
                 prop_assert!(counter.count - counter.doubt <= count && count <= counter.count);
             }
-            for (key, count) in truth.iter().filter(|(_, count)| **count > total / COUNTERS as u64) {
-                prop_assert!(counters.iter().any(|counter| *counter.key == *key.as_bytes()), "{} {}", key, count);
+            for (key, count) in &truth {
+                let hash = sampled.keyspace.hash(key.as_bytes());
+                let set = &counters[(hash.position() as usize * SETS >> 24) * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
+                let in_set = set.iter().map(|counter| counter.count).sum::<u64>();
+                let found = set.iter().any(|counter| *counter.key == *key.as_bytes());
+                prop_assert!(found || *count <= in_set / COUNTERS_PER_SET as u64, "{} {}", key, count);
             }
         }
     }
