@@ -217,8 +217,8 @@ pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules, freed:
         Effect::ZsetPut { members, .. } => zset::put(entry, members, rules),
         Effect::ZsetRemove { members, .. } => zset::remove(entry, members),
         Effect::ZsetRemoveRanks { first, count, .. } => zset::remove_ranks(entry, first, count),
-        Effect::HashPut { pairs, .. } => hash::put(entry, pairs, false, rules),
-        Effect::HashUpdate { pairs, .. } => hash::put(entry, pairs, true, rules),
+        Effect::HashPut { pairs, .. } => hash::put(entry, pairs, false, rules, freed),
+        Effect::HashUpdate { pairs, .. } => hash::put(entry, pairs, true, rules, freed),
         Effect::HashRemove { fields, .. } => hash::remove(entry, fields),
         Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
             hash::set_expiry(entry, fields, expire_at_ms, rules)

@@ -36,11 +36,9 @@
 mod access;
 mod apply;
 mod check;
-#[allow(dead_code, reason = "the collection types follow")]
 mod collection;
 mod digest;
 mod effect;
-#[allow(dead_code, reason = "the collection types follow")]
 mod entry;
 mod eviction;
 mod expiry;

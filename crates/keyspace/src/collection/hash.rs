@@ -16,6 +16,7 @@ use super::{Big, PackedLimits, Rules};
 use crate::apply::Applied;
 use crate::effect::Items;
 use crate::entry::{Entry, EntryRef};
+use crate::freed::Freed;
 
 /// The payload of a hash without fields.
 pub(super) const EMPTY: &[u8] = packed::EMPTY;
@@ -144,11 +145,18 @@ impl<'a> HashView<'a> {
 }
 
 pub(super) fn fill(entry: &mut Entry, pairs: Items<'_>, rules: &Rules) {
-    put(entry, pairs, false, rules);
+    // What is new replaces nothing, but for fields that are named twice.
+    put(entry, pairs, false, rules, &mut Freed::new());
 }
 
 /// Sets fields. Unless `keeps_expiry`, they do not expire any more.
-pub(super) fn put(entry: &mut Entry, pairs: Items<'_>, keeps_expiry: bool, rules: &Rules) -> Applied {
+pub(super) fn put(
+    entry: &mut Entry,
+    pairs: Items<'_>,
+    keeps_expiry: bool,
+    rules: &Rules,
+    freed: &mut Freed,
+) -> Applied {
     let mut applied = Applied::default();
     if entry.big_mut().is_none() {
         if fits(entry.payload(), pairs, &rules.limits) {
@@ -163,7 +171,10 @@ pub(super) fn put(entry: &mut Entry, pairs: Items<'_>, keeps_expiry: bool, rules
             if keeps_expiry { map.get(name).and_then(|entry| entry.expire_at_ms()) } else { None };
         match map.put(name, value, deadline_ms) {
             Put::Added => applied.added += 1,
-            Put::Replaced(_) => applied.updated += 1,
+            Put::Replaced(old) => {
+                applied.updated += 1;
+                old.into_iter().for_each(|entry| freed.entry(entry));
+            }
         }
     }
     applied.changed = applied.added + applied.updated > 0;

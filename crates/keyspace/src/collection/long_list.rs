@@ -107,6 +107,7 @@ impl LongList {
     }
 
     /// All elements.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> Range<'_> {
         self.range(0..self.len)
     }

@@ -110,6 +110,7 @@ impl<M: Member> RankTree<M> {
     }
 
     /// The number of items.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -158,11 +159,13 @@ impl<M: Member> RankTree<M> {
     }
 
     /// Removes the first item.
+    #[cfg(test)]
     pub(crate) fn pop_first(&mut self) -> Option<(f64, M)> {
         self.remove_at(0)
     }
 
     /// Removes the last item.
+    #[cfg(test)]
     pub(crate) fn pop_last(&mut self) -> Option<(f64, M)> {
         self.remove_at(self.len.checked_sub(1)?)
     }
@@ -190,6 +193,7 @@ impl<M: Member> RankTree<M> {
     }
 
     /// The item with this rank.
+    #[cfg(test)]
     pub(crate) fn get(&self, rank: usize) -> Option<(f64, M)> {
         let (leaf, index) = (rank < self.len).then(|| self.leaf_of(rank))?;
         Some((leaf[index].score, leaf[index].member))

@@ -70,6 +70,7 @@ impl Edit {
     }
 
     /// Does the edit to a packed list in a vector.
+    #[cfg(test)]
     pub(crate) fn apply_to(&self, packed: &mut Vec<u8>) {
         packed.splice(self.offset..self.offset + self.removed_len, self.inserted.iter().copied());
         self.write_len(packed);

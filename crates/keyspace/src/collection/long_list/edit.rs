@@ -54,6 +54,7 @@ impl LongList {
 
     /// Removes `count` elements from `index` on, or as many as there are. Returns what is too much to free
     /// here.
+    #[cfg(test)]
     pub(crate) fn remove(&mut self, index: usize, count: usize) -> Option<LongList> {
         let count = count.min(self.len.saturating_sub(index));
         if count == 0 {
