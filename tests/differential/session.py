@@ -13,6 +13,7 @@ from harness.server import Server
 
 ROUND_COMMANDS = 2500
 SHRINK_BUDGET_S = 20.0
+STEPS_SHOWN_MAX = 40
 # Rounds alternate between these and the defaults, so that values often grow out of their compact forms.
 SMALL_LIMITS = {
     "hash-max-listpack-entries": 8,
@@ -33,8 +34,9 @@ class Failure:
     steps: list[Step]
 
     def __str__(self) -> str:
-        lines = [f"{self.round}: {self.mismatch}", "  after"]
-        for step in self.steps:
+        shown = self.steps[-STEPS_SHOWN_MAX:]
+        lines = [f"{self.round}: {self.mismatch}", f"  after {len(self.steps)} steps, of which the last are"]
+        for step in shown:
             lines += [f"    {'#2> ' if step.connection else ''}{command}" for command in step.commands]
         return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from differential.reply import Tree, children, is_error
 # agree(reply of Redis, reply of Sheaf, replies of Redis to the earlier commands of the step); asked when they differ.
 Agreement = Callable[[Tree, Tree, list[Tree]], bool]
 
+TEXT_CHARS_MAX = 2000
 TTL_TOLERANCE_S = 2
 TTL_TOLERANCE_MS = 1500
 
@@ -29,7 +30,8 @@ class Command:
         return self.arguments[0].decode(errors="replace").upper()
 
     def __str__(self) -> str:
-        return " ".join(_quoted(argument) for argument in self.arguments)
+        text = " ".join(_quoted(argument) for argument in self.arguments)
+        return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
 
 
 @dataclass(frozen=True, slots=True)

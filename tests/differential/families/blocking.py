@@ -3,6 +3,7 @@
 from differential.draw import Draw
 from differential.families import Family
 from differential.families.lists import numbered, side
+from differential.families.strings import removal_of_expired
 from differential.steps import Command, Step, command, step
 
 family = Family("blocking")
@@ -63,5 +64,5 @@ def expire_while_waiting(draw: Draw, name: str) -> Step:
     """Something that expires while a later command of the connection waits its time."""
     key = draw.any_key()
     wait = command("BLPOP", "nothing", b"0.02")
-    # In a transaction it would not wait. DBSIZE may count what has expired until somebody removes it.
-    return step(command("DISCARD"), command(name, key, 1), wait, command("EXISTS", key), command("DEL", key))
+    # In a transaction it would not wait.
+    return step(command("DISCARD"), command(name, key, 1), wait, command("EXISTS", key), *removal_of_expired(key))

@@ -24,12 +24,17 @@ def expiry(draw: Draw, persist: bool = False) -> tuple:
     return (draw.one(("EX", "PX", "EXAT", "PXAT")), draw.one(BAD_TIMES[1:]))
 
 
+def removal_of_expired(key: object) -> tuple[Command, ...]:
+    """Removes a key that has expired: until then DBSIZE may count it."""
+    return command("SET", key, "v"), command("DEL", key)
+
+
 @family.draws("SET", weight=6)
 def set_(draw: Draw, name: str) -> Command | Step:
     key = draw.key("string")
     if draw.chance(0.02):
-        # Redis keeps what has expired until somebody looks, which DBSIZE would show.
-        return step(command(name, key, draw.word(), "PXAT", draw.number(1, 1000)), command("GET", key))
+        past = command(name, key, draw.word(), "PXAT", draw.number(1, 1000))
+        return step(past, command("GET", key), *removal_of_expired(key))
     options = []
     if draw.chance(0.3):
         options.append(expiry(draw))
