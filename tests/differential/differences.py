@@ -135,7 +135,11 @@ def _arguments_of_bits(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 _NOTHING_FOUND = ((b":", b"0"), (b":", b"-1"))
-_ARGUMENT_ERRORS = (b"ERR value is not an integer or out of range", b"ERR syntax error", b"ERR The bit argument must be 1 or 0.")
+_ARGUMENT_ERRORS = (
+    b"ERR value is not an integer or out of range",
+    b"ERR syntax error",
+    b"ERR The bit argument must be 1 or 0.",
+)
 
 
 # ---- encodings -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ def restored(source: Server, target: Server) -> tuple[dict[Name, Held], dict[Nam
         writing.call("SELECT", EXCHANGE)
         dumps = reading.calls([("DUMP", key) for key in names])
         commands = [
-            ("RESTORE", key, max(original[0, key].expire_at_ms, 0), dump[1], "ABSTTL") for key, dump in zip(names, dumps, strict=True)
+            ("RESTORE", key, max(original[0, key].expire_at_ms, 0), dump[1], "ABSTTL")
+            for key, dump in zip(names, dumps, strict=True)
         ]
         for reply, key in zip(writing.calls(commands), names, strict=True):
             assert reply == (b"+", b"OK"), f"RESTORE of {original[0, key]}: {shown(reply)}"

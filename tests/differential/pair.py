@@ -110,7 +110,9 @@ class Pair:
         start = 0
         while start < len(steps):
             end, commands = start, 0
-            while end < len(steps) and steps[end].connection == steps[start].connection and commands < PIPELINE_COMMANDS:
+            while (
+                end < len(steps) and steps[end].connection == steps[start].connection and commands < PIPELINE_COMMANDS
+            ):
                 commands += len(steps[end].commands)
                 end += 1
             mismatch = self._pipeline(steps, range(start, end))

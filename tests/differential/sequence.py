@@ -16,7 +16,19 @@ SPOILT_SHARE = 0.04
 # How likely the next step is on another connection.
 SWITCH_SHARE = 0.04
 
-JUNK = (b"", b"abc", b"-1", b"0", b"1.5", b"9223372036854775808", b"-9223372036854775808", b"(1", b"-", b"LIMIT", b"nan")
+JUNK = (
+    b"",
+    b"abc",
+    b"-1",
+    b"0",
+    b"1.5",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b"(1",
+    b"-",
+    b"LIMIT",
+    b"nan",
+)
 # What moves numbers around in these could make a key expire while a round lasts.
 TIMED = frozenset({"SET", "SETEX", "PSETEX", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "RESTORE"})
 
@@ -27,7 +39,12 @@ def themes(families: Sequence[Family]) -> list[str]:
 
 
 def steps_of_round(
-    families: Sequence[Family], available: frozenset[str], payloads: Sequence[bytes], seed: str, theme: str, commands: int
+    families: Sequence[Family],
+    available: frozenset[str],
+    payloads: Sequence[bytes],
+    seed: str,
+    theme: str,
+    commands: int,
 ) -> list[Step]:
     """Steps of at least so many commands. The same arguments give the same steps."""
     draw = Draw(Random(seed), payloads)

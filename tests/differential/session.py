@@ -51,9 +51,6 @@ class Session:
         self._exchanges = False
         self._families = all_families()
         self.available = commands_of(sheaf) | {"NOSUCH"}
-        if "LRANGE" not in self.available:
-            # Lists that RESTORE makes could not be read.
-            self.available -= {"RESTORE"}
         self._payloads = payloads_of(redis)
         self._limits = {name: default for name, default in limits_of(redis).items() if name in limits_of(sheaf)}
 
@@ -83,9 +80,13 @@ class Session:
         mismatch = self._mismatch(steps, small)
         if mismatch is None:
             return None
-        shorter = shrink(steps[: mismatch.position + 1], lambda part: self._mismatch(part, small) is not None, SHRINK_BUDGET_S)
+        shorter = shrink(
+            steps[: mismatch.position + 1], lambda part: self._mismatch(part, small) is not None, SHRINK_BUDGET_S
+        )
         limits = ", small limits" if small else ""
-        return Failure(f"round {name}, RESP{self._protocol}{limits}", self._mismatch(shorter, small) or mismatch, shorter)
+        return Failure(
+            f"round {name}, RESP{self._protocol}{limits}", self._mismatch(shorter, small) or mismatch, shorter
+        )
 
     def _mismatch(self, steps: list[Step], small: bool) -> Mismatch | None:
         self._pair.reset()

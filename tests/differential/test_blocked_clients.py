@@ -17,7 +17,6 @@ from harness.resp import encode
 from harness.server import Server
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.needs("BLPOP", "BLMPOP", "BZMPOP", "MULTI", "SORT")
 ROUNDS = 60
 CLIENTS = 5
 LISTS, SORTED_SETS = ("l1", "l2", "l3"), ("z1", "z2")

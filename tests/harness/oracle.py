@@ -218,7 +218,9 @@ class Workload:
             state[key] = before | dict.fromkeys(members, number)
             return len(state[key]) - len(before)
 
-        return Operation(number, resp.encode("ZADD", key, *(part for member in members for part in (number, member))), apply)
+        return Operation(
+            number, resp.encode("ZADD", key, *(part for member in members for part in (number, member))), apply
+        )
 
     def _zpop(self, number: int) -> Operation:
         key = self._random.choice(SORTED_SETS)
@@ -241,7 +243,13 @@ class Workload:
             state[LISTS[0]] = (*state.get(LISTS[0], ()), b"#%d#" % number)
             return [b"OK", len(state[LISTS[0]]), b"OK"]
 
-        commands = [("MULTI",), ("SET", PAIR[0], value), ("RPUSH", LISTS[0], b"#%d#" % number), ("SET", PAIR[1], value), ("EXEC",)]
+        commands = [
+            ("MULTI",),
+            ("SET", PAIR[0], value),
+            ("RPUSH", LISTS[0], b"#%d#" % number),
+            ("SET", PAIR[1], value),
+            ("EXEC",),
+        ]
         return Operation(number, b"".join(resp.encode(*command) for command in commands), apply, replies=len(commands))
 
     def _flushdb(self, number: int) -> Operation:
@@ -283,7 +291,9 @@ class Oracle:
         """The reply to the oldest operation without one."""
         operation = self._in_flight.popleft()
         expected = operation.apply(self.state)
-        assert reply == expected, f"{self.name}: {operation.raw[:60]!r} was answered {reply!r:.200}, not {expected!r:.200}"
+        assert reply == expected, (
+            f"{self.name}: {operation.raw[:60]!r} was answered {reply!r:.200}, not {expected!r:.200}"
+        )
         self.number = operation.number
         self.acknowledged += 1
 

@@ -1,9 +1,5 @@
 """Bitmaps and HyperLogLogs through redis-py."""
 
-import pytest
-
-pytestmark = pytest.mark.needs("SETBIT", "BITFIELD", "PFADD")
-
 
 def test_bits(client):
     assert client.setbit("b", 7, 1) == 0

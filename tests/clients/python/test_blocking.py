@@ -7,7 +7,6 @@ import redis
 
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.needs("BLPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZMPOP")
 PATIENCE_S = 60
 
 

@@ -5,14 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from harness.server import Server
 
 ROUND = Path(__file__).parent / "django_round.py"
 ROUNDS_BEFORE_KILL = 200
-
-pytestmark = pytest.mark.needs("MULTI", "EXEC")
 
 
 def django(server: Server, protocol: int, what: str, **options) -> subprocess.Popen:

@@ -2,7 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.needs("GEOADD", "GEOSEARCH", "GEOSEARCHSTORE")
 PALERMO, CATANIA = (13.361389, 38.115556, "Palermo"), (15.087269, 37.502669, "Catania")
 
 
@@ -18,7 +17,10 @@ def test_distances_and_positions(sicily):
     assert sicily.geodist("sicily", "Palermo", "Nowhere") is None
     # Text or bytes, depending on the protocol.
     hashes = sicily.geohash("sicily", "Palermo", "Catania")
-    assert [found if isinstance(found, bytes) else found.encode() for found in hashes] == [b"sqc8b49rny0", b"sqdtr74hyu0"]
+    assert [found if isinstance(found, bytes) else found.encode() for found in hashes] == [
+        b"sqc8b49rny0",
+        b"sqdtr74hyu0",
+    ]
     [position, nowhere] = sicily.geopos("sicily", "Palermo", "Nowhere")
     assert [round(float(part), 5) for part in position] == [13.36139, 38.11556]
     assert nowhere is None

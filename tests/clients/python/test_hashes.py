@@ -3,8 +3,6 @@
 import pytest
 import redis
 
-pytestmark = pytest.mark.needs("HSET", "HSCAN", "HRANDFIELD")
-
 
 def test_fields_come_and_go(client):
     assert client.hset("h", "f", "1") == 1
@@ -57,7 +55,6 @@ def test_a_scan_finds_every_field(client):
 
 
 @pytest.mark.sheaf_only
-@pytest.mark.needs("HEXPIRE", "HPTTL", "HPERSIST")
 def test_fields_expire_one_by_one(client):
     client.hset("h", mapping={"a": 1, "b": 2, "c": 3})
     assert client.hexpire("h", 100, "a", "missing") == [1, -2]

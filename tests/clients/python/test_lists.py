@@ -3,8 +3,6 @@
 import pytest
 import redis
 
-pytestmark = pytest.mark.needs("RPUSH", "LPOP", "LMPOP", "LPOS")
-
 
 def test_pushing_and_popping_at_both_ends(client):
     assert client.rpush("l", "b", "c") == 2
@@ -83,6 +81,8 @@ def test_a_list_larger_than_its_compact_form(client):
 def test_another_type_is_refused(client):
     client.set("k", "v")
     for call in (lambda: client.lpush("k", "a"), lambda: client.lrange("k", 0, -1), lambda: client.lpop("k")):
-        with pytest.raises(redis.ResponseError, match="WRONGTYPE Operation against a key holding the wrong kind of value"):
+        with pytest.raises(
+            redis.ResponseError, match="WRONGTYPE Operation against a key holding the wrong kind of value"
+        ):
             call()
     assert client.get("k") == b"v"

@@ -7,15 +7,12 @@ import random
 import threading
 from collections import Counter
 
-import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from clients.python.jobs import DelayedQueue, ReliableQueue
 from harness.server import Server
-
-pytestmark = pytest.mark.needs("LPUSH", "BLMOVE", "LREM", "ZADD", "MULTI", "SADD")
 
 PRODUCERS, WORKERS, MOVERS = 2, 3, 2
 KILLS = 5
@@ -32,7 +29,9 @@ class Crew:
 
     def connect(self) -> redis.Redis:
         """A client that tries nothing twice."""
-        return redis.Redis(port=self._server.port, protocol=self._protocol, retry=Retry(NoBackoff(), 0), socket_timeout=60)
+        return redis.Redis(
+            port=self._server.port, protocol=self._protocol, retry=Retry(NoBackoff(), 0), socket_timeout=60
+        )
 
     def start(self, work) -> None:
         """Runs `work(client)` again and again."""

@@ -1,9 +1,5 @@
 """Sets through redis-py."""
 
-import pytest
-
-pytestmark = pytest.mark.needs("SADD", "SINTERCARD", "SPOP", "SSCAN")
-
 
 def test_members_come_and_go(client):
     assert client.sadd("s", "a", "b", "a") == 2

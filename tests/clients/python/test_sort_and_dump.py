@@ -3,8 +3,6 @@
 import pytest
 import redis
 
-pytestmark = pytest.mark.needs("SORT", "RPUSH", "DUMP", "RESTORE", "ZADD", "HSET", "SADD")
-
 
 def test_sorting(client):
     client.rpush("l", 3, 1, 2)

@@ -3,8 +3,6 @@
 import pytest
 import redis
 
-pytestmark = pytest.mark.needs("ZADD", "ZRANGESTORE", "ZUNION", "ZMPOP", "ZSCAN")
-
 
 def pairs(reply) -> list[tuple[bytes, float]]:
     """Members with scores, which redis-py gives as tuples or lists."""

@@ -5,8 +5,6 @@ import threading
 import pytest
 import redis
 
-pytestmark = pytest.mark.needs("MULTI", "EXEC", "WATCH", "RPUSH", "HSET")
-
 
 def test_a_transaction_replies_to_every_command(client):
     pipe = client.pipeline(transaction=True)

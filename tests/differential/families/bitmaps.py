@@ -91,4 +91,6 @@ def bitfield(draw: Draw, name: str) -> Step:
 @family.draws("BITFIELD_RO")
 def bitfield_ro(draw: Draw, name: str) -> Command:
     parts = [part for _ in range(draw.number(0, 3)) for part in (draw.case("GET"), field(draw), place(draw))]
-    return command(name, draw.key("bitmap"), *parts, *draw.maybe(0.05, "SET", "u8", 0, 1), *draw.maybe(0.05, "OVERFLOW", "SAT"))
+    return command(
+        name, draw.key("bitmap"), *parts, *draw.maybe(0.05, "SET", "u8", 0, 1), *draw.maybe(0.05, "OVERFLOW", "SAT")
+    )

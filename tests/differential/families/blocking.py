@@ -54,8 +54,14 @@ def blmove(draw: Draw, name: str) -> Step:
 @family.draws("BLMPOP", "BZMPOP")
 def mpop(draw: Draw, name: str) -> Step:
     keys = draw.keys("list" if name == "BLMPOP" else "zset", 1, 3)
-    end = side(draw) if name == "BLMPOP" else draw.case(draw.one(("MIN", "MAX", "MID") if draw.chance(0.1) else ("MIN", "MAX")))
-    taking = command(name, timeout(draw), *numbered(draw, keys), end, *draw.maybe(0.5, draw.case("COUNT"), draw.count()))
+    end = (
+        side(draw)
+        if name == "BLMPOP"
+        else draw.case(draw.one(("MIN", "MAX", "MID") if draw.chance(0.1) else ("MIN", "MAX")))
+    )
+    taking = command(
+        name, timeout(draw), *numbered(draw, keys), end, *draw.maybe(0.5, draw.case("COUNT"), draw.count())
+    )
     return mostly_after_push(draw, draw.one(keys), taking)
 
 

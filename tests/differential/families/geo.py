@@ -32,7 +32,10 @@ def coordinates(draw: Draw) -> list:
         return [b"%.9f" % draw.random.uniform(10, 20), b"%.9f" % draw.random.uniform(40, 50)]
     if luck < 0.94:
         return [b"%.9f" % draw.random.uniform(-180, 180), b"%.9f" % draw.random.uniform(-85, 85)]
-    return [draw.one((b"180", b"-180", b"181", b"abc", b"", b"nan", b"0")), draw.one((b"85.05112878", b"-86", b"90", b"inf", b"0"))]
+    return [
+        draw.one((b"180", b"-180", b"181", b"abc", b"", b"nan", b"0")),
+        draw.one((b"85.05112878", b"-86", b"90", b"inf", b"0")),
+    ]
 
 
 @family.draws("GEOADD", weight=5)
@@ -45,7 +48,9 @@ def geoadd(draw: Draw, name: str) -> Command:
 
 @family.draws("GEODIST")
 def geodist(draw: Draw, name: str) -> Command:
-    return command(name, draw.key("geo"), member(draw), member(draw), *draw.maybe(0.6, unit(draw)), *draw.maybe(0.02, "m"))
+    return command(
+        name, draw.key("geo"), member(draw), member(draw), *draw.maybe(0.6, unit(draw)), *draw.maybe(0.02, "m")
+    )
 
 
 @family.draws("GEOHASH", "GEOPOS")
@@ -74,7 +79,11 @@ def order(draw: Draw) -> tuple[list, Agreement]:
 
 def details(draw: Draw) -> list:
     """What is told of each place."""
-    return [*draw.maybe(0.4, draw.case("WITHCOORD")), *draw.maybe(0.4, draw.case("WITHDIST")), *draw.maybe(0.3, draw.case("WITHHASH"))]
+    return [
+        *draw.maybe(0.4, draw.case("WITHCOORD")),
+        *draw.maybe(0.4, draw.case("WITHDIST")),
+        *draw.maybe(0.3, draw.case("WITHHASH")),
+    ]
 
 
 def area(draw: Draw) -> list:

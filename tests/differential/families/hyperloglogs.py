@@ -42,7 +42,14 @@ def start_anew(draw: Draw, name: str) -> Step:
 
 @family.draws("SET", weight=0.1)
 def something_else(draw: Draw, name: str) -> Step:
-    odd = (b"text", b"", b"HYLL", b"HYLL" + b"\x00" * 12, b"HYLL\x02" + b"\x00" * 11, b"HYLL\x01" + b"\x00" * 12 + b"\x80")
+    odd = (
+        b"text",
+        b"",
+        b"HYLL",
+        b"HYLL" + b"\x00" * 12,
+        b"HYLL\x02" + b"\x00" * 11,
+        b"HYLL\x01" + b"\x00" * 12 + b"\x80",
+    )
     return step(command(name, "hll:text", draw.one(odd)))
 
 

@@ -39,7 +39,16 @@ def weigh(draw: Draw, name: str) -> Step:
 
 def sources(draw: Draw) -> list:
     """GET patterns."""
-    patterns = ("#", "weight:*", "object:*->name", "object:*->weight", "nothing:*", "plain", "object:*->", "weight:*->name")
+    patterns = (
+        "#",
+        "weight:*",
+        "object:*->name",
+        "object:*->weight",
+        "nothing:*",
+        "plain",
+        "object:*->",
+        "weight:*->name",
+    )
     return [part for pattern in draw.many(lambda: draw.one(patterns), 0, 3) for part in (draw.case("GET"), pattern)]
 
 
@@ -70,4 +79,3 @@ def sort(draw: Draw, name: str) -> Step:
     fresh = command("ZSCAN", "sort:nothing", 0)
     # Sent as it is: what spoils a pattern may open the order.
     return step(fresh, command(name, key, *(part for option in options for part in option), agree=agree))
-

@@ -23,8 +23,8 @@ def discard(_draw: Draw, name: str) -> Step:
 
 
 def watched_key(draw: Draw) -> str:
-    """One of the keys that are watched. Other families leave them alone: a write that changes nothing aborts who watches its
-    key in Redis, depending on the command, and never in Sheaf. What is written to these keys is always new."""
+    """One of the keys that are watched. Other families leave them alone: a write that changes nothing aborts who watches
+    its key in Redis, depending on the command, and never in Sheaf. What is written to these keys is always new."""
     return f"watched:{draw.number(0, 2)}"
 
 

@@ -150,7 +150,9 @@ def zpop(draw: Draw, name: str) -> Command:
 @family.draws("ZMPOP")
 def zmpop(draw: Draw, name: str) -> Command:
     end = draw.case(draw.one(("MIN", "MAX"))) if draw.chance(0.97) else "MID"
-    return command(name, *numbered(draw, draw.keys("zset", 1, 3)), end, *draw.maybe(0.5, draw.case("COUNT"), draw.count()))
+    return command(
+        name, *numbered(draw, draw.keys("zset", 1, 3)), end, *draw.maybe(0.5, draw.case("COUNT"), draw.count())
+    )
 
 
 def inputs(draw: Draw) -> list[bytes]:
