@@ -79,7 +79,8 @@ impl World {
         let slices: Vec<_> = members.iter().map(Vec::as_slice).collect();
         let applied = self.apply(&Effect::SetAdd { db: DB, key: KEY, members: Items::Slices(&slices) });
         let added = members.iter().filter(|member| self.members.insert(member.to_vec())).count() as u64;
-        assert_eq!(applied, Applied { changed: added > 0, added, key_created, ..Applied::default() });
+        let len = self.members.len() as u64;
+        assert_eq!(applied, Applied { changed: added > 0, added, len, key_created, ..Applied::default() });
     }
 
     fn remove(&mut self, members: &[Vec<u8>]) {
@@ -87,7 +88,11 @@ impl World {
         let applied = self.apply(&Effect::SetRemove { db: DB, key: KEY, members: Items::Slices(&slices) });
         let removed = members.iter().filter(|member| self.members.remove(*member)).count() as u64;
         let key_removed = removed > 0 && self.members.is_empty();
-        assert_eq!(applied, Applied { changed: removed > 0, removed, key_removed, ..Applied::default() });
+        let len = self.members.len() as u64;
+        assert_eq!(
+            applied,
+            Applied { changed: removed > 0, removed, len, key_removed, ..Applied::default() }
+        );
     }
 
     fn run(&mut self, step: &Step) {

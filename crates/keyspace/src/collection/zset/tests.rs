@@ -95,7 +95,8 @@ impl World {
             }
         }
         let changed = added + updated > 0;
-        let expected = Applied { changed, added, updated, key_created: was_empty, ..Applied::default() };
+        let len = self.members.len() as u64;
+        let expected = Applied { changed, added, updated, len, key_created: was_empty, ..Applied::default() };
         assert_eq!(applied, expected);
     }
 
@@ -109,7 +110,8 @@ impl World {
     fn assert_gone(&self, applied: Applied, removed: usize) {
         let (changed, key_removed) = (removed > 0, removed > 0 && self.members.is_empty());
         let removed = removed as u64;
-        assert_eq!(applied, Applied { changed, removed, key_removed, ..Applied::default() });
+        let len = self.members.len() as u64;
+        assert_eq!(applied, Applied { changed, removed, len, key_removed, ..Applied::default() });
     }
 
     fn run(&mut self, step: &Step) {
