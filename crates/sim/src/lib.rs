@@ -23,6 +23,7 @@
 mod client;
 mod command;
 mod host;
+mod lone;
 mod lying;
 mod model;
 mod oracle;
@@ -33,6 +34,7 @@ mod world;
 pub use client::SimClient;
 pub use command::Command;
 pub use host::SimHost;
+pub use lone::LoneServer;
 pub use lying::LyingDisk;
 pub use model::{Content, Entry, Key, Model, ModelSession, content_of};
 pub use oracle::{Oracle, Survival, Violation};

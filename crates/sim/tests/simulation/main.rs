@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod arguments;
 mod bit_rot;
 mod canary;
 mod crash;

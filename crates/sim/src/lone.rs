@@ -1,0 +1,216 @@
+//! One client and one server: any arguments to any command.
+//!
+//! What it is: a server on a simulated disk that executes whatever it is sent, and what must hold whatever that is: every
+//! reply decodes, nothing panics, and what the log replays is what there was in memory. For fuzzing and for the test that
+//! stands in for it in every run.
+//! What it is not: an oracle of what replies should say.
+
+use std::sync::Arc;
+
+use commands::{Executor, Host, Interests, Row, Session, clients::Connected};
+use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
+use keyspace::Keyspace;
+use server::conversation::{Conversation, Round, Turn};
+use storage::{Durability, Log};
+use wire::{DecodeLimits, Limits, RequestBatch, decode};
+
+use crate::{Recovered, SimHost, WorldOptions, recover};
+
+/// Commands that end or stop the conversation, or speak of the process rather than of data.
+const LEFT_OUT: [&str; 3] = ["shutdown", "debug", "monitor"];
+
+/// Numbers, ranges and names as arguments.
+const WORDS: [&str; 40] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "10",
+    "100",
+    "-3",
+    "1.5",
+    "-0.0",
+    "3e2",
+    "nan",
+    "inf",
+    "-inf",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "99999999999999999999",
+    "",
+    "k0",
+    "k1",
+    "k2",
+    "k3",
+    "k4",
+    "a",
+    "b",
+    "c",
+    "*",
+    "k*",
+    "(1",
+    "[a",
+    "+",
+    "-",
+    "(b",
+    "u8",
+    "i63",
+    "#2",
+    "1700000000000",
+    "13.361389",
+    "38.115556",
+    "\u{0}\u{1}\u{ff}",
+];
+
+/// See the module documentation.
+pub struct LoneServer {
+    options: WorldOptions,
+    clock: Arc<SimClock>,
+    disk: Arc<SimDisk>,
+    keyspace: Arc<Keyspace>,
+    log: Log,
+    host: SimHost,
+    executor: Executor,
+    batch: RequestBatch,
+    conversation: Conversation,
+}
+
+impl LoneServer {
+    /// An empty server.
+    ///
+    /// # Panics
+    /// If it cannot start.
+    pub fn new(seed: u64) -> LoneServer {
+        let options = WorldOptions {
+            seed,
+            durability: Durability::Strict,
+            segment_bytes: 1 << 20,
+            ..WorldOptions::default()
+        };
+        let disk = SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() });
+        let clock = Arc::new(SimClock::new(1_700_000_000_000));
+        let Recovered { keyspace, log } = recover(disk.clone(), &options, &clock).expect("an empty disk");
+        let host = SimHost::new(clock.clone(), log.clone(), 1);
+        let stats = host.command_stats().worker(0);
+        let mut executor = Executor::new(keyspace.clone(), Arc::<Interests>::default(), stats, 1);
+        executor.attach(log.appender());
+        let conversation = conversation(&host, &clock);
+        let batch = RequestBatch::new();
+        LoneServer { options, clock, disk, keyspace, log, host, executor, batch, conversation }
+    }
+
+    /// Sends one command, whose row and arguments the numbers choose: from the words of its own syntax and from words that
+    /// many commands know.
+    pub fn send_random(&mut self, prng: &mut Prng) {
+        let rows: Vec<&Row> = commands::rows().iter().copied().filter(|row| is_sent(row)).collect();
+        let row = rows[prng.below(rows.len() as u64) as usize];
+        let mut words: Vec<Vec<u8>> = row.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
+        let least = usize::from(row.arity.unsigned_abs());
+        let count = if prng.chance(80) { least } else { 0 } + prng.below(5) as usize;
+        let options: Vec<&str> =
+            row.syntax.split(|letter: char| !letter.is_ascii_uppercase()).filter(|it| it.len() > 1).collect();
+        while words.len() < count {
+            let word = match prng.below(10) {
+                0..4 if !options.is_empty() => options[prng.below(options.len() as u64) as usize].to_string(),
+                0..6 => format!("k{}", prng.below(5)),
+                _ => WORDS[prng.below(WORDS.len() as u64) as usize].to_string(),
+            };
+            words.push(word.into_bytes());
+        }
+        self.send(&words);
+        if prng.chance(3) {
+            self.clock.advance_ms(prng.below(5000));
+        }
+    }
+
+    /// Sends one command and takes its replies.
+    ///
+    /// # Panics
+    /// If a reply does not decode.
+    pub fn send(&mut self, words: &[Vec<u8>]) {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        let mut turn = self.round(|conversation, round| conversation.receive(&request, round));
+        loop {
+            self.take_replies(words);
+            match turn {
+                Turn::Idle => return,
+                Turn::Closing => {
+                    self.conversation = conversation(&self.host, &self.clock);
+                    return;
+                }
+                Turn::Blocked => drop(self.conversation.time_out()),
+                Turn::Paused => self.conversation.session.pause_ms = 0,
+                Turn::WaitForLog | Turn::WaitForClient | Turn::More => self.flush(),
+            }
+            turn = self.round(Conversation::resume);
+        }
+    }
+
+    /// Sees that the log holds everything that is in memory.
+    ///
+    /// # Panics
+    /// If what it replays is something else.
+    pub fn check(&mut self) {
+        self.keyspace.check();
+        self.flush();
+        let replayed =
+            recover(self.disk.clone_state(), &self.options, &self.clock).expect("the log is whole");
+        replayed.keyspace.check();
+        assert_eq!(
+            replayed.keyspace.digest(),
+            self.keyspace.digest(),
+            "what replays is not what was in memory"
+        );
+    }
+
+    fn round(&mut self, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn) -> Turn {
+        let mut round = Round {
+            executor: &mut self.executor,
+            batch: &mut self.batch,
+            host: &self.host,
+            now_ms: self.clock.unix_ms(),
+            limits: Limits::DEFAULT,
+            flush_alone: None,
+        };
+        let turn = run(&mut self.conversation, &mut round);
+        drop(self.executor.take_freed());
+        turn
+    }
+
+    fn flush(&mut self) {
+        self.log.flush_all().expect("a simulated disk works");
+        self.log.prepare_segment().expect("a simulated disk works");
+    }
+
+    fn take_replies(&mut self, words: &[Vec<u8>]) {
+        self.conversation.outbox.release(lsn::Lsn::MAX);
+        let mut rest = self.conversation.outbox.sendable();
+        while !rest.is_empty() {
+            let decoded = decode(rest, &DecodeLimits::DEFAULT);
+            let Ok(Some((_, len))) = decoded else {
+                let shown: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+                panic!("{shown:?} was answered with {:?}: {decoded:?}", rest.escape_ascii().to_string());
+            };
+            rest = &rest[len..];
+        }
+        let len = self.conversation.outbox.sendable().len();
+        self.conversation.outbox.consume(len);
+    }
+}
+
+fn is_sent(row: &Row) -> bool {
+    let name = row.name.split('|').next().unwrap_or_default();
+    !LEFT_OUT.contains(&name)
+}
+
+fn conversation(host: &SimHost, clock: &SimClock) -> Conversation {
+    let (peer, local) = ("sim:1".to_string(), "sim:0".to_string());
+    let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+    Conversation::new(Session::new(host.clients().register(connected), true))
+}
