@@ -104,12 +104,17 @@ def geosearch(draw: Draw, name: str) -> Command:
     return command(name, draw.key("geo"), *area(draw), *sorting, *details(draw), agree=agree)
 
 
+def destination(draw: Draw, distances: bool) -> bytes:
+    """Where places are stored. Read as places, distances would all be next to each other, many equally far away."""
+    return draw.key("zset" if distances else "geo")
+
+
 @family.draws("GEOSEARCHSTORE", weight=1.5)
 def geosearchstore(draw: Draw, name: str) -> Command:
     sorting, agree = order(draw)
     kept = [] if agree is same_number else sorting
-    stored = [*kept, *draw.maybe(0.4, draw.case("STOREDIST")), *draw.maybe(0.03, "WITHDIST")]
-    return command(name, draw.key("geo"), draw.key("geo"), *area(draw), *stored)
+    stored = draw.maybe(0.4, draw.case("STOREDIST"))
+    return command(name, destination(draw, bool(stored)), draw.key("geo"), *area(draw), *kept, *stored, *draw.maybe(0.03, "WITHDIST"))
 
 
 @family.draws("GEORADIUS", "GEORADIUS_RO", "GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO")
@@ -118,6 +123,7 @@ def georadius(draw: Draw, name: str) -> Command:
     sorting, agree = order(draw)
     told = details(draw)
     if draw.chance(0.05 if name.endswith("_RO") else 0.25):
-        told = [draw.case(draw.one(("STORE", "STOREDIST"))), draw.key("geo"), *draw.maybe(0.1, "WITHDIST")]
+        option = draw.one(("STORE", "STOREDIST"))
+        told = [draw.case(option), destination(draw, option == "STOREDIST"), *draw.maybe(0.1, "WITHDIST")]
         sorting, agree = ([], exactly) if agree is same_number else (sorting, exactly)
     return command(name, draw.key("geo"), *centre, distance(draw), unit(draw), *told, *sorting, agree=agree)
