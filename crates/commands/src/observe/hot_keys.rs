@@ -213,7 +213,7 @@ mod tests {
             }
             for (key, count) in &truth {
                 let hash = sampled.keyspace.hash(key.as_bytes());
-                let set = &counters[(hash.position() as usize * SETS >> 24) * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
+                let set = &counters[((hash.position() as usize * SETS) >> 24) * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
                 let in_set = set.iter().map(|counter| counter.count).sum::<u64>();
                 let found = set.iter().any(|counter| *counter.key == *key.as_bytes());
                 prop_assert!(found || *count <= in_set / COUNTERS_PER_SET as u64, "{} {}", key, count);
