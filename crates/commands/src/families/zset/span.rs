@@ -93,12 +93,13 @@ pub(super) struct ScoreEnd {
 
 impl ScoreEnd {
     /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come before the
-    /// number, and what is too large is infinite.
+    /// number, a zero byte ends it, and what is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),
             rest => (false, rest),
         };
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         let score = match text.trim_ascii_start() {
             [] if text.is_empty() => 0.0,
             number => std::str::from_utf8(number).ok()?.parse::<f64>().ok()?,
@@ -170,6 +171,9 @@ mod tests {
             ("", Some((0.0, false))),
             ("(", Some((0.0, true))),
             (" 1", Some((1.0, false))),
+            ("1\0x", Some((1.0, false))),
+            ("(\0x", Some((0.0, true))),
+            (" ", None),
             ("1 ", None),
             ("nan", None),
             ("((1", None),
