@@ -50,7 +50,7 @@ def serving_command(draw: Draw) -> list:
             ["LPUSH", draw.one(LISTS), *some],
             ["ZADD", draw.one(SORTED_SETS), *(part for member in some for part in (draw.number(0, 9), member))],
             ["LMOVE", draw.one(LISTS), draw.one(LISTS), "LEFT", "RIGHT"],
-            ["RENAME", "spare", draw.one(LISTS)],
+            ["RENAME", draw.one(("spare", "sorted")), draw.one(LISTS)],
             ["RPUSH", "spare", *some],
             # Never over a string: Redis 7.0 does not wake who waits for a key that is overwritten.
             ["SORT", "spare", "ALPHA", "STORE", LISTS[0]],

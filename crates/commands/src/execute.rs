@@ -381,7 +381,8 @@ impl Executor {
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-        let (seen, wrote, later) = {
+        let mut later = VecDeque::new();
+        let (seen, wrote) = {
             let session = &mut *session;
             let mut cx = Context {
                 unit,
@@ -400,10 +401,9 @@ impl Executor {
             let flushing = cx.unit.flushes_all().then_some(host);
             if cx.unit.has_ready() {
                 let serving = Serving { keyspace, host, durability, bulk_bytes_max };
-                serving.commit(cx.unit, self.appender.as_mut(), flushing)
+                serving.commit(cx.unit, self.appender.as_mut(), flushing, &mut later)
             } else {
-                let (seen, wrote) = cx.unit.commit(self.appender.as_mut(), flushing);
-                (seen, wrote, VecDeque::new())
+                cx.unit.commit(self.appender.as_mut(), flushing)
             }
         };
         self.wrote |= wrote;
@@ -438,13 +438,12 @@ impl Executor {
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
             let serving = Serving { keyspace, host, durability, bulk_bytes_max };
-            let (seen, wrote, more) = serving.commit(unit, self.appender.as_mut(), None);
+            let (seen, wrote) = serving.commit(unit, self.appender.as_mut(), None, &mut later);
             self.wrote |= wrote;
             self.clear_effects();
             let shown = gate(durability, false, seen);
             self.events.seal(shown);
             self.invalidations.sign(BY_SERVER, shown);
-            later.extend(more);
         }
     }
 }

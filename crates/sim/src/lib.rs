@@ -8,6 +8,8 @@
 //! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
 //! ```
 //!
+//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be.
+//!
 //! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
 //! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
 //! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the product's own code; only
@@ -23,10 +25,12 @@
 mod client;
 mod command;
 mod host;
+mod ledger;
 mod lone;
 mod lying;
 mod model;
 mod oracle;
+mod queues;
 mod seed;
 mod workload;
 mod world;
@@ -34,10 +38,12 @@ mod world;
 pub use client::SimClient;
 pub use command::Command;
 pub use host::SimHost;
+pub use ledger::Ledger;
 pub use lone::LoneServer;
 pub use lying::LyingDisk;
 pub use model::{Content, Entry, Key, Model, ModelSession, content_of};
 pub use oracle::{Oracle, Survival, Violation};
+pub use queues::{QueueWorld, lists};
 pub use seed::{scale, seed_or};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::{Recovered, Sabotage, World, WorldOptions, recover};

@@ -190,7 +190,8 @@ impl Oracle {
     }
 }
 
-fn is_refusal(reply: &Value) -> bool {
+/// Whether a reply says that the log takes no writes.
+pub(crate) fn is_refusal(reply: &Value) -> bool {
     let Value::Error(text) = reply else { return false };
     let text = text.strip_prefix(b"EXECABORT Transaction discarded because of: ").unwrap_or(text);
     [&b"MISCONF"[..], b"IOERR", b"BUSY"].iter().any(|prefix| text.starts_with(prefix))

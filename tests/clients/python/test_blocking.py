@@ -1,10 +1,12 @@
 """Commands that wait, through redis-py."""
 
+import random
 import threading
 
 import pytest
 import redis
 
+from harness.resp import encode
 from harness.waiting import wait_until
 
 PATIENCE_S = 60
@@ -113,3 +115,132 @@ def test_unblocking_by_hand(client, waiting, with_error):
     assert waiter.result() is None
     expected = "UNBLOCKED client unblocked via CLIENT UNBLOCK" if with_error else "None"
     assert str(waiter.error).startswith(expected)
+
+
+def blocked_clients(client) -> int:
+    """How many clients wait."""
+    return client.info("clients")["blocked_clients"]
+
+
+def test_who_waits_is_shown(client, waiting):
+    waiter = waiting(lambda own: own.blpop(["a", "b", "a"], 0))
+    [shown] = [found for found in client.client_list() if found["cmd"] == "blpop"]
+    assert shown["flags"] == "b"
+    client.rpush("b", "x")
+    assert waiter.result()[1] == b"x"
+    assert blocked_clients(client) == 0
+
+
+def test_what_is_sent_behind_a_blocked_command_waits(client, server):
+    with server.connect() as own:
+        own.send(encode("BLPOP", "l", 0) + encode("LLEN", "l") + encode("BLPOP", "l", 0) + encode("PING"))
+        wait_until("the client to be blocked", lambda: blocked_clients(client) == 1)
+        own.send(encode("LLEN", "l"))
+        client.rpush("l", "a", "b", "c")
+        assert [own.read() for _ in range(5)] == [[b"l", b"a"], 2, [b"l", b"b"], b"PONG", 1]
+
+
+def test_a_client_that_hangs_up_waits_no_more(client, server):
+    own = server.connect()
+    own.send(encode("BLPOP", "l", 0) + encode("PING"))
+    wait_until("the client to be blocked", lambda: blocked_clients(client) == 1)
+    own.close()
+    wait_until("the client to be gone", lambda: blocked_clients(client) == 0)
+    assert client.rpush("l", "a") == 1
+    assert client.lrange("l", 0, -1) == [b"a"]
+
+
+def test_a_client_that_is_killed_gets_nothing(client, server):
+    with server.connect() as own:
+        number = own.call("CLIENT", "ID")
+        own.send(encode("BZPOPMIN", "z", 0))
+        wait_until("the client to be blocked", lambda: blocked_clients(client) == 1)
+        assert client.client_kill_filter(_id=str(number)) == 1
+        assert client.zadd("z", {"a": 1}) == 1
+        assert client.zcard("z") == 1
+
+
+def test_a_marker_wakes_a_worker_of_a_queue(client, connect):
+    """As BullMQ does it: jobs are in lists, and a worker without one waits for a member of a sorted set."""
+    jobs = 300
+    done = []
+
+    def work() -> None:
+        own = connect()
+        while len(done) < jobs:
+            while (job := own.rpoplpush("wait", "active")) is not None:
+                done.append(job)
+            if len(done) < jobs:
+                own.bzpopmin("marker", 0)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    for number in range(jobs):
+        pipe = client.pipeline()
+        pipe.lpush("wait", number).zadd("marker", {"0": 0})
+        pipe.execute()
+    worker.join(PATIENCE_S)
+    assert not worker.is_alive()
+    assert done == [b"%d" % number for number in range(jobs)]
+
+
+def test_many_clients_wait_in_one_order(client, server):
+    """They are on several workers, and so are those who push."""
+    owns = [server.connect() for _ in range(40)]
+    for count, own in enumerate(owns, start=1):
+        own.send(encode("BLPOP", "other", "l", 0))
+        wait_until("the client to be blocked", lambda count=count: blocked_clients(client) == count)
+    with server.connect() as first, server.connect() as second:
+        for number in range(0, len(owns), 2):
+            first.call("RPUSH", "l", number)
+            second.call("RPUSH", "l", number + 1)
+    assert [own.read() for own in owns] == [[b"l", b"%d" % number] for number in range(len(owns))]
+    for own in owns:
+        own.close()
+
+
+CROWD, POPS_EACH, QUEUES, PUSHERS = 1000, 5, 10, 4
+
+
+def test_a_crowd_gets_every_element_once(new_server, request):
+    """Clients that wait for several lists each, while others push from several connections."""
+    server = new_server(workers=4).start()
+    chance = random.Random(request.config.getoption("seed"))
+    queues = [f"queue:{number}" for number in range(QUEUES)]
+    total = CROWD * POPS_EACH
+    with server.connect() as connection:
+        owns = []
+        for _ in range(CROWD):
+            own = server.connect()
+            pops = []
+            for _ in range(POPS_EACH):
+                some = chance.sample(queues, QUEUES)
+                pops.append(encode(chance.choice(["BLPOP", "BRPOP"]), *some, 0))
+            own.send(b"".join(pops))
+            owns.append(own)
+        wait_until("the crowd to be blocked", lambda: b"blocked_clients:%d\r" % CROWD in connection.call("INFO", "clients"))
+
+        def push(pusher: int) -> None:
+            draw = random.Random(pusher)
+            with server.connect() as own:
+                number = pusher
+                while number < total:
+                    # As many as fit, so that the numbers of all pushers are all numbers.
+                    some = list(range(number, min(total, number + PUSHERS * draw.randint(1, 3)), PUSHERS))
+                    number = some[-1] + PUSHERS
+                    own.call(draw.choice(["LPUSH", "RPUSH"]), draw.choice(queues), *some)
+
+        pushers = [threading.Thread(target=push, args=(pusher,), daemon=True) for pusher in range(PUSHERS)]
+        for thread in pushers:
+            thread.start()
+        popped = []
+        for own in owns:
+            for _ in range(POPS_EACH):
+                popped.append(int(own.read()[1]))
+        for thread in pushers:
+            thread.join(PATIENCE_S)
+        assert sorted(popped) == list(range(total))
+        assert connection.call("DBSIZE") == 0
+        assert b"blocked_clients:0\r" in connection.call("INFO", "clients")
+        for own in owns:
+            own.close()

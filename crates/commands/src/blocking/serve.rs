@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What is served in the unit that made it possible is in its record: nobody comes in between, and no crash either. BLMOVE into a
-//! slot that is not locked is served right afterwards, if nobody has taken the element meanwhile; those who wait behind it
-//! wait until then.
+//! slot that is not locked is served right afterwards, if nobody has taken the element meanwhile. Those who wait behind it
+//! wait until then, and so do those who wait for keys that were made ready later: somebody may wait for both.
 //!
 //! The loops end: every turn serves somebody, who then waits no more, or goes on to the next one. Serving BLMOVE makes a key
 //! ready, of which the same holds.
@@ -30,7 +30,7 @@ const RECORD_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Later {
     db: DbId,
     key: Box<[u8]>,
-    /// What the first of them needs beside the slot of the key.
+    /// What the first of them needs beside the slot of the key, as far as is known.
     needs: Option<SlotId>,
 }
 
@@ -54,55 +54,66 @@ pub(crate) struct Serving<'a, 'k> {
     pub(crate) bulk_bytes_max: usize,
 }
 
-/// What was served in a unit, and what was not.
-#[derive(Default)]
-struct Served {
-    replies: Vec<(Arc<Waiter>, Vec<u8>)>,
-    later: VecDeque<Later>,
-}
+/// Who was served in a unit, with what.
+type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Serving<'_, 'k> {
-    /// Serves who waits for keys that the unit has made ready, ends it as [`Unit::commit`] does, and answers them. Returns
-    /// also what is to be done later.
+    /// Serves who waits for keys that the unit has made ready, ends it as [`Unit::commit`] does, and answers them. What
+    /// cannot be done in this unit is added to `later`; what stands there comes first, but for the first key.
     #[cold]
     pub(crate) fn commit(
         &self,
         mut unit: Unit<'k>,
         appender: Option<&mut Appender>,
         flushing: Option<&dyn Host>,
-    ) -> (Lsn, bool, VecDeque<Later>) {
-        let mut served = Served::default();
+        later: &mut VecDeque<Later>,
+    ) -> (Lsn, bool) {
+        let mut replies = Replies::new();
+        let mut is_first = true;
         while let Some((db, key)) = unit.take_ready() {
-            unit = self.serve_key(unit, db, key, &mut served);
+            if is_first || later.is_empty() {
+                unit = self.serve_key(unit, db, key, &mut replies, later);
+            } else {
+                later.push_back(Later { db, key, needs: None });
+            }
+            is_first = false;
         }
         let (seen, wrote) = unit.commit(appender, flushing);
-        for (waiter, reply) in served.replies {
+        for (waiter, reply) in replies {
             let durability = waiter.durability.map_or(self.durability, |wish| wish.min(self.durability));
             waiter.client.answer(reply.into(), gate(durability, wrote, seen));
         }
-        (seen, wrote, served.later)
+        (seen, wrote)
     }
 
     /// Serves those who wait for a key, whose slot is locked, for as long as there is something for them.
-    fn serve_key(&self, mut unit: Unit<'k>, db: DbId, key: Box<[u8]>, served: &mut Served) -> Unit<'k> {
+    fn serve_key(
+        &self,
+        mut unit: Unit<'k>,
+        db: DbId,
+        key: Box<[u8]>,
+        replies: &mut Replies,
+        later: &mut VecDeque<Later>,
+    ) -> Unit<'k> {
         let interests = unit.interests();
         let mut next_ticket = 0;
         while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
             next_ticket = waiter.ticket + 1;
             let Some(entry) = unit.peek(db, &key) else { break };
-            if entry.value_type() != waiter.awaited.wants {
+            // Who has ended may stand there until its worker takes it out; nothing is locked for it.
+            if entry.value_type() != waiter.awaited.wants || waiter.has_ended() {
                 continue;
             }
             let needs = waiter.awaited.needs;
             if unit.record_bytes() > RECORD_BYTES_MAX || needs.is_some_and(|slot| !unit.has_locked(slot)) {
-                served.later.push_back(Later { db, key, needs });
+                later.push_front(Later { db, key, needs });
                 break;
             }
             if waiter.end() {
                 interests.leave(&waiter);
                 let reply;
                 (unit, reply) = self.serve(unit, &waiter, &key);
-                served.replies.push((waiter, reply));
+                replies.push((waiter, reply));
             }
         }
         unit

@@ -207,6 +207,10 @@ fn keys_that_come_from_elsewhere_serve_too() {
     clients.block(1, "BRPOP c 0");
     clients.check(&[("SWAPDB 0 1", "+OK")]);
     assert_eq!(clients.answered(1), r#"["c", "3"]"#);
+    clients.check(&[("RPUSH unsorted 2 1", ":2")]);
+    clients.block(0, "BLPOP sorted 0");
+    clients.check(&[("SET sorted text", "+OK"), ("SORT unsorted STORE sorted", ":2"), ("LLEN sorted", ":1")]);
+    assert_eq!(clients.answered(0), r#"["sorted", "1"]"#);
     clients.block(0, "BZPOPMAX z 0");
     clients.check(&[("SELECT 1", "+OK"), ("ZADD z 1 m", ":1"), ("SWAPDB 0 1", "+OK")]);
     assert_eq!(clients.answered(0), r#"["z", "m", "1"]"#);
@@ -263,6 +267,34 @@ fn a_moved_element_serves_who_waits_where_it_arrives() {
     assert_eq!(clients.answered(0), r#""z""#);
     clients.check(&[("LRANGE a 0 -1", r#"["z"]"#)]);
     clients.server.assert_replays();
+}
+
+#[test]
+fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
+    let mut clients = Clients::new(2);
+    clients.block(0, "BLMOVE a b LEFT RIGHT 0");
+    clients.block(1, "BLPOP c a 0");
+    // For the first one `b` has to be locked, which is done afterwards: the second one must not get its element from `c` then.
+    clients.check(&[
+        ("MULTI", "+OK"),
+        ("RPUSH a 1 2", "+QUEUED"),
+        ("RPUSH c 3", "+QUEUED"),
+        ("EXEC", "[:2, :1]"),
+    ]);
+    assert_eq!([0, 1].map(|client| clients.answered(client)), [r#""1""#, r#"["a", "2"]"#]);
+    clients.check(&[("LRANGE c 0 -1", r#"["3"]"#)]);
+    clients.server.assert_replays();
+}
+
+#[test]
+fn who_has_gone_is_passed_over() {
+    let mut clients = Clients::new(3);
+    clients.block(0, "BLMOVE a b LEFT RIGHT 0");
+    clients.block(1, "BLMOVE a c LEFT RIGHT 0");
+    clients.block(2, "BLPOP a 0");
+    // Its worker has not heard of it yet.
+    clients.check(&[("CLIENT KILL ID 2", ":1"), ("RPUSH a 1 2", ":2")]);
+    assert_eq!([0, 1, 2].map(|client| clients.answered(client)), ["", r#""1""#, r#"["a", "2"]"#]);
 }
 
 #[test]

@@ -14,4 +14,5 @@ mod failing_disk;
 mod large;
 mod lives;
 mod modes;
+mod queues;
 mod states;

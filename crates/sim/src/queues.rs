@@ -1,0 +1,519 @@
+//! Queues in a simulation: clients that push, clients that wait, and what goes wrong for them.
+//!
+//! ```text
+//! step = one of: a client sends or times out | a signal reaches its worker | a flush | replies are taken | a client hangs up
+//! ```
+//! Signals between workers arrive as steps of their own, so whatever the real server's threads let happen between an answer and
+//! its arrival happens here too.
+//!
+//! What it is: the driver, and the check that those who wait are served in their order. What becomes of the elements is
+//! judged by the [`Ledger`].
+//! What it is not: a second [`World`](crate::World): there are lists and no other data.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use commands::{
+    Executor, Host, Interests, Session,
+    clients::{Connected, Signal},
+};
+use env::{Clock, Prng, SimClock, SimDisk};
+use keyspace::{DbId, Keyspace, View, slot_of};
+use lsn::Lsn;
+use server::{
+    conversation::{Conversation, Round, Turn},
+    recover::RecoverError,
+};
+use storage::{Flush, Log};
+use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
+
+use crate::{
+    Ledger, Recovered, Sabotage, SimHost, Violation, WorldOptions, command::request, ledger::Element,
+    oracle::is_refusal, recover,
+};
+
+const QUEUES: u64 = 5;
+const WORKERS: usize = 2;
+const PIPELINE_MAX: u64 = 4;
+
+/// What a client asks for.
+#[derive(Debug, Clone)]
+enum Request {
+    Push { at_head: bool, queue: u64, elements: Vec<Element> },
+    Pop { at_head: bool, queues: Vec<u64>, timeout_ms: u64 },
+    Take(u64),
+    Move { from: u64, to: u64, timeout_ms: u64 },
+    Unblock(u64),
+    Kill(u64),
+}
+
+impl Request {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let words: Vec<String> = match self {
+            Request::Push { at_head, queue, elements } => {
+                let name = if *at_head { "LPUSH" } else { "RPUSH" };
+                let elements = elements.iter().map(Element::to_string);
+                [name.to_string(), key(*queue)].into_iter().chain(elements).collect()
+            }
+            Request::Pop { at_head, queues, timeout_ms } => {
+                let name = if *at_head { "BLPOP" } else { "BRPOP" };
+                let keys = queues.iter().map(|queue| key(*queue));
+                [name.to_string()].into_iter().chain(keys).chain([seconds(*timeout_ms)]).collect()
+            }
+            Request::Take(queue) => vec!["LPOP".into(), key(*queue)],
+            Request::Move { from, to, timeout_ms } => {
+                vec!["BRPOPLPUSH".into(), key(*from), key(*to), seconds(*timeout_ms)]
+            }
+            Request::Unblock(id) => vec!["CLIENT".into(), "UNBLOCK".into(), id.to_string()],
+            Request::Kill(id) => vec!["CLIENT".into(), "KILL".into(), "ID".into(), id.to_string()],
+        };
+        request(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
+    }
+
+    /// What a client waits for that is blocked in it.
+    fn queues(&self) -> &[u64] {
+        match self {
+            Request::Pop { queues, .. } => queues,
+            Request::Move { from, .. } => std::slice::from_ref(from),
+            _ => &[],
+        }
+    }
+}
+
+fn key(queue: u64) -> String {
+    format!("queue-{queue}")
+}
+
+/// What the delivery of a reply makes sure.
+#[derive(Debug)]
+enum Fact {
+    Pushed(Vec<Element>),
+    Popped(Element),
+    Nothing,
+}
+
+struct Client {
+    conversation: Conversation,
+    worker: usize,
+    turn: Turn,
+    /// Requests without a reply.
+    open: VecDeque<Request>,
+    /// Its place among those who wait; `None` if it does not wait, or has been answered, or is about to be closed.
+    ticket: Option<u64>,
+    deadline_ms: Option<u64>,
+    replied_bytes: u64,
+    delivered_bytes: u64,
+    undelivered: VecDeque<(u64, Fact)>,
+    /// The next reply came as a signal.
+    is_answered: bool,
+}
+
+impl Client {
+    fn id(&self) -> u64 {
+        self.conversation.session.client.id()
+    }
+
+    /// The replies that were made since the last call, with where each ends.
+    fn take_new_replies(&mut self) -> Vec<(u64, Value)> {
+        let end = self.conversation.outbox.mark();
+        let bytes = self.conversation.outbox.bytes_mut();
+        let mut rest = &bytes[bytes.len() - (end - self.replied_bytes) as usize..];
+        let mut replies = Vec::new();
+        while let Some((value, length)) =
+            decode(rest, &DecodeLimits::DEFAULT).expect("replies are well formed")
+        {
+            rest = &rest[length..];
+            self.replied_bytes += length as u64;
+            replies.push((self.replied_bytes, value));
+        }
+        replies
+    }
+}
+
+type Signals = Arc<Mutex<Vec<(u64, Signal)>>>;
+
+/// See the module documentation.
+pub struct QueueWorld {
+    options: WorldOptions,
+    disk: Arc<SimDisk>,
+    clock: Arc<SimClock>,
+    /// What must be true of the elements.
+    pub ledger: Ledger,
+    keyspace: Arc<Keyspace>,
+    log: Log,
+    host: SimHost,
+    executors: Vec<Executor>,
+    batch: RequestBatch,
+    clients: Vec<Client>,
+    /// What was signalled in the present round.
+    signalled: Signals,
+    /// Signals that have not reached the worker of their client.
+    on_the_way: VecDeque<(u64, Signal)>,
+    next_element: Element,
+    next_ticket: u64,
+    prng: Prng,
+}
+
+impl QueueWorld {
+    /// Starts a server on an empty disk.
+    ///
+    /// # Errors
+    /// As [`recover`].
+    pub fn start(
+        options: WorldOptions,
+        disk: Arc<SimDisk>,
+        clock: Arc<SimClock>,
+    ) -> Result<QueueWorld, RecoverError> {
+        let Recovered { keyspace, log } = recover(disk.clone(), &options, &clock)?;
+        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let interests = Arc::<Interests>::default();
+        let executor = |worker: usize| {
+            let stats = host.command_stats().worker(worker);
+            let mut executor = Executor::new(keyspace.clone(), interests.clone(), stats, 1);
+            executor.attach(log.appender());
+            executor
+        };
+        let executors = (0..WORKERS).map(executor).collect();
+        let mut world = QueueWorld {
+            disk,
+            clock,
+            ledger: Ledger::default(),
+            keyspace,
+            log,
+            host,
+            executors,
+            batch: RequestBatch::new(),
+            clients: Vec::new(),
+            signalled: Signals::default(),
+            on_the_way: VecDeque::new(),
+            next_element: 1,
+            next_ticket: 0,
+            prng: Prng::new(options.seed),
+            options,
+        };
+        world.clients = (0..options.clients).map(|index| world.connect(index)).collect();
+        Ok(world)
+    }
+
+    fn connect(&self, index: usize) -> Client {
+        let signalled = self.signalled.clone();
+        let signaller = Box::new(move |id, signal| signalled.lock().expect("one thread").push((id, signal)));
+        let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
+        let connected = Connected { peer, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
+        let session = Session::new(self.host.clients().register(connected), true);
+        Client {
+            conversation: Conversation::new(session),
+            worker: index % WORKERS,
+            turn: Turn::Idle,
+            open: VecDeque::new(),
+            ticket: None,
+            deadline_ms: None,
+            replied_bytes: 0,
+            delivered_bytes: 0,
+            undelivered: VecDeque::new(),
+            is_answered: false,
+        }
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &Arc<SimDisk> {
+        &self.disk
+    }
+
+    /// Does `steps` steps, fewer if the machine stops.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
+        for _ in 0..steps {
+            if self.disk.has_stopped() {
+                break;
+            }
+            let index = self.prng.below(self.clients.len() as u64) as usize;
+            match self.prng.below(100) {
+                0..40 => self.client_step(index)?,
+                40..60 => self.signal_step()?,
+                60..75 => self.flush(),
+                75..92 => self.deliver(index),
+                92..97 => self.clock.advance_us(self.prng.below(400_000)),
+                _ if self.prng.chance(30) => self.hang_up(index),
+                _ => self.ledger.check(&lists(&self.keyspace))?,
+            }
+        }
+        self.ledger.check(&lists(&self.keyspace))
+    }
+
+    fn client_step(&mut self, index: usize) -> Result<(), Violation> {
+        let client = &mut self.clients[index];
+        match client.turn {
+            Turn::Idle => {
+                let input = self.pipeline(index);
+                self.round(index, |conversation, round| conversation.receive(&input, round))
+            }
+            Turn::Blocked => {
+                let now_ms = self.clock.unix_ms();
+                if client.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
+                    client.deadline_ms = None;
+                    if client.conversation.time_out() {
+                        client.ticket = None;
+                        return self.round(index, Conversation::resume);
+                    }
+                } else if self.prng.chance(20) && self.clients[index].open.len() < PIPELINE_MAX as usize {
+                    let input = self.pipeline(index);
+                    self.clients[index].conversation.keep(&input);
+                }
+                Ok(())
+            }
+            _ => self.round(index, Conversation::resume),
+        }
+    }
+
+    /// The next requests of a client.
+    fn pipeline(&mut self, index: usize) -> Vec<u8> {
+        let mut input = Vec::new();
+        for _ in 0..1 + self.prng.below(PIPELINE_MAX) {
+            let next = self.request(index);
+            next.encode(&mut input);
+            self.clients[index].open.push_back(next);
+        }
+        input
+    }
+
+    fn request(&mut self, index: usize) -> Request {
+        let prng = &mut self.prng;
+        let (queue, other, at_head) = (prng.below(QUEUES), prng.below(QUEUES), prng.chance(50));
+        let timeout_ms = if prng.chance(50) { 0 } else { 1 + prng.below(2000) };
+        let id = self.clients[prng.below(self.clients.len() as u64) as usize].id();
+        // The first client never waits, so that somebody is always there to push.
+        // The others take more than they push, so that lists are empty most of the time.
+        let drawn = if index == 0 { prng.below(50) } else { 25 + prng.below(75) };
+        match drawn {
+            0..46 => {
+                let first = self.next_element;
+                self.next_element += if prng.chance(75) { 1 } else { 3 };
+                Request::Push { at_head, queue, elements: (first..self.next_element).collect() }
+            }
+            46..48 => Request::Take(queue),
+            48 => Request::Kill(id),
+            49 => Request::Unblock(id),
+            50..96 => {
+                let queues = (0..1 + prng.below(3)).map(|_| prng.below(QUEUES)).collect();
+                Request::Pop { at_head, queues, timeout_ms }
+            }
+            _ => Request::Move { from: queue, to: other, timeout_ms },
+        }
+    }
+
+    /// Runs commands of one client and looks at every reply and signal.
+    fn round(
+        &mut self,
+        index: usize,
+        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn,
+    ) -> Result<(), Violation> {
+        let is_moving = |client: &Client| {
+            client.ticket.is_some() && matches!(client.open.front(), Some(Request::Move { .. }))
+        };
+        // Who waits to move an element, and those behind him, are not always served in the record of the push.
+        let any_moves = self.clients.iter().any(is_moving);
+        let client = &mut self.clients[index];
+        let executor = &mut self.executors[client.worker];
+        let (batch, host, now_ms) = (&mut self.batch, &self.host, self.clock.unix_ms());
+        let mut round = Round { executor, batch, host, now_ms, limits: Limits::DEFAULT, flush_alone: None };
+        client.turn = run(&mut client.conversation, &mut round);
+        drop(executor.take_freed());
+        let mut pushed = Vec::new();
+        for (end, reply) in client.take_new_replies() {
+            let Some(request) = client.open.pop_front() else {
+                return Err(Violation::Protocol(format!("a reply to no request: {reply:?}")));
+            };
+            let fact = fact(request, &reply)?;
+            match &fact {
+                Fact::Pushed(elements) => {
+                    self.ledger.pushes(elements);
+                    pushed.extend(elements);
+                }
+                // What came as an answer was noted when it was sent.
+                Fact::Popped(element) if !client.is_answered => self.ledger.pops(*element)?,
+                _ => {}
+            }
+            client.is_answered = false;
+            client.undelivered.push_back((end, fact));
+        }
+        for element in self.take_signals()? {
+            if !any_moves && pushed.contains(&element) {
+                self.ledger.passes_on(element);
+            }
+        }
+        let client = &mut self.clients[index];
+        if client.turn == Turn::Blocked {
+            client.ticket = Some(self.next_ticket);
+            client.deadline_ms = client.conversation.wait_timeout_ms().map(|ms| now_ms + ms);
+            self.next_ticket += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the signals of a round, each of which ends a wait, and sends them on their way. Returns what was popped for
+    /// clients that waited.
+    fn take_signals(&mut self) -> Result<Vec<Element>, Violation> {
+        let mut popped = Vec::new();
+        let signalled = std::mem::take(&mut *self.signalled.lock().expect("one thread"));
+        for (id, signal) in signalled {
+            let index = self.clients.iter().position(|client| client.id() == id);
+            let index = index.ok_or_else(|| Violation::Protocol(format!("{id} is gone: {signal:?}")))?;
+            let ticket = self.clients[index].ticket.take();
+            if let Signal::Answer { bytes, .. } = &signal {
+                let answer = decode(bytes, &DecodeLimits::DEFAULT).expect("replies are well formed");
+                let (answer, _) = answer.expect("an answer is a whole reply");
+                let request = self.clients[index].open.front().cloned();
+                let (Some(ticket), Some(request)) = (ticket, request) else {
+                    return Err(Violation::Protocol(format!("{id} did not wait: {answer:?}")));
+                };
+                self.check_order(ticket, &request, &answer)?;
+                if let Fact::Popped(element) = fact(request, &answer)? {
+                    self.ledger.pops(element)?;
+                    popped.push(element);
+                }
+            }
+            self.on_the_way.push_back((id, signal));
+        }
+        Ok(popped)
+    }
+
+    /// Nobody may still wait for the key of an answer who began to before the one who got it.
+    fn check_order(&self, ticket: u64, request: &Request, answer: &Value) -> Result<(), Violation> {
+        let served = match (request, answer) {
+            (Request::Move { from, .. }, Value::Bulk(_)) => *from,
+            (Request::Pop { queues, .. }, Value::Array(parts)) => {
+                let is_key = |queue: &&u64| parts.first() == Some(&Value::Bulk(key(**queue).into_bytes()));
+                *queues.iter().find(is_key).ok_or_else(|| unexpected(request, answer))?
+            }
+            _ => return Ok(()),
+        };
+        let is_before = |client: &&Client| {
+            client.ticket.is_some_and(|other| other < ticket)
+                && client.open.front().is_some_and(|request| request.queues().contains(&served))
+        };
+        match self.clients.iter().find(is_before) {
+            None => Ok(()),
+            Some(client) => {
+                let text = format!("{:?} was passed over for {request:?}: {answer:?}", client.open.front());
+                Err(Violation::Protocol(text))
+            }
+        }
+    }
+
+    /// One of the signals on their way arrives.
+    fn signal_step(&mut self) -> Result<(), Violation> {
+        if self.on_the_way.is_empty() {
+            return Ok(());
+        }
+        let chosen = self.prng.below(self.on_the_way.len() as u64) as usize;
+        let Some((id, signal)) = self.on_the_way.remove(chosen) else { return Ok(()) };
+        let Some(index) = self.clients.iter().position(|client| client.id() == id) else { return Ok(()) };
+        match signal {
+            Signal::Close => self.hang_up(index),
+            Signal::Answer { bytes, gate } => {
+                let client = &mut self.clients[index];
+                client.conversation.answer(&bytes, gate, self.log.durable_lsn());
+                (client.is_answered, client.deadline_ms) = (true, None);
+                self.round(index, Conversation::resume)?;
+            }
+            Signal::Push { .. } => return Err(Violation::Protocol("nothing is pushed".into())),
+        }
+        Ok(())
+    }
+
+    /// A client goes, whatever it was sent, and another one comes.
+    fn hang_up(&mut self, index: usize) {
+        let next = self.connect(index);
+        let gone = std::mem::replace(&mut self.clients[index], next);
+        self.host.clients().remove(gone.id());
+    }
+
+    fn flush(&mut self) {
+        if let Ok(Flush::NeedSegment) = self.log.flush() {
+            // What fails here shows as replies that never leave.
+            drop(self.log.prepare_segment());
+        }
+    }
+
+    /// A client takes what it may have, all or a part of it.
+    fn deliver(&mut self, index: usize) {
+        let durable = match self.options.sabotage {
+            Some(Sabotage::EarlyReplies) => Lsn::MAX,
+            _ => self.log.durable_lsn(),
+        };
+        let client = &mut self.clients[index];
+        let outbox = &mut client.conversation.outbox;
+        outbox.release(durable);
+        let all = outbox.sendable().len() as u64;
+        let bytes = if self.prng.chance(20) { self.prng.below(all + 1) } else { all };
+        outbox.consume(bytes as usize);
+        client.delivered_bytes += bytes;
+        while let Some((end, fact)) = client.undelivered.pop_front() {
+            if end > client.delivered_bytes {
+                client.undelivered.push_front((end, fact));
+                break;
+            }
+            match fact {
+                Fact::Pushed(elements) => self.ledger.delivers_push(&elements),
+                Fact::Popped(element) => self.ledger.delivers_pop(element),
+                Fact::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What a reply says.
+fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
+    let popped = |value: &Value| match value {
+        Value::Bulk(bytes) => number(bytes).map(Fact::Popped),
+        _ => None,
+    };
+    let fact = match (&request, reply) {
+        (_, refusal) if is_refusal(refusal) => Some(Fact::Nothing),
+        // Woken by hand, or by the end of its time.
+        (Request::Pop { .. } | Request::Move { .. } | Request::Take(_), Value::Null) => Some(Fact::Nothing),
+        (Request::Pop { .. } | Request::Move { .. }, Value::Error(text))
+            if text.starts_with(b"UNBLOCKED") =>
+        {
+            Some(Fact::Nothing)
+        }
+        (Request::Push { elements, .. }, Value::Integer(_)) => Some(Fact::Pushed(elements.clone())),
+        (Request::Pop { .. }, Value::Array(parts)) => parts.get(1).and_then(popped),
+        (Request::Take(_), value) => popped(value),
+        (Request::Move { .. }, Value::Bulk(_)) => Some(Fact::Nothing),
+        (Request::Unblock(_) | Request::Kill(_), Value::Integer(_)) => Some(Fact::Nothing),
+        _ => None,
+    };
+    fact.ok_or_else(|| unexpected(&request, reply))
+}
+
+fn unexpected(request: &Request, reply: &Value) -> Violation {
+    Violation::Protocol(format!("{request:?} replied {reply:?}"))
+}
+
+fn number(bytes: &[u8]) -> Option<Element> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// The elements of all queues.
+///
+/// # Panics
+/// If there is anything else.
+pub fn lists(keyspace: &Keyspace) -> Vec<Element> {
+    let mut elements = Vec::new();
+    for queue in 0..QUEUES {
+        let key = key(queue).into_bytes();
+        let slot = keyspace.lock(slot_of(&key));
+        let Some(entry) = slot.get_raw(DbId::ZERO, &keyspace.hash(&key), &key) else { continue };
+        let View::List(list) = entry.view() else { panic!("there are only lists") };
+        let numbers = list.range(0..list.len()).map(|element| number(&element));
+        elements.extend(numbers.map(|number| number.expect("elements are numbers")));
+    }
+    elements
+}
