@@ -22,7 +22,12 @@ mod timeout;
 mod transactions;
 mod zset;
 
+use smallvec::SmallVec;
+
 use crate::Row;
+
+/// Arguments that are handed on to an effect; a few of them without allocating.
+type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// What clients take the server for: the commands and their texts are those of this version of Redis.
 pub const REDIS_VERSION: &str = "7.2.4";

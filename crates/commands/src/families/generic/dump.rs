@@ -13,9 +13,19 @@ pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, now_ms) = (cx.db(), cx.now_ms());
     match cx.unit.read(db, args.at(1)) {
         None => cx.reply.null(),
+        // A hash whose fields have all expired is about to go.
+        Some(entry) if all_expired(entry.view(), now_ms) => cx.reply.null(),
         Some(entry) => cx.reply.bulk(&rdb::dump(encoded(entry.view(), now_ms))),
     }
     Ok(())
+}
+
+/// Whether it is a hash without a field that has not expired.
+fn all_expired(view: View<'_>, now_ms: u64) -> bool {
+    match view {
+        View::Hash(hash) => hash.has_deadlines() && hash.iter().all(|field| field.is_expired(now_ms)),
+        _ => false,
+    }
 }
 
 /// The type number and the value.
@@ -256,7 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn no_key_has_no_payload() {
-        check(&[("DUMP nokey", "nil")]);
+    fn what_is_not_there_has_no_payload() {
+        check(&[
+            ("DUMP nokey", "nil"),
+            ("HSET h f v", ":1"),
+            ("HPEXPIRE h 10 FIELDS 1 f", "[:1]"),
+            ("after 10", ""),
+            ("DUMP h", "nil"),
+        ]);
     }
 }

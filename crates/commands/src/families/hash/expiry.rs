@@ -1,13 +1,12 @@
 //! Fields that expire: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
 
 use keyspace::{Effect, HashField, Items};
-use smallvec::SmallVec;
 use wire::{Args, ArgsIter, number::parse_i64};
 
 use super::{hash, set::notify_removed};
 use crate::{
     CommandError, Context, EventClass,
-    families::{deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption},
+    families::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption},
 };
 
 /// What is said of a field that is not there.
@@ -23,8 +22,6 @@ const DELETED: i64 = 2;
 
 /// Longest time from 1970 that a field may be given, in milliseconds: as in Redis, 46 bits.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
-
-type Names<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// Reads `FIELDS count name ...` to the end, `per_field` arguments a field.
 fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandError> {
@@ -63,7 +60,7 @@ pub(super) fn bury<'a>(
     let (db, now_ms) = (cx.db(), cx.now_ms());
     let Some(hash) = hash(cx.unit.peek(db, key))?.filter(|hash| hash.has_deadlines()) else { return Ok(()) };
     let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(now_ms));
-    let expired: Names<'_> = names.filter(expired).collect();
+    let expired: Slices<'_> = names.filter(expired).collect();
     if !expired.is_empty() {
         let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
         notify_removed(cx, "hexpired", key, applied);
@@ -119,7 +116,7 @@ fn set_deadlines(
     hash(cx.unit.get(db, key))?;
     bury(cx, key, names.iter())?;
     cx.reply.array(names.len());
-    let mut changed = Names::new();
+    let mut changed = Slices::new();
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
@@ -198,7 +195,7 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     let names = parse_fields(args.skip(2), 1)?;
     hash(cx.unit.get(db, key))?;
     cx.reply.array(names.len());
-    let mut changed = Names::new();
+    let mut changed = Slices::new();
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
@@ -236,7 +233,7 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let names = parse_fields(args.skip(2), 1)?;
     reply_values(cx, key, names)?;
     bury(cx, key, names.iter())?;
-    let names: Names<'_> = names.iter().collect();
+    let names: Slices<'_> = names.iter().collect();
     remove(cx, key, Items::Slices(&names));
     Ok(())
 }
@@ -268,7 +265,7 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let deadline_ms = expiry.deadline_ms(now_ms, "hgetex")?;
     reply_values(cx, key, names)?;
     bury(cx, key, names.iter())?;
-    let names: Names<'_> = names.iter().collect();
+    let names: Slices<'_> = names.iter().collect();
     let fields = Items::Slices(&names);
     match (expiry, deadline_ms) {
         (_, Some(deadline_ms)) if deadline_ms <= now_ms => remove(cx, key, fields),
@@ -306,7 +303,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let pairs = parse_fields(pairs, 2)?;
     let deadline_ms = expiry.deadline_ms(now_ms, "hsetex")?;
     hash(cx.unit.get(db, key))?;
-    let names: Names<'_> = pairs.iter().step_by(2).collect();
+    let names: Slices<'_> = pairs.iter().step_by(2).collect();
     for name in &names {
         if must_exist.is_some_and(|wanted| live(cx, key, name).is_ok_and(|field| field.is_some() != wanted)) {
             cx.reply.integer(0);
@@ -318,7 +315,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
         remove(cx, key, fields);
     } else {
-        let pairs: Names<'_> = pairs.iter().collect();
+        let pairs: Slices<'_> = pairs.iter().collect();
         let pairs = Items::Slices(&pairs);
         cx.apply(&match expiry {
             ExpiryOption::Keep => Effect::HashUpdate { db, key, pairs },

@@ -1,14 +1,10 @@
 //! Changing fields of hashes.
 
 use keyspace::{Applied, Effect, Items};
-use smallvec::SmallVec;
 use wire::Args;
 
 use super::{expiry::bury, hash};
-use crate::{CommandError, Context, EventClass};
-
-/// Arguments that are handed on without allocating.
-type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
+use crate::{CommandError, Context, EventClass, families::Slices};
 
 /// `HSET key field value [field value ...]`
 pub(super) fn hset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -1,11 +1,10 @@
 //! Adding to the ends: LPUSH, RPUSH, LPUSHX, RPUSHX.
 
 use keyspace::{Effect, Items, ListEnd};
-use smallvec::SmallVec;
 use wire::Args;
 
 use super::{list, push_event};
-use crate::{CommandError, Context, EventClass};
+use crate::{CommandError, Context, EventClass, families::Slices};
 
 /// `LPUSH key element [element ...]`
 pub(super) fn lpush(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -33,7 +32,7 @@ fn push(cx: &mut Context<'_, '_>, args: Args<'_>, end: ListEnd, creates: bool) -
         cx.reply.count(0);
         return Ok(());
     }
-    let items: SmallVec<[&[u8]; 8]> = args.skip(2).iter().collect();
+    let items: Slices<'_> = args.skip(2).iter().collect();
     let applied = cx.try_apply(&Effect::ListPush { db, key, end, items: Items::Slices(&items) })?;
     cx.notify(EventClass::LIST, push_event(end), key);
     cx.reply.count(applied.len as usize);

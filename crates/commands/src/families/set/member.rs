@@ -1,17 +1,16 @@
 //! Members one by one, and all members of one set.
 
 use keyspace::{Applied, Effect, Items};
-use smallvec::SmallVec;
 use wire::Args;
 
 use super::set;
 use crate::{
     CommandError, Context, EventClass,
-    families::scan::{ScanOptions, ScanTarget, parse_cursor},
+    families::{
+        Slices,
+        scan::{ScanOptions, ScanTarget, parse_cursor},
+    },
 };
-
-/// Arguments that are handed on without allocating.
-type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// `SADD key member [member ...]`
 pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -3,21 +3,20 @@
 use std::ops::Range;
 
 use keyspace::{Effect, Items};
-use smallvec::SmallVec;
 use wire::Args;
 
 use super::{
     span::{By, Span},
     zset,
 };
-use crate::{CommandError, Context, EventClass};
+use crate::{CommandError, Context, EventClass, families::Slices};
 
 /// `ZREM key member [member ...]`
 pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
     let mut removed = 0;
     if zset(cx.unit.get(db, key))?.is_some() {
-        let members: SmallVec<[&[u8]; 8]> = args.skip(2).iter().collect();
+        let members: Slices<'_> = args.skip(2).iter().collect();
         let applied = cx.apply(&Effect::ZsetRemove { db, key, members: Items::Slices(&members) });
         removed = applied.removed;
         if applied.changed {

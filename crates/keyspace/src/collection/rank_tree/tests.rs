@@ -175,39 +175,6 @@ fn a_queue_keeps_its_size() {
     tree.check();
 }
 
-/// What the table in the module documentation shows, but as elapsed time: run it on an idle machine.
-/// `cargo test --release -p keyspace --lib rank_tree -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement, for release builds"]
-#[expect(clippy::disallowed_methods, reason = "a measurement: nothing depends on the time")]
-fn what_items_and_operations_cost() {
-    fn measured(count: usize, mut operation: impl FnMut(usize)) -> u128 {
-        let start = std::time::Instant::now();
-        (0..count).for_each(&mut operation);
-        start.elapsed().as_nanos() / count as u128
-    }
-    for count in [1_000_000, 10_000_000] {
-        let mut sequence = Sequence::new(9);
-        let scores: Vec<_> = (0..count).map(|_| sequence.next() as f64).collect();
-        let mut tree = RankTree::new();
-        let insert = measured(count, |n| {
-            tree.insert(scores[n], name(n));
-        });
-        let rank = measured(count, |n| assert!(tree.rank(scores[n], name(n)).is_some()));
-        let range = measured(count, |n| {
-            let start = scores[n] as usize % (count - 10);
-            assert!(tree.range(start..start + 10).is_sorted_by_key(|(score, _)| score));
-        });
-        let again = measured(count, |n| {
-            let name = tree.remove(scores[n], name(n)).expect("present");
-            tree.insert(scores[n], name);
-        });
-        println!("{count}: {:.1} bytes an item, insert {insert} ns", bytes_per_item(&tree));
-        println!("rank {rank} ns, remove and insert {again} ns, range of 10 {range} ns");
-        assert!(bytes_per_item(&tree) < 21.0);
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8, u16),
