@@ -1,10 +1,12 @@
 //! The commands that simulated clients send, as values and as request bytes.
 //!
-//! What it is: the subset that covers every kind of effect: put, delete, expiry, append, set-range, flush, swap, several keys
-//! of several slots in one record, several commands in one record.
+//! What it is: the subset that covers every kind of effect: put, delete, expiry, append, set-range, flush, swap, all that happens
+//! to collections, several keys of several slots in one record, several commands in one record.
 //! What it is not: what they mean; see `model`.
 
 use keyspace::DbId;
+
+use crate::Operation;
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,10 @@ pub enum Command {
     Persist(Vec<u8>),
     /// `RENAME key newkey`
     Rename(Vec<u8>, Vec<u8>),
+    /// `COPY source destination REPLACE`
+    Copy(Vec<u8>, Vec<u8>),
+    /// A command on the collection at a key.
+    Collection(Vec<u8>, Operation),
     /// `SELECT db`
     Select(DbId),
     /// `SWAPDB a b`
@@ -90,6 +96,11 @@ impl Command {
             Command::PExpire(key, ms) => request(out, &[b"PEXPIRE", key, ms.to_string().as_bytes()]),
             Command::Persist(key) => request(out, &[b"PERSIST", key]),
             Command::Rename(key, new_key) => request(out, &[b"RENAME", key, new_key]),
+            Command::Copy(from, to) => request(out, &[b"COPY", from, to, b"REPLACE"]),
+            Command::Collection(key, operation) => {
+                let words = operation.words(key);
+                request(out, &words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            }
             Command::Select(db) => request(out, &[b"SELECT", db.to_string().as_bytes()]),
             Command::SwapDb(a, b) => {
                 request(out, &[b"SWAPDB", a.to_string().as_bytes(), b.to_string().as_bytes()])
@@ -106,7 +117,11 @@ impl Command {
 
     /// Whether the server refuses it while the log takes no writes. EXEC depends on what is queued.
     pub fn may_write(&self) -> bool {
-        let reads = matches!(self, Command::Get(_) | Command::MGet(_) | Command::Select(_) | Command::DbSize);
+        let reads = match self {
+            Command::Get(_) | Command::MGet(_) | Command::Select(_) | Command::DbSize => true,
+            Command::Collection(_, operation) => operation.reads(),
+            _ => false,
+        };
         !reads && !matches!(self, Command::Watch(_) | Command::Multi | Command::Exec | Command::Discard)
     }
 }

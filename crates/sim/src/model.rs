@@ -9,59 +9,19 @@
 //!   something is one position, as it is one record in the log.
 //! - Keys whose deadline has passed stay until something removes them, as in the keyspace.
 
+mod collections;
 mod sessions;
+mod stored;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::collections::BTreeMap;
 
-use keyspace::{DbId, Keyspace, ScanCursor, slot_of};
+use keyspace::DbId;
 use wire::Value;
 
 use crate::Command;
+use collections::wrong_type;
 pub use sessions::ModelSession;
-
-/// A key in its database.
-pub type Key = (DbId, Vec<u8>);
-
-/// What is stored at a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The string.
-    pub value: Rc<[u8]>,
-    /// Unix milliseconds.
-    pub expire_at_ms: Option<u64>,
-}
-
-impl Entry {
-    fn is_live(&self, now_ms: u64) -> bool {
-        self.expire_at_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
-    }
-}
-
-/// Everything in all databases.
-pub type Content = BTreeMap<Key, Entry>;
-
-/// What a keyspace holds, expired keys included.
-pub fn content_of(keyspace: &Keyspace) -> Content {
-    let mut content = Content::new();
-    for db in DbId::all().filter(|&db| keyspace.len(db) > 0) {
-        let mut keys = Vec::new();
-        // Nothing has expired in 1970.
-        let end = keyspace.scan(db, ScanCursor::START, usize::MAX, 0, &mut |key, _| keys.push(key.to_vec()));
-        assert_eq!(end, ScanCursor::START, "one call scans everything");
-        for key in keys {
-            let slot = keyspace.lock(slot_of(&key));
-            let entry = slot.get_raw(db, &keyspace.hash(&key), &key).expect("a scanned key is there");
-            let value = entry.string().expect("all values are strings").into();
-            let expire_at_ms = entry.expire_at_ms();
-            drop(slot);
-            content.insert((db, key), Entry { value, expire_at_ms });
-        }
-    }
-    content
-}
+pub use stored::{Content, Entry, Field, Key, Stored, content_of};
 
 /// What a command must reply, and what the reply shows.
 #[derive(Debug, PartialEq)]
@@ -127,9 +87,9 @@ impl Model {
     }
 
     /// Executes a command that is not part of a transaction.
-    fn execute_one(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Executed {
+    fn execute_one(&mut self, db: &mut DbId, command: &Command, now_ms: u64, reply: &Value) -> Executed {
         let seen = self.shown_by(*db, command);
-        let reply = self.run(db, command, now_ms);
+        let reply = self.run(db, command, now_ms, reply);
         let (shows, wrote) = self.end_position(seen, self.logs(command), now_ms);
         Executed { reply, shows, wrote }
     }
@@ -182,7 +142,7 @@ impl Model {
             Command::DbSize => self.undo.len(),
             Command::MGet(keys) | Command::Del(keys) => keys.iter().map(key).max().unwrap_or(0),
             Command::MSet(pairs) => pairs.iter().map(|(name, _)| key(name)).max().unwrap_or(0),
-            Command::Rename(from, to) => key(from).max(key(to)),
+            Command::Rename(from, to) | Command::Copy(from, to) => key(from).max(key(to)),
             Command::Set { key: name, .. }
             | Command::SetNx(name, _)
             | Command::GetSet(name, _)
@@ -192,11 +152,13 @@ impl Model {
             | Command::Append(name, _)
             | Command::SetRange(name, ..)
             | Command::PExpire(name, _)
-            | Command::Persist(name) => key(name),
+            | Command::Persist(name)
+            | Command::Collection(name, _) => key(name),
         }
     }
 
-    fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64) -> Value {
+    /// Makes a part of a position. `reply` is that of the server: it tells what was chosen at random.
+    fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64, reply: &Value) -> Value {
         let at = |key: &[u8]| (*db, key.to_vec());
         match command {
             Command::Set { key, value, px_ms } => {
@@ -212,17 +174,25 @@ impl Model {
             }
             Command::GetSet(key, value) => {
                 let old = bulk(self.live(&at(key), now_ms));
-                self.put(at(key), value, None);
+                if !is_error(&old) {
+                    self.put(at(key), value, None);
+                }
                 old
             }
             Command::Get(key) => bulk(self.live(&at(key), now_ms)),
             Command::GetDel(key) => {
                 let old = bulk(self.live(&at(key), now_ms));
-                self.delete_live(at(key), now_ms);
+                if !is_error(&old) {
+                    self.delete_live(at(key), now_ms);
+                }
                 old
             }
             Command::MGet(keys) => {
-                Value::Array(keys.iter().map(|key| bulk(self.live(&at(key), now_ms))).collect())
+                let value = |key: &Vec<u8>| match bulk(self.live(&at(key), now_ms)) {
+                    Value::Error(_) => Value::Null,
+                    value => value,
+                };
+                Value::Array(keys.iter().map(value).collect())
             }
             Command::MSet(pairs) => {
                 pairs.iter().for_each(|(key, value)| self.put(at(key), value, None));
@@ -241,6 +211,8 @@ impl Model {
                 if expires { self.set_deadline(at(key), None, now_ms) } else { Value::Integer(0) }
             }
             Command::Rename(from, to) => self.rename(at(from), at(to), now_ms),
+            Command::Copy(from, to) => self.copy(at(from), at(to), now_ms),
+            Command::Collection(key, operation) => self.operate(at(key), operation, now_ms, reply),
             Command::Select(wanted) => {
                 *db = *wanted;
                 ok()
@@ -264,26 +236,6 @@ impl Model {
         }
     }
 
-    /// What the server's own expiry does: keys that are due go, one position per slot. Removes them in slot order until
-    /// `removed` are gone.
-    pub fn expire(&mut self, now_ms: u64, removed: usize) {
-        let due = |entry: &Entry| entry.expire_at_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
-        let mut left = removed;
-        let slots: BTreeSet<_> =
-            self.content.iter().filter(|(_, entry)| due(entry)).map(|(key, _)| slot_of(&key.1)).collect();
-        for slot in slots {
-            if left == 0 {
-                return;
-            }
-            let in_slot = |(key, entry): &(&Key, &Entry)| slot_of(&key.1) == slot && due(entry);
-            let keys: Vec<Key> = self.content.iter().filter(in_slot).map(|(key, _)| key.clone()).collect();
-            left = left.checked_sub(keys.len()).expect("a slot is emptied of what is due in one record");
-            keys.into_iter().for_each(|key| self.set(key, None));
-            self.undo.push(std::mem::take(&mut self.changes));
-        }
-        assert_eq!(left, 0, "more was removed than was due");
-    }
-
     fn live(&self, key: &Key, now_ms: u64) -> Option<&Entry> {
         self.content.get(key).filter(|entry| entry.is_live(now_ms))
     }
@@ -297,7 +249,7 @@ impl Model {
     }
 
     fn put(&mut self, key: Key, value: &[u8], expire_at_ms: Option<u64>) {
-        self.set(key, Some(Entry { value: value.into(), expire_at_ms }));
+        self.set(key, Some(Entry { value: Stored::String(value.into()), expire_at_ms }));
     }
 
     fn delete_live(&mut self, key: Key, now_ms: u64) -> bool {
@@ -310,9 +262,10 @@ impl Model {
 
     fn increment(&mut self, key: Key, now_ms: u64) -> Value {
         let old = self.live(&key, now_ms).cloned();
-        let number = match &old {
+        let number = match old.as_ref().map(Entry::string) {
             None => Some(0),
-            Some(entry) => std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse::<i64>().ok()),
+            Some(None) => return wrong_type(),
+            Some(Some(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()),
         };
         let Some(number) = number else { return Value::Error(b"ERR".to_vec()) };
         self.put(key, (number + 1).to_string().as_bytes(), old.and_then(|entry| entry.expire_at_ms));
@@ -322,7 +275,11 @@ impl Model {
     /// APPEND (`offset` is `None`) and SETRANGE: writes `bytes` into the string, which keeps its deadline.
     fn splice(&mut self, key: Key, offset: Option<usize>, bytes: &[u8], now_ms: u64) -> Value {
         let old = self.live(&key, now_ms).cloned();
-        let mut value = old.as_ref().map_or(Vec::new(), |entry| entry.value.to_vec());
+        let mut value = match old.as_ref().map(Entry::string) {
+            None => Vec::new(),
+            Some(None) => return wrong_type(),
+            Some(Some(bytes)) => bytes.to_vec(),
+        };
         let offset = offset.unwrap_or(value.len());
         value.resize(value.len().max(offset + bytes.len()), 0);
         value[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -345,6 +302,15 @@ impl Model {
             self.set(from, None);
         }
         Value::Simple(b"OK".to_vec())
+    }
+
+    fn copy(&mut self, from: Key, to: Key, now_ms: u64) -> Value {
+        if from == to {
+            return Value::Error(b"ERR source and destination objects are the same".to_vec());
+        }
+        let Some(entry) = self.live(&from, now_ms).cloned() else { return Value::Integer(0) };
+        self.set(to, Some(entry));
+        Value::Integer(1)
     }
 
     fn remove_all(&mut self, matches: impl Fn(&Key) -> bool) {
@@ -379,7 +345,15 @@ fn take_back(content: &mut Content, undo: &Undo) {
 }
 
 fn bulk(entry: Option<&Entry>) -> Value {
-    entry.map_or(Value::Null, |entry| Value::Bulk(entry.value.to_vec()))
+    match entry.map(Entry::string) {
+        None => Value::Null,
+        Some(None) => wrong_type(),
+        Some(Some(bytes)) => Value::Bulk(bytes.to_vec()),
+    }
+}
+
+fn is_error(value: &Value) -> bool {
+    matches!(value, Value::Error(_))
 }
 
 #[cfg(test)]
@@ -401,7 +375,7 @@ mod tests {
         ];
         let mut states = vec![Content::new()];
         for command in &commands {
-            assert!(model.execute(&mut session, command, 0).wrote);
+            assert!(model.execute(&mut session, command, 0, &Value::Null).wrote);
             states.push(model.content().clone());
         }
         // The last two states are different, the first and the last are not.
@@ -416,7 +390,7 @@ mod tests {
     #[test]
     fn a_reply_shows_the_last_change_of_its_keys() {
         let (mut model, mut session) = (Model::default(), ModelSession::default());
-        let mut shows = |command: &Command| model.execute(&mut session, command, 0).shows;
+        let mut shows = |command: &Command| model.execute(&mut session, command, 0, &Value::Null).shows;
         assert_eq!(shows(&set("a", "1")), 1);
         assert_eq!(shows(&set("b", "1")), 2);
         assert_eq!(shows(&Command::Get(b"a".to_vec())), 1);

@@ -11,6 +11,7 @@
 //! What it is not: lenient. The whole content is compared, every reply is checked when it is made, and recovering twice must
 //! give the same.
 
+use keyspace::SlotId;
 use lsn::Lsn;
 use storage::Durability;
 use wire::Value;
@@ -124,7 +125,7 @@ impl Oracle {
             session.is_refused(command);
             return Ok(0);
         }
-        let Executed { reply: expected, shows, wrote } = self.model.execute(session, command, now_ms);
+        let Executed { reply: expected, shows, wrote } = self.model.execute(session, command, now_ms, reply);
         if !agrees(reply, &expected) {
             let (command, reply) = (command.clone().into(), reply.clone().into());
             return Err(Violation::Reply { command, reply, expected: expected.into() });
@@ -136,9 +137,9 @@ impl Oracle {
         })
     }
 
-    /// The server has removed so many keys that were due.
-    pub fn expires(&mut self, now_ms: u64, removed: usize) {
-        self.model.expire(now_ms, removed);
+    /// The server has removed what was due in a slot.
+    pub fn expires(&mut self, now_ms: u64, slot: SlotId) {
+        self.model.expire(now_ms, slot);
     }
 
     /// The log ends here after what was executed so far.
@@ -215,8 +216,7 @@ fn difference(recovered: &Content, newest: &Content) -> String {
         match newest.get(key) {
             Some(wanted) if wanted == entry => {}
             other => {
-                let (found, wanted) = (shorten(&entry.value), other.map(|it| shorten(&it.value)));
-                return format!("db {} {:?} is {found}, newest {wanted:?}", key.0, shorten(&key.1));
+                return format!("db {} {:?} is {entry:?}, newest {other:?}", key.0, shorten(&key.1));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 
 use commands::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk, SimEntropy};
-use keyspace::{Keyspace, SlotId};
+use keyspace::{Keyspace, PackedLimits, SlotId};
 use lsn::Lsn;
 use server::{
     conversation::{Conversation, Round, Turn},
@@ -31,6 +31,19 @@ const WORKERS: usize = 2;
 const UNDELIVERED_MAX: usize = 64;
 /// Rounds of [`World::drain`] after which a client that still waits is taken to wait for ever.
 const DRAIN_ROUNDS_MAX: usize = 20_000;
+
+/// Limits that collections soon exceed.
+const NARROW: PackedLimits = PackedLimits {
+    list_entries: 4,
+    list_bytes: 200,
+    set_integers: 3,
+    set_entries: 5,
+    set_value_bytes: 8,
+    zset_entries: 4,
+    zset_value_bytes: 8,
+    hash_entries: 4,
+    hash_value_bytes: 60,
+};
 
 /// What is broken on purpose, to see the oracle find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +111,8 @@ pub fn recover(
     clock: &Arc<SimClock>,
 ) -> Result<Recovered, RecoverError> {
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
+    // Values have other forms with another seed.
+    keyspace.set_packed_limits(if options.seed.is_multiple_of(2) { PackedLimits::DEFAULT } else { NARROW });
     let log_options = LogOptions {
         durability: options.durability,
         segment_bytes: options.segment_bytes,
@@ -336,8 +351,15 @@ impl World {
         let worker = self.prng.below(WORKERS as u64) as usize;
         let executor = &mut self.executors[worker];
         executor.begin_round(now_ms, &self.host, usize::MAX);
-        let removed = executor.expire_due(SlotId::FIRST, SlotId::LAST, usize::MAX, &self.host);
-        self.oracle.expires(now_ms, removed);
+        executor.take_wrote();
+        let due: Vec<SlotId> = self.keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect();
+        for slot in due {
+            executor.expire_due(slot, slot, usize::MAX, &self.host);
+            if executor.take_wrote() {
+                self.oracle.expires(now_ms, slot);
+            }
+        }
+        drop(executor.take_freed());
         self.oracle.mark(self.log.appended_lsn());
     }
 

@@ -63,8 +63,14 @@ impl ModelSession {
 }
 
 impl Model {
-    /// Executes a command of a client at `now_ms`.
-    pub fn execute(&mut self, session: &mut ModelSession, command: &Command, now_ms: u64) -> Executed {
+    /// Executes a command of a client at `now_ms`. `reply` is that of the server: what was chosen at random is taken from it.
+    pub fn execute(
+        &mut self,
+        session: &mut ModelSession,
+        command: &Command,
+        now_ms: u64,
+        reply: &Value,
+    ) -> Executed {
         match (command, &mut session.queue) {
             (Command::Multi, None) => session.queue = Some(Queue::default()),
             (Command::Watch(keys), None) => {
@@ -75,7 +81,7 @@ impl Model {
                     session.watched.entry(key).or_insert(watched);
                 }
             }
-            (Command::Exec, Some(_)) => return self.exec(session, now_ms),
+            (Command::Exec, Some(_)) => return self.exec(session, now_ms, reply),
             (Command::Discard, Some(_)) => session.end_transaction(),
             (Command::Multi | Command::Watch(_) | Command::Exec | Command::Discard, _) => {
                 unreachable!("the workload keeps these in order")
@@ -84,12 +90,12 @@ impl Model {
                 queue.commands.push(command.clone());
                 return shows_nothing(Value::Simple(b"QUEUED".to_vec()));
             }
-            (command, None) => return self.execute_one(&mut session.db, command, now_ms),
+            (command, None) => return self.execute_one(&mut session.db, command, now_ms, reply),
         }
         shows_nothing(ok())
     }
 
-    fn exec(&mut self, session: &mut ModelSession, now_ms: u64) -> Executed {
+    fn exec(&mut self, session: &mut ModelSession, now_ms: u64, reply: &Value) -> Executed {
         let queue = session.queue.take().unwrap_or_default();
         let watched = std::mem::take(&mut session.watched);
         if queue.failed {
@@ -105,10 +111,12 @@ impl Model {
             return Executed { reply: Value::Null, shows, wrote: false };
         }
         let (mut replies, mut seen, mut logs) = (Vec::new(), 0, false);
+        let mut given: &[Value] = if let Value::Array(replies) = reply { replies } else { &[] };
         for command in &queue.commands {
+            let reply = given.split_off_first().unwrap_or(&Value::Null);
             seen = seen.max(self.shown_by(session.db, command));
             logs |= self.logs(command);
-            replies.push(self.run(&mut session.db, command, now_ms));
+            replies.push(self.run(&mut session.db, command, now_ms, reply));
         }
         let (shows, wrote) = self.end_position(seen, logs, now_ms);
         Executed { reply: Value::Array(replies), shows, wrote }
@@ -136,11 +144,11 @@ mod tests {
     fn a_transaction_is_one_position() {
         let (mut model, mut session) = (Model::default(), ModelSession::default());
         for command in [Command::Multi, set("a", "1"), set("b", "2"), set("a", "3")] {
-            let executed = model.execute(&mut session, &command, 0);
+            let executed = model.execute(&mut session, &command, 0, &Value::Null);
             assert!(!executed.wrote && executed.shows == 0);
         }
         assert_eq!((model.position(), model.content()), (0, &Content::new()));
-        let executed = model.execute(&mut session, &Command::Exec, 0);
+        let executed = model.execute(&mut session, &Command::Exec, 0, &Value::Null);
         assert_eq!(executed.reply, Value::Array(vec![ok(), ok(), ok()]));
         assert_eq!((executed.shows, executed.wrote, model.position()), (1, true, 1));
         assert_eq!(model.position_of(&Content::new()), Some(0), "nothing in between ever was");
@@ -153,11 +161,11 @@ mod tests {
             (Model::default(), ModelSession::default(), ModelSession::default());
         let get = Command::Get(b"a".to_vec());
         let mut exec = |one: &mut ModelSession, between: &[Command], now_ms| {
-            model.execute(one, &watch("a"), 0);
-            between.iter().for_each(|command| drop(model.execute(&mut other, command, 0)));
-            model.execute(one, &Command::Multi, now_ms);
-            model.execute(one, &get, now_ms);
-            model.execute(one, &Command::Exec, now_ms)
+            model.execute(one, &watch("a"), 0, &Value::Null);
+            between.iter().for_each(|command| drop(model.execute(&mut other, command, 0, &Value::Null)));
+            model.execute(one, &Command::Multi, now_ms, &Value::Null);
+            model.execute(one, &get, now_ms, &Value::Null);
+            model.execute(one, &Command::Exec, now_ms, &Value::Null)
         };
         assert_eq!(exec(&mut one, &[set("b", "1")], 0).reply, Value::Array(vec![Value::Null]));
         let broken = exec(&mut one, &[set("a", "1")], 0);
