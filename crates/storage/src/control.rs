@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
-//!  8  u32      format version, 1
+//!  8  u32      format version, 2 (version 1 had no snapshots and zeros at 56)
 //! 12  u32      epoch: higher than that of every earlier start
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
 //! 40  u64      log_start: the oldest position still needed, a batch boundary
 //! 48  u64      clean_end: where the log ended when it was closed in order, 0 while it is open
-//! 56  u32      zero
+//! 56  u32      1 if what lies before log_start is in a snapshot, 0 if it is not needed at all
 //! 60  u32      crc32c of bytes 0..60
 //! ```
 //! Always replaced as a whole, atomically and durably.
@@ -21,7 +21,7 @@ use lsn::Lsn;
 use crate::Error;
 
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CONTROL_BYTES: usize = 64;
 const FILE_NAME: &str = "control";
 
@@ -38,6 +38,8 @@ pub struct Control {
     pub log_start: Lsn,
     /// Where the log ended when it was closed in order; `None` while open or after a crash.
     pub clean_end: Option<Lsn>,
+    /// Whether the log alone is not enough: what it said before `log_start` is in a snapshot.
+    pub needs_snapshot: bool,
 }
 
 impl Control {
@@ -79,6 +81,7 @@ impl Control {
         out[32..40].copy_from_slice(&self.segment_bytes.to_le_bytes());
         out[40..48].copy_from_slice(&self.log_start.get().to_le_bytes());
         out[48..56].copy_from_slice(&self.clean_end.unwrap_or(Lsn::ZERO).get().to_le_bytes());
+        out[56..60].copy_from_slice(&u32::from(self.needs_snapshot).to_le_bytes());
         let crc = crc32c::crc32c(&out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out
@@ -93,8 +96,8 @@ impl Control {
         if u32_at(60) != crc32c::crc32c(&bytes[..60]) {
             return Err("control file is damaged (checksum mismatch); restore it from a backup".into());
         }
-        if u32_at(8) != VERSION {
-            return Err(format!("format version {}, this server reads version {VERSION}", u32_at(8)));
+        if !(1..=VERSION).contains(&u32_at(8)) || u32_at(56) > 1 {
+            return Err(format!("format version {}, this server reads up to version {VERSION}", u32_at(8)));
         }
         let mut log_id = [0; 16];
         log_id.copy_from_slice(&bytes[16..32]);
@@ -105,6 +108,7 @@ impl Control {
             segment_bytes: u64_at(32),
             log_start: Lsn::new(u64_at(40)),
             clean_end: (clean_end > Lsn::ZERO).then_some(clean_end),
+            needs_snapshot: u32_at(56) == 1,
         })
     }
 }
@@ -121,6 +125,7 @@ mod tests {
             segment_bytes: 1 << 26,
             log_start: Lsn::new(4096),
             clean_end: Some(Lsn::new(8192)),
+            needs_snapshot: true,
         };
         let bytes = control.encode();
         assert_eq!(Control::decode(&bytes), Ok(control));

@@ -21,6 +21,9 @@ pub enum Error {
     /// Bytes that had been durable cannot be read back. Boxed: errors travel through hot results.
     #[error("{0}")]
     Corrupt(Box<Damage>),
+    /// A published snapshot cannot be read back. Boxed as above.
+    #[error("{0}")]
+    SnapshotCorrupt(Box<SnapshotDamage>),
     /// A file that must be there is not, or does not belong to this directory.
     #[error("{}: {reason}", path.display())]
     Inconsistent {
@@ -74,6 +77,41 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// Where a snapshot is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotDamage {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte offset in that file.
+    pub offset: u64,
+    /// Where the snapshot begins: its name.
+    pub begin_lsn: Lsn,
+    /// The first and the last slot whose rows are lost with it; `None` for all of them.
+    pub slots: Option<(u16, u16)>,
+    /// What was found.
+    pub reason: String,
+}
+
+impl std::fmt::Display for SnapshotDamage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let SnapshotDamage { path, offset, begin_lsn, slots, reason } = self;
+        write!(
+            f,
+            "the snapshot of lsn {begin_lsn} is damaged: {} at offset {offset}: {reason}. ",
+            path.display()
+        )?;
+        match slots {
+            Some((first, last)) if first == last => write!(f, "The keys of slot {first} cannot be loaded. ")?,
+            Some((first, last)) => write!(f, "The keys of slots {first} to {last} cannot be loaded. ")?,
+            None => f.write_str("It cannot be loaded. ")?,
+        }
+        f.write_str(
+            "Nothing was changed. Restore the file from a backup or a replica, or start from an older snapshot and \
+             the log behind it",
+        )
+    }
+}
+
 impl Error {
     /// Attaches what was tried and where to an I/O error; for `map_err`.
     pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
@@ -85,5 +123,11 @@ impl Error {
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
         Error::Corrupt(Box::new(damage))
+    }
+}
+
+impl From<SnapshotDamage> for Error {
+    fn from(damage: SnapshotDamage) -> Self {
+        Error::SnapshotCorrupt(Box::new(damage))
     }
 }

@@ -1,4 +1,4 @@
-//! Storage: the durable, totally ordered log and the control file that names it.
+//! Storage: the durable, totally ordered log, the control file that names it, and snapshots.
 //!
 //! What it is: framed bytes under an [`Lsn`](lsn::Lsn), made durable in merged batches, and read back with every
 //! kind of damage told apart.
@@ -16,11 +16,12 @@
 mod control;
 mod error;
 mod log;
+pub mod snapshot;
 mod stats;
 mod sync;
 
 pub use control::Control;
-pub use error::{Damage, Error};
+pub use error::{Damage, Error, SnapshotDamage};
 pub use log::check::{CheckReport, check};
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};

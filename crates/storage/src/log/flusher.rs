@@ -236,6 +236,14 @@ impl Shared {
         Ok(())
     }
 
+    /// Makes durable all that is written, for a caller that cannot wait until it is due.
+    pub(super) fn sync_written(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        if let Some(reason) = self.poison_reason.lock().clone() {
+            return Err(Error::Poisoned { reason });
+        }
+        self.sync(flusher).inspect_err(|error| self.poison(error))
+    }
+
     fn sync_if_due(&self, flusher: &mut Flusher) -> Result<(), Error> {
         let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
         let due = self.clock.monotonic_us() >= flusher.last_sync_us + SYNC_INTERVAL_US;

@@ -48,6 +48,7 @@ pub use options::{Durability, LogOptions};
 use self::{flusher::Flusher, segment::Segment, sequencer::Sequencer, waiters::Waiters};
 use crate::{
     Control, Error, LogStats,
+    snapshot::{Compression, SnapshotMeta},
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -240,8 +241,8 @@ impl Log {
         self.shared.prepare_segment()
     }
 
-    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. The caller no longer
-    /// needs them for recovery.
+    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. What it said is not needed
+    /// any more, by a snapshot neither: a record behind `boundary` makes it void.
     ///
     /// # Panics
     /// If `boundary` is not durable or no batch boundary.
@@ -249,7 +250,50 @@ impl Log {
     /// # Errors
     /// I/O errors; nothing is lost then.
     pub fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
-        self.shared.truncate_before(boundary)
+        self.shared.truncate_before(boundary, false)
+    }
+
+    /// Forgets the log before `begin_lsn`, where the oldest snapshot begins that is kept: recovery will start at that or
+    /// at a newer one, and refuse to without.
+    ///
+    /// # Panics
+    /// As [`Log::truncate_before`].
+    ///
+    /// # Errors
+    /// I/O errors; nothing is lost then.
+    pub fn forget_before(&self, begin_lsn: Lsn) -> Result<(), Error> {
+        self.shared.truncate_before(begin_lsn, true)
+    }
+
+    /// What a snapshot is of that begins now: capture slots only after this.
+    pub fn begin_snapshot(&self, compression: Compression) -> SnapshotMeta {
+        let Control { log_id, epoch, .. } = *self.shared.control.lock();
+        let (begin_lsn, created_unix_ms) = (self.written_lsn(), self.shared.clock.unix_ms());
+        SnapshotMeta { log_id, epoch, begin_lsn, created_unix_ms, compression }
+    }
+
+    /// Makes everything up to `lsn` durable, whatever the durability. Blocks.
+    ///
+    /// # Errors
+    /// As [`Log::flush`]; also if a segment that is needed cannot be made.
+    ///
+    /// # Panics
+    /// If `lsn` lies behind what was appended.
+    pub fn make_durable(&self, lsn: Lsn) -> Result<(), Error> {
+        assert!(lsn <= self.appended_lsn(), "lsn {lsn} was never appended");
+        while self.durable_lsn() < lsn {
+            let mut flusher = self.shared.flusher.lock();
+            if self.written_lsn() >= lsn {
+                self.shared.sync_written(&mut flusher)?;
+            } else if self.shared.flush(&mut flusher)? == Flush::NeedSegment {
+                drop(flusher);
+                if self.prepare_segment()? == Prepare::NoRoom {
+                    let full = std::io::ErrorKind::StorageFull.into();
+                    return Err(Error::io("make the next segment of the log in", &self.shared.dir)(full));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything durable and records that the log ended here in order. Nothing may append afterwards.
@@ -374,7 +418,7 @@ impl Shared {
         }
     }
 
-    fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
+    fn truncate_before(&self, boundary: Lsn, needs_snapshot: bool) -> Result<(), Error> {
         assert!(
             boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
         );
@@ -384,7 +428,7 @@ impl Shared {
                 return Ok(());
             }
             let old_start = control.log_start;
-            let forgotten = Control { log_start: boundary, ..*control };
+            let forgotten = Control { log_start: boundary, needs_snapshot, ..*control };
             forgotten.store(&*self.disk, &self.dir)?;
             *control = forgotten;
             (forgotten.segment_bytes, old_start)

@@ -79,6 +79,8 @@ pub struct LogReader {
     position: Lsn,
     epoch: u32,
     next_batch_number: Option<u64>,
+    /// The log was durable up to here; what cannot be read before is damage.
+    vouched: Lsn,
     /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
     window: Vec<u8>,
     consumed: usize,
@@ -118,6 +120,7 @@ impl LogReader {
             segments.push(segment);
         }
         let (position, window) = (control.log_start, Vec::new());
+        let vouched = control.clean_end.unwrap_or(Lsn::ZERO);
         let dir = dir.to_path_buf();
         Ok(LogReader {
             disk,
@@ -127,6 +130,7 @@ impl LogReader {
             position,
             epoch: 0,
             next_batch_number: None,
+            vouched,
             window,
             consumed: 0,
         })
@@ -140,6 +144,30 @@ impl LogReader {
     /// The start of the next batch.
     pub fn position(&self) -> Lsn {
         self.position
+    }
+
+    /// Goes on reading at `position`, a batch boundary before which `epoch` was the last. To be called before the
+    /// first batch is read.
+    pub(crate) fn start_at(&mut self, position: Lsn, epoch: u32) {
+        (self.position, self.epoch) = (position, epoch);
+    }
+
+    /// Whether a batch ends at `position`, by its footer. Positions outside of the segments are not asked for.
+    pub(crate) fn ends_batch_at(&self, position: Lsn) -> Result<bool, Error> {
+        let mut footer = [0; FOOTER_BYTES];
+        let footer_start = Lsn::new(position.get().saturating_sub(FOOTER_BYTES as u64));
+        let Some(segment) = self.segments.iter().find(|it| it.start <= footer_start && position <= it.end)
+        else {
+            return Ok(false);
+        };
+        let read = segment.file.read_at(&mut footer, segment.offset(footer_start));
+        let read = read.map_err(Error::io("read", &segment.path))?;
+        Ok(read == FOOTER_BYTES && Footer::decode(&footer, position).is_some())
+    }
+
+    /// Somebody has seen the log durable up to here.
+    pub(crate) fn vouch(&mut self, durable: Lsn) {
+        self.vouched = self.vouched.max(durable);
     }
 
     /// The epoch of the last batch, 0 before the first.
@@ -263,7 +291,7 @@ impl LogReader {
     /// Decides what the end of the readable batches is: see the module documentation.
     fn classify(&mut self, stop: Stop) -> Result<Tail, Error> {
         let end = self.position;
-        let mut vouched = self.control.clean_end.unwrap_or(Lsn::ZERO);
+        let mut vouched = self.vouched;
         let (mut torn_end, mut batches_after) = (None, 0);
         self.scan_footers(end, |footer| {
             torn_end = Some(footer.end);

@@ -1,14 +1,15 @@
 //! Opening a directory: find the log, give its records back, then go on writing where it ended.
 //!
 //! ```text
-//! Recovery::open -> next_batch* (the caller applies) -> finish -> Log
+//! Recovery::open -> [start_at a snapshot] -> next_batch* (the caller applies) -> finish -> Log
 //! ```
 //!
 //! Nothing on disk changes before [`Recovery::finish`], so a server that fails to start has done no harm. `finish`,
 //! in this order, each step durable before the next, so that a crash anywhere leaves a directory that recovers the same:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
 //! 2. the control file is replaced: a higher epoch, no clean end;
-//! 3. segments that the log has forgotten, and a crash has kept from being removed, are removed;
+//! 3. segments that the log has forgotten, and a crash has kept from being removed, are removed, and what unfinished
+//!    snapshots have left;
 //! 4. segments are made until one is ready to be written.
 
 use std::{path::Path, sync::Arc};
@@ -28,6 +29,7 @@ use super::{
 };
 use crate::{
     Control, Damage, Error, LogStats,
+    snapshot::{self, SnapshotInfo},
     sync::{AtomicBool, AtomicU64},
 };
 
@@ -41,6 +43,7 @@ pub struct Recovery {
     tail: Option<Tail>,
     chains: Chains,
     end_estimate: Lsn,
+    has_snapshot: bool,
 }
 
 impl Recovery {
@@ -72,14 +75,75 @@ impl Recovery {
             return Err(Error::Inconsistent { path, reason });
         }
         let end_estimate = estimate_end(&reader)?;
-        Ok(Recovery { reader, options, tail: None, chains: Chains::default(), end_estimate })
+        let chains = Chains::from(reader.position());
+        Ok(Recovery { reader, options, tail: None, chains, end_estimate, has_snapshot: false })
+    }
+
+    /// Starts the replay where a snapshot begins. The caller has loaded the snapshot, or will, and applies a
+    /// record to a slot only if it is newer than what the snapshot holds of the slot. To be called before the first
+    /// batch is read.
+    ///
+    /// A record in parts whose first lies before the beginning is left out: whoever appended it held its slots locked
+    /// since then, so each was captured with it.
+    ///
+    /// # Errors
+    /// [`Error::Inconsistent`] if the snapshot is of another log, or the log does not reach from where it begins to
+    /// where it ends. That log is damaged if it once did; this shows only when it is read.
+    pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
+        let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
+        let (log_start, segments_end) = (self.start(), self.reader.segments_end());
+        let refused = if snapshot.log_id != self.reader.control().log_id {
+            Some("belongs to another log; remove it".to_owned())
+        } else if begin_lsn < log_start {
+            Some(format!(
+                "needs the log from there on, which starts at lsn {log_start}; it is of no use any more"
+            ))
+        } else if end_lsn > segments_end {
+            Some(format!(
+                "needs the log up to lsn {end_lsn}, whose files end at lsn {segments_end}; restore those that are \
+                 missing from a backup or a replica"
+            ))
+        } else if begin_lsn > log_start && !self.reader.ends_batch_at(begin_lsn)? {
+            Some(
+                "begins where no batch of the log ends: the log is damaged there or older than the snapshot; restore \
+                 it from a backup or a replica"
+                    .to_owned(),
+            )
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            let path = snapshot::directory(self.reader.dir());
+            let reason = format!("the snapshot of lsn {begin_lsn} {refused}");
+            return Err(Error::Inconsistent { path, reason });
+        }
+        self.reader.start_at(begin_lsn, snapshot.epoch);
+        self.reader.vouch(end_lsn);
+        self.chains = Chains::from(begin_lsn);
+        self.has_snapshot = true;
+        Ok(())
+    }
+
+    /// Whether the log alone is not enough: without [`Recovery::start_at`] nothing can be read from it.
+    pub fn needs_snapshot(&self) -> bool {
+        self.reader.control().needs_snapshot
     }
 
     /// The next batch; `None` at the end of the log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors.
+    /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors; [`Error::Inconsistent`] if the log is not whole
+    /// without a snapshot and none was given.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        if self.needs_snapshot() && !self.has_snapshot {
+            let path = snapshot::directory(self.reader.dir());
+            let reason = format!(
+                "the log starts at lsn {}, what was before is in a snapshot, and there is none to start from; restore \
+                 it from a backup or a replica",
+                self.start()
+            );
+            return Err(Error::Inconsistent { path, reason });
+        }
         match self.reader.next_batch()? {
             Ok(batch) => Ok(Some(batch)),
             Err(tail) => {
@@ -99,7 +163,7 @@ impl Recovery {
         mut apply: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
         mut progress: impl FnMut(Lsn),
     ) -> Result<(), E> {
-        let mut chains = std::mem::take(&mut self.chains);
+        let mut chains = std::mem::replace(&mut self.chains, Chains::from(Lsn::MAX));
         while let Some(batch) = self.next_batch()? {
             for record in batch.records() {
                 match record.kind {
@@ -155,6 +219,9 @@ impl Recovery {
         let control = Control { epoch: old.epoch.max(self.reader.epoch()) + 1, clean_end: None, ..*old };
         control.store(&*disk, &dir)?;
         remove_forgotten(&*disk, &dir, &control)?;
+        if let Err(error) = snapshot::remove_leftovers(&*disk, &dir) {
+            tracing::warn!(target: "storage", %error, "cannot remove what an unfinished snapshot has left");
+        }
 
         let next_batch_number = self.reader.next_batch_number();
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
@@ -242,6 +309,7 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
         segment_bytes: options.segment_bytes,
         log_start: Lsn::ZERO,
         clean_end: None,
+        needs_snapshot: false,
     };
     match existing.as_slice() {
         [] => {}
@@ -299,14 +367,21 @@ fn estimate_end(reader: &LogReader) -> Result<Lsn, Error> {
 }
 
 /// Payloads that came in parts and are not complete yet.
-#[derive(Default)]
 struct Chains {
+    /// A chain that began before is not whole: the log is read from here on.
+    from: Lsn,
     open: std::collections::HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
 }
 
 impl Chains {
+    fn from(from: Lsn) -> Chains {
+        Chains { from, open: std::collections::HashMap::new() }
+    }
+
     fn add(&mut self, payload: &[u8]) {
-        if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>() {
+        if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()
+            && u64::from_le_bytes(*id) >= self.from.get()
+        {
             let chain = self.open.entry(*id).or_default();
             if chain.len() + piece.len() <= CHAIN_BYTES_MAX {
                 chain.extend_from_slice(piece);
@@ -314,7 +389,7 @@ impl Chains {
         }
     }
 
-    /// The whole payload, if its parts were all seen (a log that was truncated may start in a chain's middle).
+    /// The whole payload, if its parts were all seen.
     fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
         let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
         let mut whole = self.open.remove(id)?;

@@ -1,0 +1,149 @@
+//! Snapshot files: chunks of bytes, each with an LSN, written by several threads and read back by several.
+//!
+//! ```text
+//! SnapshotWriter::create -> PartWriter (one per thread): append*, finish -> SnapshotWriter::publish
+//! list -> SnapshotReader::open -> runs, read (from any thread)               check, remove, remove_leftovers
+//! ```
+//!
+//! What it is: the files of `snapshots/` in the data directory; framing, compression, checksums, publication, retention.
+//! What it is not: it does not know what a row is or how slots are captured, owns no thread, sets no pace.
+//!
+//! How a snapshot is exact although it is taken while the server writes: see [`SnapshotMeta::begin_lsn`] and
+//! [`ChunkInfo::lsn`]. Each slot is captured whole under its lock, with its own LSN; replay starts at `begin_lsn`
+//! and applies to a slot only what is newer than that LSN.
+//!
+//! Invariants
+//! - A snapshot exists if and only if its manifest does. The manifest is written last, when every part is durable
+//!   under its name; it is removed first, durably, before any part is.
+//! - Parts without a manifest are leftovers. They are removed at the next start, never while one is being written.
+//! - No byte of a payload is handed out unless every checksum on the way to it matches: manifest, footer, index, chunk.
+//! - Nothing is allocated from a length that was not verified, and nothing larger than [`CHUNK_RAW_BYTES_MAX`] for a chunk.
+//! - A failure here fails the snapshot, never the log.
+
+mod check;
+mod format;
+mod manifest;
+mod reader;
+mod writer;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+};
+
+use env::{Disk, crashsafe::TMP_SUFFIX};
+use lsn::Lsn;
+
+use self::manifest::{FileName, manifest_name, parse_file_name};
+use crate::Error;
+
+pub use check::{SnapshotCheck, check};
+pub use format::{CHUNK_RAW_BYTES_AIM, CHUNK_RAW_BYTES_MAX, ChunkInfo};
+pub use manifest::{PARTS_MAX, PartSummary, SnapshotInfo};
+pub use reader::{ReadBuffers, Run, SnapshotReader};
+pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
+
+/// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy it as a
+/// whole and operators look at it, while the log's directory changes all the time.
+pub fn directory(dir: &Path) -> PathBuf {
+    dir.join("snapshots")
+}
+
+/// Where the published snapshots of the data directory `dir` begin, newest first, by their file names alone.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub fn list_begins(disk: &dyn Disk, dir: &Path) -> Result<Vec<Lsn>, Error> {
+    let mut begins: Vec<Lsn> = (files(disk, &directory(dir))?.iter())
+        .filter_map(|name| match parse_file_name(name)? {
+            FileName::Manifest(begin_lsn) => Some(begin_lsn),
+            FileName::Part(..) => None,
+        })
+        .collect();
+    begins.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(begins)
+}
+
+/// The published snapshots of the data directory `dir`, newest first. Reads the manifests, not the parts.
+///
+/// # Errors
+/// I/O errors, and [`Error::SnapshotCorrupt`] for the newest manifest that is damaged: what is left out silently
+/// would be restored from an older state silently. [`load`] gets at the others.
+pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SnapshotInfo>, Error> {
+    list_begins(disk, dir)?.into_iter().map(|begin_lsn| load(disk, dir, begin_lsn)).collect()
+}
+
+/// Reads the manifest of the snapshot that begins at `begin_lsn`.
+///
+/// # Errors
+/// As [`list`].
+pub fn load(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<SnapshotInfo, Error> {
+    SnapshotInfo::load(disk, &directory(dir), begin_lsn)
+}
+
+/// Removes the snapshot that begins at `begin_lsn`, also one that is damaged: durably not a snapshot any more, then its
+/// parts.
+///
+/// # Errors
+/// I/O errors. The snapshot is then still whole, or none any more, with leftovers.
+pub fn remove(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<(), Error> {
+    withdraw(disk, &directory(dir), begin_lsn)
+}
+
+/// Removes what an interrupted snapshot or removal has left, and returns the names. Not to be called while a snapshot
+/// is being written. [`Recovery::finish`](crate::Recovery::finish) does it.
+///
+/// # Errors
+/// I/O errors; some leftovers may still be there.
+pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, Error> {
+    let snapshots = directory(dir);
+    let names = files(disk, &snapshots)?;
+    let parsed = || names.iter().filter_map(|name| parse_file_name(name));
+    let published: BTreeSet<FileName> =
+        parsed().filter(|name| matches!(name, FileName::Manifest(_))).collect();
+    let is_leftover = |name: &String| match parse_file_name(name) {
+        Some(FileName::Part(begin_lsn, _)) => !published.contains(&FileName::Manifest(begin_lsn)),
+        Some(FileName::Manifest(_)) => false,
+        None => name.strip_suffix(TMP_SUFFIX).is_some_and(|rest| parse_file_name(rest).is_some()),
+    };
+    let leftovers: Vec<String> = names.iter().filter(|name| is_leftover(name)).cloned().collect();
+    if !leftovers.is_empty() {
+        remove_unnamed(disk, &snapshots, &leftovers)?;
+    }
+    Ok(leftovers)
+}
+
+/// Makes a snapshot none: its manifest first.
+fn withdraw(disk: &dyn Disk, snapshots: &Path, begin_lsn: Lsn) -> Result<(), Error> {
+    let path = snapshots.join(manifest_name(begin_lsn));
+    let is_part =
+        |name: &String| matches!(parse_file_name(name), Some(FileName::Part(begin, _)) if begin == begin_lsn);
+    let parts: Vec<String> = files(disk, snapshots)?.into_iter().filter(is_part).collect();
+    remove_if_present(disk, &path)?;
+    remove_unnamed(disk, snapshots, &parts)
+}
+
+/// Removes files that no manifest names, once that is durable: else a crash could bring back a manifest without parts.
+fn remove_unnamed(disk: &dyn Disk, snapshots: &Path, names: &[String]) -> Result<(), Error> {
+    disk.sync_dir(snapshots).map_err(Error::io("sync", snapshots))?;
+    names.iter().try_for_each(|name| remove_if_present(disk, &snapshots.join(name)))
+}
+
+fn remove_if_present(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The files in the directory of the snapshots; none if it does not exist yet.
+fn files(disk: &dyn Disk, snapshots: &Path) -> Result<Vec<String>, Error> {
+    match disk.list(snapshots) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(Error::io("list", snapshots)),
+    }
+}
