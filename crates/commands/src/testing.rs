@@ -16,7 +16,9 @@ use std::{
 };
 
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-use keyspace::{AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, SlotId, ValueBuf};
+use keyspace::{
+    AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, Scope, SlotId, ValueBuf, slot_of,
+};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use storage::{Error, Log, LogOptions, Recovery};
@@ -250,13 +252,18 @@ fn content(keyspace: &Keyspace) -> Content {
 
 fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
     let (clock, mut freed) = (AccessClock::default(), Freed::new());
-    match effect.key() {
-        Some(key) => {
-            let mut slot = keyspace.lock(keyspace::slot_of(key));
+    match effect.scope() {
+        Scope::Slot(key) => {
+            let mut slot = keyspace.lock(slot_of(key));
             slot.apply(effect, clock, &mut freed);
             slot.set_last_lsn(lsn);
         }
-        None => {
+        Scope::Two(from, to) => {
+            let mut slots = keyspace.lock_many([from, to].map(slot_of));
+            slots.apply(effect, clock, &mut freed);
+            slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
+        }
+        Scope::Global => {
             keyspace.lock_all().apply(effect, clock, &mut freed);
         }
     }

@@ -12,7 +12,8 @@ mod walk;
 use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{
-    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, SlotId, slot_of,
+    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, Scope, SlotId,
+    slot_of,
 };
 use lsn::Lsn;
 use storage::Appender;
@@ -222,7 +223,7 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         match *effect {
-            Effect::Put { .. } | Effect::Delete { .. } => {}
+            Effect::Put { .. } | Effect::Delete { .. } | Effect::Move { .. } => {}
             _ => {
                 if let Some((db, key)) = effect.target() {
                     self.bury_expired(db, key);
@@ -260,14 +261,10 @@ impl<'k> Unit<'k> {
     /// As [`Unit::change`], and tells those who are interested.
     #[cold]
     fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
-        let Some((db, key)) = effect.target() else {
-            self.interests.report_global(effect, self);
-            self.interests.tracking().all_changed(self.invalidations);
-            let applied = self.change(effect);
-            if let Effect::SwapDb { a, b } = *effect {
-                self.ready.extend(self.interests.awaited_keys_of([a, b]));
-            }
-            return applied;
+        let (db, key) = match (effect.target(), *effect) {
+            (Some(target), _) => target,
+            (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
+            (None, _) => return self.apply_global_observed(effect),
         };
         let (hash, now_ms) = (self.hash(key), self.clock.now_ms);
         let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
@@ -279,8 +276,10 @@ impl<'k> Unit<'k> {
         let buries = was_expired && matches!(effect, Effect::Delete { .. });
         if self.interests.any() {
             let change = if buries { Change::Buried } else { Change::Value };
-            self.interests.report(hash.slot(), db, key, change);
-            self.interests.tracking().changed(hash.slot(), key, self.invalidations);
+            self.report(hash.slot(), db, key, change);
+            if let Effect::Move { db, key, .. } = *effect {
+                self.report(slot_of(key), db, key, Change::Value);
+            }
             if effect.fills() && self.interests.is_awaited(hash.slot(), db, key) {
                 self.note_ready(db, key.into());
             }
@@ -292,6 +291,21 @@ impl<'k> Unit<'k> {
             self.events.note(EventClass::NEW, "new", db, key);
         }
         applied
+    }
+
+    fn apply_global_observed(&mut self, effect: &Effect<'_>) -> Applied {
+        self.interests.report_global(effect, self);
+        self.interests.tracking().all_changed(self.invalidations);
+        let applied = self.change(effect);
+        if let Effect::SwapDb { a, b } = *effect {
+            self.ready.extend(self.interests.awaited_keys_of([a, b]));
+        }
+        applied
+    }
+
+    fn report(&mut self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
+        self.interests.report(slot, db, key, change);
+        self.interests.tracking().changed(slot, key, self.invalidations);
     }
 
     /// A key holds something, perhaps, for somebody who waits for it.
@@ -320,12 +334,17 @@ impl<'k> Unit<'k> {
     #[inline]
     fn change(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
-        let applied = match effect.key() {
-            Some(key) => {
+        let applied = match effect.scope() {
+            Scope::Slot(key) => {
                 let hash = self.hash(key);
                 self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed)
             }
-            None => {
+            Scope::Two(..) => match &mut self.locked {
+                Locked::One(slot) => slot.apply(effect, clock, self.freed),
+                Locked::Many(slots) => slots.apply(effect, clock, self.freed),
+                Locked::None => panic!("the slots of all keys of a command are locked"),
+            },
+            Scope::Global => {
                 self.flushes_all |= matches!(effect, Effect::FlushAll);
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),

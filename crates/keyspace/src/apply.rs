@@ -6,23 +6,28 @@
 //! effect.
 //!
 //! Invariants
+//! - A Move applied to a guard has both keys in its slot; `LockedSlots` applies it to two.
 //! - Applying depends on nothing but the effect and the slot. The access clock only determines access stamps.
 //! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
 //!   done.
+
+mod relocate;
 
 use std::mem;
 
 use crate::access::{AccessClock, AccessStamp};
 use crate::collection::{self, Rules};
-use crate::effect::Effect;
+use crate::effect::{Effect, Scope};
 use crate::entry::{Entry, EntryRef};
 use crate::expiry::{ExpiryHeap, Item};
 use crate::freed::Freed;
 use crate::hash::KeyHash;
 use crate::id::DbId;
 use crate::slot::{SlotGuard, SlotState};
+use crate::table::Occupied;
 use crate::totals::Tally;
 use crate::value::Value;
+pub(crate) use relocate::apply_move_between;
 
 /// What applying an effect has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,9 +44,9 @@ pub struct Applied {
     pub len: u64,
     /// Whether nothing was done because the key holds another type.
     pub wrong_type: bool,
-    /// Whether the key is new.
+    /// Whether the key is new; for a Move, the new one.
     pub key_created: bool,
-    /// Whether the key is gone, also because its collection has become empty.
+    /// Whether the key is gone: the old one of a Move; also because its collection has become empty.
     pub key_removed: bool,
 }
 
@@ -76,16 +81,20 @@ struct Deadlines {
 }
 
 impl SlotGuard<'_> {
-    /// Applies an effect whose key belongs to this slot, or this slot's share of a global one. Memory that
-    /// would take long to free goes to `freed`.
+    /// Applies an effect whose key belongs to this slot (both keys, for a Move), or this slot's share of a global one.
+    /// Memory that would take long to free goes to `freed`.
+    ///
+    /// # Panics
+    /// If a key belongs to another slot.
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
-        match effect.key() {
-            Some(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
-            None => self.apply_global(effect, freed),
+        match effect.scope() {
+            Scope::Slot(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
+            Scope::Two(..) => self.apply_move(effect, freed),
+            Scope::Global => self.apply_global(effect, freed),
         }
     }
 
-    /// As `apply`, with the hash of the effect's key (ignored for a global effect) given.
+    /// As `apply`, with the hash of the effect's key (ignored for an effect that has not one key) given.
     ///
     /// # Panics
     /// If the hash is of another slot.
@@ -134,6 +143,7 @@ impl SlotGuard<'_> {
             Effect::Delete { db, key } => {
                 self.change(target(db, key), |state, target| state.delete(target, freed))
             }
+            Effect::Move { .. } => self.apply_move(effect, freed),
             Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
                 self.apply_global(effect, freed)
             }
@@ -391,17 +401,17 @@ impl SlotState {
     }
 
     fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> (Applied, Deadlines) {
-        if self.table(target.db).is_none() {
-            return Default::default();
-        }
-        let Some(occupied) = self.table_mut(target.db).get_mut(&target.hash, target.key) else {
-            return Default::default();
-        };
-        let entry = occupied.remove();
+        let Some(entry) = self.take(target) else { return Default::default() };
         let old = Due::of(entry.as_ref());
         freed.entry(entry);
         let applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         (applied, Deadlines { old, new: Due::default() })
+    }
+
+    /// Takes an entry out.
+    fn take(&mut self, target: Target<'_>) -> Option<Entry> {
+        self.table(target.db)?;
+        self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove)
     }
 
     /// Makes the expiry heap anew from the entries.

@@ -195,6 +195,7 @@ pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
         Effect::Put { .. }
         | Effect::Delete { .. }
         | Effect::SetExpiry { .. }
+        | Effect::Move { .. }
         | Effect::Append { .. }
         | Effect::SetRange { .. }
         | Effect::FlushDb { .. }

@@ -6,7 +6,8 @@
 //! What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was made.
 //!
 //! Invariants
-//! - An effect touches one slot (`Scope::Slot`) or all of them (`Scope::Global`).
+//! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of two keys
+//!   (`Scope::Two`). Whatever splits effects by slot must bring the two together.
 //! - Applying never fails. Effects that take something away and `SetExpiry` do nothing on an absent key; those that
 //!   add something create it. An expired but not yet deleted key is present for all of them: whoever makes an
 //!   effect that relies on the key's absence deletes it first.
@@ -24,6 +25,7 @@
 //! | 0x01 | Delete | db, key bytes |
 //! | 0x02 | SetExpiry, to none | db, key bytes |
 //! | 0x03 | SetExpiry | db, key bytes, deadline in Unix ms |
+//! | 0x04 | Move | db, key bytes, db and key bytes of the new place |
 //! | 0x10 | Put of a string that never expires | db, key bytes, value bytes |
 //! | 0x11 | Put of a string | db, key bytes, value bytes, deadline in Unix ms |
 //! | 0x12 | Append | db, key bytes, suffix bytes |
@@ -89,6 +91,18 @@ pub enum Effect<'a> {
         key: &'a [u8],
         /// Unix time in milliseconds at which the key expires; `None` for never.
         expire_at_ms: Option<u64>,
+    },
+    /// Gives what is at the key another key, with its deadline and those of its fields, and replaces what is there. Nothing
+    /// if the key is absent, or if both are the same. As long as the names and not as the value.
+    Move {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Database of the new key.
+        to_db: DbId,
+        /// The new key.
+        to_key: &'a [u8],
     },
     /// Adds bytes to the end of a string. Keeps the expiry.
     Append {
@@ -282,12 +296,14 @@ pub enum ListEnd {
 pub enum Scope<'a> {
     /// The slot of this key.
     Slot(&'a [u8]),
+    /// The slots of two keys, which may be one slot: where something is and where it goes.
+    Two(&'a [u8], &'a [u8]),
     /// Every slot.
     Global,
 }
 
 impl<'a> Effect<'a> {
-    /// Database and key of an effect on one key.
+    /// Database and key of an effect on one key: not of a Move.
     #[inline]
     pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
         match *self {
@@ -310,7 +326,7 @@ impl<'a> Effect<'a> {
             | Effect::HashUpdate { db, key, .. }
             | Effect::HashRemove { db, key, .. }
             | Effect::HashSetExpiry { db, key, .. } => Some((db, key)),
-            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
+            Effect::Move { .. } | Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
         }
     }
 
@@ -318,7 +334,7 @@ impl<'a> Effect<'a> {
     #[inline]
     pub const fn fills(&self) -> bool {
         match self {
-            Effect::ListPush { .. } | Effect::ZsetPut { .. } => true,
+            Effect::ListPush { .. } | Effect::ZsetPut { .. } | Effect::Move { .. } => true,
             Effect::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_)),
             _ => false,
         }
@@ -327,9 +343,12 @@ impl<'a> Effect<'a> {
     /// What the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
-        match self.target() {
-            Some((_, key)) => Scope::Slot(key),
-            None => Scope::Global,
+        match *self {
+            Effect::Move { key, to_key, .. } => Scope::Two(key, to_key),
+            _ => match self.target() {
+                Some((_, key)) => Scope::Slot(key),
+                None => Scope::Global,
+            },
         }
     }
 

@@ -239,6 +239,25 @@ impl Entry {
         })
     }
 
+    /// The entry under another key, with all else as it was, and the old allocation if there is a new one. A big collection
+    /// is not touched, and nothing at all is copied if the keys are of one length.
+    pub(crate) fn rekeyed(mut self, key: &[u8]) -> (Entry, Option<Entry>) {
+        let old = self.as_ref();
+        let shape = old.shape();
+        if key.len() == shape.key_len {
+            // SAFETY: the key is in bounds of the allocation, which this owns and nobody else borrows.
+            unsafe {
+                let place = self.base.add(shape.key_offset());
+                place.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+            }
+            return (self, None);
+        }
+        let fresh = Entry::with_kind(old.kind(), key, old.payload(), old.expire_at_ms(), old.stamp());
+        // The payload of a big collection is its address, which both hold now.
+        self.disown();
+        (fresh, Some(self))
+    }
+
     /// Sets the access stamp.
     #[inline]
     pub(crate) fn set_stamp(&mut self, stamp: AccessStamp) {

@@ -7,13 +7,15 @@ use lsn::Lsn;
 use smallvec::SmallVec;
 
 use crate::access::AccessClock;
-use crate::apply::Applied;
-use crate::effect::Effect;
+use crate::apply::{Applied, apply_move_between};
+use crate::effect::{Effect, Scope};
 use crate::freed::Freed;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, slot_of};
 use crate::id::{SLOT_COUNT, SlotId};
 use crate::keyspace::Keyspace;
 use crate::slot::SlotGuard;
+
+const NOT_LOCKED: &str = "a slot of the effect is not locked";
 
 /// Slots locked together, ascending. Unlocks them when dropped.
 pub struct LockedSlots<'k> {
@@ -54,17 +56,24 @@ impl<'k> LockedSlots<'k> {
         self.guards.len() == SLOT_COUNT
     }
 
-    /// Applies an effect to the slot of its key, or a global effect to all slots.
+    /// Applies an effect to the slot of its key or, a Move, to the slots of both, or a global effect to all slots.
     ///
     /// # Panics
     /// If a slot of the effect is not locked.
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
-        match effect.key() {
-            Some(key) => {
+        match effect.scope() {
+            Scope::Slot(key) => {
                 let hash = self.keyspace().hash(key);
                 self.apply_hashed(effect, &hash, clock, freed)
             }
-            None => {
+            Scope::Two(key, to_key) => {
+                let [from, to] = [key, to_key].map(|key| self.position(slot_of(key)).expect(NOT_LOCKED));
+                match self.guards.get_disjoint_mut([from, to]) {
+                    Ok([from, to]) => apply_move_between(from, to, effect, freed),
+                    Err(_) => self.guards[from].apply(effect, clock, freed),
+                }
+            }
+            Scope::Global => {
                 assert!(self.is_all(), "a global effect needs every slot locked");
                 let mut applied = Applied::default();
                 for guard in &mut self.guards {
@@ -86,7 +95,7 @@ impl<'k> LockedSlots<'k> {
         clock: AccessClock,
         freed: &mut Freed,
     ) -> Applied {
-        let guard = self.get_mut(hash.slot()).expect("the slot of the effect is not locked");
+        let guard = self.get_mut(hash.slot()).expect(NOT_LOCKED);
         guard.apply_hashed(effect, hash, clock, freed)
     }
 

@@ -4,10 +4,11 @@ mod collections;
 mod eviction;
 mod expiry;
 mod model;
+mod relocate;
 mod scan;
 mod threads;
 
-use crate::{AccessClock, DbId, Effect, Freed, IndexBytes, Keyspace, Options, SlotId, Value};
+use crate::{AccessClock, DbId, Effect, Freed, IndexBytes, Keyspace, Options, Scope, SlotId, Value, slot_of};
 
 /// A keyspace whose positions only have these bits.
 fn narrow(hash_seed: u64, position_mask: u32) -> Keyspace {
@@ -31,9 +32,11 @@ fn clock(now_ms: u64) -> AccessClock {
 /// Applies an effect as a command does: with only the slots locked that it needs.
 fn apply(keyspace: &Keyspace, effect: &Effect<'_>, now_ms: u64) {
     let mut freed = Freed::new();
-    match effect.key() {
-        Some(key) => keyspace.lock(keyspace.hash(key).slot()).apply(effect, clock(now_ms), &mut freed),
-        None => keyspace.lock_all().apply(effect, clock(now_ms), &mut freed),
+    let clock = clock(now_ms);
+    match effect.scope() {
+        Scope::Slot(key) => keyspace.lock(slot_of(key)).apply(effect, clock, &mut freed),
+        Scope::Two(from, to) => keyspace.lock_many([from, to].map(slot_of)).apply(effect, clock, &mut freed),
+        Scope::Global => keyspace.lock_all().apply(effect, clock, &mut freed),
     };
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
-use keyspace::{Effect, Items, ListEnd, ScoredItems, Value};
+use keyspace::{Effect, Items, ListEnd, Scope, ScoredItems, Value};
 use lsn::Lsn;
 use storage::{Error, LogReader, RecordKind};
 
@@ -141,7 +141,12 @@ fn print_effects(
         match Effect::decode_next(&mut rest) {
             Ok(Some(effect)) => {
                 let wanted = |pattern: &String| {
-                    effect.key().is_some_and(|key| wire::glob::matches(pattern.as_bytes(), key))
+                    let matches = |key| wire::glob::matches(pattern.as_bytes(), key);
+                    match effect.scope() {
+                        Scope::Slot(key) => matches(key),
+                        Scope::Two(from, to) => matches(from) || matches(to),
+                        Scope::Global => false,
+                    }
                 };
                 if selection.key.as_ref().is_none_or(wanted) {
                     writeln!(out, "{lsn} {}", Readable(&effect))?;
@@ -166,6 +171,9 @@ impl std::fmt::Display for Readable<'_> {
             Effect::FlushAll => return f.write_str("flush all"),
             Effect::FlushDb { db } => return write!(f, "db{db} flush"),
             Effect::SwapDb { a, b } => return write!(f, "swap db{a} db{b}"),
+            Effect::Move { db, key, to_db, to_key } => {
+                return write!(f, "db{db} move {} to db{to_db} {}", quoted(key), quoted(to_key));
+            }
             _ => {}
         }
         let Some((db, key)) = self.0.target() else { return Ok(()) };
@@ -213,7 +221,7 @@ impl std::fmt::Display for Readable<'_> {
             Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
                 write!(f, "expiry in {key}: {}{}", shown(*fields), until(expire_at_ms))
             }
-            Effect::FlushAll | Effect::FlushDb { .. } | Effect::SwapDb { .. } => Ok(()),
+            Effect::Move { .. } | Effect::FlushAll | Effect::FlushDb { .. } | Effect::SwapDb { .. } => Ok(()),
         }
     }
 }

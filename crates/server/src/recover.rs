@@ -7,14 +7,18 @@
 //!
 //! Invariants
 //! - Effects of one slot are applied in log order: one applier owns the slot, its queue is in log order.
+//! - A Move touches two slots, which may have two owners. The reader hands over what is queued, waits until every applier has
+//!   done it, and applies the Move itself. Only large values are moved by such an effect, so this is rare; nobody else waits
+//!   for anything but a queue, so it cannot deadlock.
 //! - A global effect (FLUSHALL, ...) goes to every applier, at its place in each queue; each applies it to its own slots.
 //! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
 
 use std::{
+    convert::Infallible,
     path::Path,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread,
 };
@@ -131,14 +135,15 @@ fn replay_in_parallel(
             spawned.map_err(RecoverError::Thread)?;
             queues.push(Queue { sender, chunk: Vec::with_capacity(CHUNK_BYTES) });
         }
+        let mut splitter = Splitter { keyspace, now, queues };
         recovery.replay(
             |lsn, payload| {
                 progress.count_record();
-                split(lsn, payload, &mut queues)
+                splitter.split(lsn, payload)
             },
             |lsn| progress.reached(lsn),
         )?;
-        queues.into_iter().for_each(Queue::finish);
+        splitter.queues.iter_mut().for_each(Queue::hand_over);
         Ok(())
     })
 }
@@ -147,43 +152,96 @@ fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Effect<'a>>, Recov
     Effect::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
 }
 
-/// Hands each effect of a record to the applier of its slot.
-fn split(lsn: Lsn, payload: &[u8], queues: &mut [Queue]) -> Result<(), RecoverError> {
-    let mut rest = payload;
-    loop {
-        let before = rest;
-        let Some(effect) = decode(&mut rest, lsn)? else { return Ok(()) };
-        let bytes = &before[..before.len() - rest.len()];
-        match effect.scope() {
-            Scope::Slot(key) => {
-                let owner = slot_of(key).index() % queues.len();
-                queues[owner].push(lsn, bytes);
+/// The reader's side: hands each effect of a record to the applier of its slot.
+struct Splitter<'k> {
+    keyspace: &'k Keyspace,
+    now: AccessClock,
+    queues: Vec<Queue>,
+}
+
+impl Splitter<'_> {
+    fn split(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
+        let mut rest = payload;
+        loop {
+            let before = rest;
+            let Some(effect) = decode(&mut rest, lsn)? else { return Ok(()) };
+            let bytes = &before[..before.len() - rest.len()];
+            match effect.scope() {
+                Scope::Slot(key) => {
+                    let owner = slot_of(key).index() % self.queues.len();
+                    self.queues[owner].push(lsn, bytes);
+                }
+                Scope::Two(from, to) => {
+                    self.wait_for_appliers();
+                    apply_to_two(self.keyspace, lsn, &effect, [from, to], self.now, &mut Freed::new());
+                }
+                Scope::Global => self.queues.iter_mut().for_each(|queue| queue.push(lsn, bytes)),
             }
-            Scope::Global => queues.iter_mut().for_each(|queue| queue.push(lsn, bytes)),
         }
     }
+
+    /// Returns when all that was handed to the appliers has been applied.
+    fn wait_for_appliers(&mut self) {
+        let (mark, all_reached) = channel();
+        for queue in &mut self.queues {
+            queue.hand_over();
+            queue.send(Work::Mark(mark.clone()));
+        }
+        drop(mark);
+        // Nothing is ever sent: it ends when the last applier has dropped its mark.
+        let Err(_) = all_reached.recv();
+    }
+}
+
+/// What an applier is handed.
+enum Work {
+    /// Effects, each with its prefix.
+    Chunk(Vec<u8>),
+    /// To be dropped: all before it has been applied.
+    Mark(Sender<Infallible>),
 }
 
 /// The way to one applier.
 struct Queue {
-    sender: SyncSender<Vec<u8>>,
+    sender: SyncSender<Work>,
     chunk: Vec<u8>,
 }
 
 impl Queue {
     fn push(&mut self, lsn: Lsn, effect: &[u8]) {
-        if !self.chunk.is_empty() && self.chunk.len() + PREFIX_BYTES + effect.len() > CHUNK_BYTES {
-            let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-            self.sender.send(full).expect("appliers live until their queue ends");
+        if self.chunk.len() + PREFIX_BYTES + effect.len() > CHUNK_BYTES {
+            self.hand_over();
         }
         self.chunk.extend_from_slice(&lsn.get().to_le_bytes());
         self.chunk.extend_from_slice(&(effect.len() as u32).to_le_bytes());
         self.chunk.extend_from_slice(effect);
     }
 
-    fn finish(self) {
-        self.sender.send(self.chunk).expect("appliers live until their queue ends");
+    /// Sends what was pushed and not sent yet.
+    fn hand_over(&mut self) {
+        if !self.chunk.is_empty() {
+            let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
+            self.send(Work::Chunk(chunk));
+        }
     }
+
+    fn send(&self, work: Work) {
+        self.sender.send(work).expect("appliers live until their queue ends");
+    }
+}
+
+/// Applies a Move under the locks of the slots of both keys.
+fn apply_to_two(
+    keyspace: &Keyspace,
+    lsn: Lsn,
+    effect: &Effect<'_>,
+    keys: [&[u8]; 2],
+    now: AccessClock,
+    freed: &mut Freed,
+) {
+    let mut slots = keyspace.lock_many(keys.map(slot_of));
+    slots.apply(effect, now, freed);
+    slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
 }
 
 /// Applies the effects of its slots.
@@ -196,13 +254,18 @@ struct Applier<'k> {
 }
 
 impl Applier<'_> {
-    fn run(mut self, queue: &Receiver<Vec<u8>>) {
-        for chunk in queue {
-            let mut rest = chunk.as_slice();
-            while !rest.is_empty() {
-                rest = self.apply_group(rest);
+    fn run(mut self, queue: &Receiver<Work>) {
+        for work in queue {
+            match work {
+                Work::Chunk(chunk) => {
+                    let mut rest = chunk.as_slice();
+                    while !rest.is_empty() {
+                        rest = self.apply_group(rest);
+                    }
+                    self.freed = Freed::new();
+                }
+                Work::Mark(mark) => drop(mark),
             }
-            self.freed = Freed::new();
         }
     }
 
@@ -248,12 +311,95 @@ impl Applier<'_> {
     fn apply(&mut self, lsn: Lsn, effect: &Effect<'_>) {
         let slots: &mut dyn Iterator<Item = SlotId> = match effect.scope() {
             Scope::Slot(key) => &mut std::iter::once(slot_of(key)),
+            Scope::Two(from, to) => {
+                return apply_to_two(self.keyspace, lsn, effect, [from, to], self.now, &mut self.freed);
+            }
             Scope::Global => &mut SlotId::all().skip(self.index).step_by(self.count),
         };
         for slot in slots {
             let mut slot = self.keyspace.lock(slot);
             slot.apply(effect, self.now, &mut self.freed);
             slot.set_last_lsn(lsn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use keyspace::{DbId, Items, ListEnd, Options, Value};
+
+    use super::*;
+
+    const DIR: &str = "/data";
+
+    fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
+        let (segment_bytes, ring_bytes, unwritten_bytes_max) = (8 << 20, 2 << 20, 256 << 10);
+        let source = Source {
+            disk,
+            dir: Path::new(DIR),
+            options: LogOptions { segment_bytes, ring_bytes, unwritten_bytes_max, ..LogOptions::default() },
+            clock: Arc::new(SimClock::new(0)),
+            entropy: &SimEntropy::new(1),
+            appliers,
+        };
+        let keyspace = Keyspace::new(Options { hash_seed: appliers as u64 });
+        let progress = LoadProgress::new(Arc::new(SimClock::new(0)));
+        let log = recover(source, &keyspace, &progress).expect("a sound log");
+        (keyspace, log)
+    }
+
+    /// Calls `visit` with effects on a few keys of many slots, many of them moves: what is at a key depends on the order
+    /// of all effects before, whichever slots they were on.
+    fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
+        let (db, filling) = (DbId::ZERO, [b'f'; 700]);
+        for step in 0..count {
+            let mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let key = format!("key-{}", mixed % 41).into_bytes();
+            let to_key = format!("key-{}", mixed / 41 % 41).into_bytes();
+            let number = step.to_be_bytes();
+            let items = [&number[..], &filling];
+            visit(&match mixed / 2000 % 12 {
+                0..2 => Effect::Move { db, key: &key, to_db: db, to_key: &to_key },
+                2 => Effect::Put { db, key: &key, value: Value::String(&number), expire_at_ms: Some(step) },
+                3 => Effect::Delete { db, key: &key },
+                4 if step % 50 == 0 => Effect::FlushAll,
+                _ => Effect::ListPush { db, key: &key, end: ListEnd::Tail, items: Items::Slices(&items) },
+            });
+        }
+    }
+
+    #[test]
+    fn moves_keep_their_place_in_the_order_however_many_apply() {
+        const EFFECTS: u64 = 8_000;
+        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
+        let (expected, log) = recovered(disk.clone(), 0);
+        let (mut appender, mut record, mut in_record) = (log.appender(), Vec::new(), 0);
+        let now = AccessClock::default();
+        history(EFFECTS, |effect| {
+            match effect.scope() {
+                Scope::Slot(key) => expected.lock(slot_of(key)).apply(effect, now, &mut Freed::new()),
+                Scope::Two(from, to) => {
+                    expected.lock_many([from, to].map(slot_of)).apply(effect, now, &mut Freed::new())
+                }
+                Scope::Global => expected.lock_all().apply(effect, now, &mut Freed::new()),
+            };
+            effect.encode_into(&mut record);
+            in_record += 1;
+            // Several effects to a record, so that moves also come in the middle of one.
+            if in_record == 16 {
+                appender.reserve(&record).expect("a sound disk").publish();
+                record.clear();
+                in_record = 0;
+                log.flush_all().expect("a sound disk");
+                log.prepare_segment().expect("a sound disk");
+            }
+        });
+        assert!(record.is_empty() && expected.len(DbId::ZERO) > 5, "the history is to leave something");
+        log.flush_all().expect("a sound disk");
+        for appliers in [0, 1, 2, 5] {
+            let (keyspace, _log) = recovered(disk.clone_state(), appliers);
+            assert!(keyspace.digest() == expected.digest(), "{appliers} appliers");
         }
     }
 }

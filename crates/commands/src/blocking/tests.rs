@@ -191,6 +191,24 @@ fn only_the_wanted_type_serves() {
 }
 
 #[test]
+fn large_values_that_come_under_another_name_serve_too() {
+    let mut clients = Clients::new(2);
+    let long = "x".repeat(20_000);
+    clients.check(&[(&format!("RPUSH a 1 2 {long}"), ":3"), (&format!("ZADD z 1 m 2 {long}"), ":2")]);
+    clients.block(0, "BLPOP b 0");
+    clients.check(&[("RENAME a b", "+OK")]);
+    assert_eq!(clients.answered(0), r#"["b", "1"]"#);
+    clients.block(0, "BLPOP z2 0");
+    clients.block(1, "BZPOPMIN z2 0");
+    clients.check(&[("RENAME z z2", "+OK"), ("ZCARD z2", ":1")]);
+    assert_eq!([0, 1].map(|client| clients.answered(client)), ["", r#"["z2", "m", "1"]"#]);
+    clients.others[1].db = DbId::new(1).expect("in range");
+    clients.block(1, "BLPOP b 0");
+    clients.check(&[("MOVE b 1", ":1")]);
+    assert_eq!(clients.answered(1), r#"["b", "2"]"#);
+}
+
+#[test]
 fn keys_that_come_from_elsewhere_serve_too() {
     let mut clients = Clients::new(2);
     clients.others[1].db = DbId::new(1).expect("in range");

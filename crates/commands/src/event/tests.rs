@@ -259,6 +259,29 @@ fn new_and_missed_keys_are_told_to_those_who_ask_for_them() {
 }
 
 #[test]
+fn moves_of_large_values_are_told_as_those_of_small_ones() {
+    let mut server = server("EAnm");
+    for text in ["small".to_owned(), "v".repeat(20_000)] {
+        for line in ["flushall", &format!("set a {text}"), "set t 1", "set u 1 px 5"] {
+            server.run(line);
+        }
+        server.clock.advance_ms(5);
+        server.events();
+        check_events(
+            &mut server,
+            &[
+                ("rename a s", "new s, rename_from a, rename_to s"),
+                ("rename s t", "new t, rename_from s, rename_to t"),
+                ("rename t u", "expired u, new u, rename_from t, rename_to u"),
+                ("renamenx u u", ""),
+                ("move u 3", "new u in 3, move_from u, move_to u in 3"),
+            ],
+        );
+        server.assert_replays();
+    }
+}
+
+#[test]
 fn only_what_is_wanted_is_told() {
     check_events(&mut server(""), &[("set a 1", ""), ("del a", ""), ("get a", "")]);
     check_events(&mut server("A"), &[("set a 1", "")]);

@@ -7,6 +7,7 @@ use crate::value::Value;
 const DELETE: u8 = 0x01;
 const PERSIST: u8 = 0x02;
 const SET_EXPIRY: u8 = 0x03;
+const MOVE: u8 = 0x04;
 const PUT_STRING: u8 = 0x10;
 const PUT_STRING_EXPIRING: u8 = 0x11;
 const APPEND: u8 = 0x12;
@@ -57,6 +58,7 @@ impl<'a> Effect<'a> {
             },
             Effect::Delete { .. } => DELETE,
             Effect::SetExpiry { expire_at_ms, .. } => expiring(expire_at_ms, PERSIST, SET_EXPIRY),
+            Effect::Move { .. } => MOVE,
             Effect::Append { .. } => APPEND,
             Effect::SetRange { .. } => SET_RANGE,
             Effect::ListPush { end, .. } => at(end, LIST_PUSH_HEAD, LIST_PUSH_TAIL),
@@ -107,6 +109,7 @@ impl<'a> Effect<'a> {
             Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
                 fields.encoded_len() + deadline_len(expire_at_ms)
             }
+            Effect::Move { key, to_key, .. } => return 3 + bytes_len(key) + bytes_len(to_key),
             Effect::FlushDb { .. } => return 2,
             Effect::FlushAll => return 1,
             Effect::SwapDb { .. } => return 3,
@@ -128,6 +131,12 @@ impl<'a> Effect<'a> {
             }
             Effect::Delete { .. } | Effect::FlushAll => {}
             Effect::SetExpiry { expire_at_ms, .. } => put_deadline(out, expire_at_ms),
+            Effect::Move { db, key, to_db, to_key } => {
+                for (db, key) in [(db, key), (to_db, to_key)] {
+                    out.push(db.get());
+                    put_bytes(out, key);
+                }
+            }
             Effect::Append { suffix, .. } => put_bytes(out, suffix),
             Effect::SetRange { offset, bytes, .. } => {
                 put_number(out, offset);
@@ -252,6 +261,7 @@ impl<'a> Reader<'a> {
                 let value = self.value(opcode - 1)?;
                 Effect::Put { db, key, value, expire_at_ms: Some(self.number()?) }
             }
+            MOVE => Effect::Move { db, key, to_db: self.db()?, to_key: self.bytes()? },
             APPEND => Effect::Append { db, key, suffix: self.bytes()? },
             SET_RANGE => Effect::SetRange { db, key, offset: self.number()?, bytes: self.bytes()? },
             LIST_PUSH_HEAD => Effect::ListPush { db, key, end: ListEnd::Head, items: self.items()? },

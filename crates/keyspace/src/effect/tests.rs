@@ -20,13 +20,14 @@ fn the_bytes_of_every_opcode_are_pinned() {
     let key = b"key";
     let value = Value::String(b"v");
     let deadline_ms = Some(1_700_000_000_000);
-    let golden: [(Effect<'_>, &[u8]); 10] = [
+    let golden: [(Effect<'_>, &[u8]); 11] = [
         (Effect::Delete { db: db(1), key }, b"\x01\x01\x03key"),
         (Effect::SetExpiry { db: db(2), key, expire_at_ms: None }, b"\x02\x02\x03key"),
         (
             Effect::SetExpiry { db: db(0), key, expire_at_ms: deadline_ms },
             b"\x03\x00\x03key\x80\xd0\x95\xff\xbc\x31",
         ),
+        (Effect::Move { db: db(1), key, to_db: db(2), to_key: b"new" }, b"\x04\x01\x03key\x02\x03new"),
         (Effect::Put { db: db(0), key, value, expire_at_ms: None }, b"\x10\x00\x03key\x01v"),
         (
             Effect::Put { db: db(15), key, value, expire_at_ms: deadline_ms },
@@ -126,6 +127,8 @@ fn scopes_name_the_key() {
     assert_eq!(Effect::Delete { db: db(0), key: b"k" }.scope(), Scope::Slot(b"k"));
     assert_eq!(Effect::SwapDb { a: db(0), b: db(1) }.scope(), Scope::Global);
     assert_eq!(Effect::FlushAll.key(), None);
+    let renames = Effect::Move { db: db(0), key: b"a", to_db: db(1), to_key: b"b" };
+    assert_eq!((renames.scope(), renames.target()), (Scope::Two(b"a", b"b"), None));
 }
 
 /// An owned effect that proptest can make and shrink.
@@ -151,6 +154,7 @@ impl Owned {
             4 => Effect::SetRange { db, key, offset: self.number, bytes },
             5 => Effect::FlushDb { db },
             6 => Effect::FlushAll,
+            7 => Effect::Move { db, key, to_db: self.other, to_key: bytes },
             _ => Effect::SwapDb { a: db, b: self.other },
         }
     }
@@ -159,7 +163,7 @@ impl Owned {
 fn owned() -> impl Strategy<Value = Owned> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..300);
     let number = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift);
-    (0u8..8, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
+    (0u8..9, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
         kind,
         db: db(a),
         other: db(b),
@@ -202,7 +206,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_decode_to_what_encodes_to_them_or_not_at_all(
         mut bytes in prop::collection::vec(any::<u8>(), 1..64),
-        opcode in prop::sample::select(&[1u8, 2, 3, 0x10, 0x11, 0x12, 0x13, 0xf0, 0xf1, 0xf2][..]),
+        opcode in prop::sample::select(&[1u8, 2, 3, 4, 0x10, 0x11, 0x12, 0x13, 0xf0, 0xf1, 0xf2][..]),
     ) {
         for start in [bytes[0], opcode] {
             bytes[0] = start;

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, ScoredItems, SlotId,
-    Value,
+    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, Scope, ScoredItems,
+    SlotId, Value, slot_of,
 };
 
 /// An effect on one of a few keys, or on all, with its own bytes.
@@ -53,7 +53,11 @@ fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
     let (number, expire_at_ms) = (u64::from(step.number), step.deadline_ms);
     let end = if step.number.is_multiple_of(2) { ListEnd::Head } else { ListEnd::Tail };
     let put = |value| Effect::Put { db, key, value, expire_at_ms };
+    // The other key of the same type.
+    let to_key = format!("key-{}", (step.key + 5) % 10);
     let effect = match (step.kind, step.key % 5) {
+        (60.., _) => Effect::Move { db, key, to_db: db, to_key: to_key.as_bytes() },
+        (59, _) => Effect::Move { db, key, to_db: DbId::ZERO, to_key: key },
         (0, _) => Effect::Delete { db, key },
         (1, _) => Effect::SetExpiry { db, key, expire_at_ms },
         (2, _) if step.number < 8 => Effect::FlushDb { db },
@@ -86,11 +90,15 @@ fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
 
 fn apply(keyspace: &Keyspace, effect: &Effect<'_>) {
     let mut freed = Freed::new();
-    match effect.key() {
-        Some(key) => {
-            keyspace.lock(keyspace.hash(key).slot()).apply(effect, AccessClock::default(), &mut freed);
+    match effect.scope() {
+        Scope::Slot(key) => {
+            keyspace.lock(slot_of(key)).apply(effect, AccessClock::default(), &mut freed);
         }
-        None => SlotId::all().for_each(|slot| {
+        Scope::Two(from, to) => {
+            let mut slots = keyspace.lock_many([from, to].map(slot_of));
+            slots.apply(effect, AccessClock::default(), &mut freed);
+        }
+        Scope::Global => SlotId::all().for_each(|slot| {
             keyspace.lock(slot).apply(effect, AccessClock::default(), &mut freed);
         }),
     }

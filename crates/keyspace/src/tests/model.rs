@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{clock, db, get, narrow};
-use crate::{AccessClock, AccessPolicy, DbId, Effect, Freed, Keyspace, ScanCursor, SlotId, Value};
+use crate::{
+    AccessClock, AccessPolicy, DbId, Effect, Freed, Keyspace, ScanCursor, Scope, SlotId, Value, slot_of,
+};
 
 type Content = BTreeMap<(DbId, Vec<u8>), (Vec<u8>, Option<u64>)>;
 
@@ -17,6 +19,7 @@ enum Step {
     SetExpiry { db: DbId, key: Vec<u8>, expire_at_ms: Option<u64> },
     Append { db: DbId, key: Vec<u8>, len: usize },
     SetRange { db: DbId, key: Vec<u8>, offset: u64, len: usize },
+    Move { from: (DbId, Vec<u8>), to: (DbId, Vec<u8>) },
     FlushDb(DbId),
     FlushAll,
     SwapDb(DbId, DbId),
@@ -58,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (place(), any_len()).prop_map(|((db, key), len)| Step::Append { db, key, len }),
         6 => (place(), 0..300u64, 0..40usize)
             .prop_map(|((db, key), offset, len)| Step::SetRange { db, key, offset, len }),
+        8 => (place(), place()).prop_map(|(from, to)| Step::Move { from, to }),
         1 => any_db().prop_map(Step::FlushDb),
         1 => Just(Step::FlushAll),
         1 => (any_db(), any_db()).prop_map(|(a, b)| Step::SwapDb(a, b)),
@@ -79,15 +83,24 @@ impl World {
     fn apply(&mut self, effect: &Effect<'_>) {
         effect.encode_into(&mut self.log);
         let mut freed = Freed::new();
-        match effect.key() {
-            Some(key) => {
+        match effect.scope() {
+            Scope::Slot(key) => {
                 let hash = self.keyspace.hash(key);
                 self.keyspace.prefetch_slot(&hash);
                 self.keyspace.prefetch_bucket(DbId::ZERO, &hash);
                 self.keyspace.prefetch_entry(DbId::ZERO, &hash);
                 self.keyspace.lock(hash.slot()).apply_hashed(effect, &hash, self.clock, &mut freed);
             }
-            None => {
+            Scope::Two(from, to) => {
+                let mut slots = self.keyspace.lock_many([from, to].map(slot_of));
+                let applied = slots.apply(effect, self.clock, &mut freed);
+                let Effect::Move { db, to_db, .. } = *effect else {
+                    unreachable!("only a Move has two keys")
+                };
+                let found = self.content.contains_key(&(db, from.to_vec()));
+                assert_eq!(applied.changed, found && (db, from) != (to_db, to));
+            }
+            Scope::Global => {
                 self.keyspace.lock_all().apply(effect, self.clock, &mut freed);
             }
         }
@@ -115,6 +128,11 @@ impl World {
                 let (start, end) = (offset as usize, offset as usize + bytes.len());
                 value.resize(value.len().max(end), 0);
                 value[start..end].copy_from_slice(bytes);
+            }
+            Effect::Move { db, key, to_db, to_key } => {
+                if let Some(held) = content.remove(&(db, key.to_vec())) {
+                    content.insert((to_db, to_key.to_vec()), held);
+                }
             }
             Effect::FlushDb { db } => content.retain(|(in_db, _), _| *in_db != db),
             Effect::FlushAll => content.clear(),
@@ -155,6 +173,9 @@ impl World {
             }
             Step::SetRange { db, key, offset, len } => {
                 self.apply(&Effect::SetRange { db: *db, key, offset: *offset, bytes: &vec![fill; *len] });
+            }
+            Step::Move { from: (db, key), to: (to_db, to_key) } => {
+                self.apply(&Effect::Move { db: *db, key, to_db: *to_db, to_key });
             }
             Step::FlushDb(db) => self.apply(&Effect::FlushDb { db: *db }),
             Step::FlushAll => self.apply(&Effect::FlushAll),
@@ -247,12 +268,15 @@ proptest! {
         let replayed = narrow(4, u32::MAX);
         let (mut log, mut freed) = (&world.log[..], Freed::new());
         while let Some(effect) = Effect::decode_next(&mut log).expect("what was encoded decodes") {
-            match effect.key() {
-                Some(key) => {
-                    replayed.lock(replayed.hash(key).slot()).apply(&effect, clock(9), &mut freed);
+            match effect.scope() {
+                Scope::Slot(key) => {
+                    replayed.lock(slot_of(key)).apply(&effect, clock(9), &mut freed);
+                }
+                Scope::Two(from, to) => {
+                    replayed.lock_many([from, to].map(slot_of)).apply(&effect, clock(9), &mut freed);
                 }
                 // The share of every slot, one after the other.
-                None => SlotId::all().for_each(|slot| {
+                Scope::Global => SlotId::all().for_each(|slot| {
                     replayed.lock(slot).apply(&effect, clock(9), &mut freed);
                 }),
             }

@@ -73,6 +73,36 @@ fn transactions_larger_than_two_segments_survive_their_own_flushall() {
 }
 
 #[test]
+fn large_values_survive_under_the_last_of_many_names() {
+    let name = |number: usize| format!("name-{}", number % 7).into_bytes();
+    for appliers in [0, 3] {
+        let options = WorldOptions { appliers, ..seeded(seed_or(708)) };
+        let mut world = world(options);
+        for round in 0..60 {
+            let (from, to, last) = (name(round), name(round * 3 + 1), name(round * 5 + 2));
+            let value =
+                |bytes| Command::Set { key: from.clone(), value: vec![round as u8; bytes], px_ms: None };
+            let renames = vec![
+                value(20_000 + 100 * round),
+                Command::Multi,
+                Command::Rename(from.clone(), to.clone()),
+                value(10),
+                Command::Append(to.clone(), b"after".to_vec()),
+                Command::Exec,
+            ];
+            world.send(0, renames).expect("OK");
+            // The other one moves what the first has moved, or what it is about to move.
+            world.send(1, vec![Command::Rename(to, last.clone()), Command::Get(last)]).expect("OK");
+            if round % 4 == 3 {
+                world.drain().expect("everybody is answered");
+            }
+        }
+        let ended = end(world, options);
+        ended.judge_power_cuts(12).unwrap_or_else(|lost| panic!("{lost}"));
+    }
+}
+
+#[test]
 fn power_cut_within_a_record_of_many_parts() {
     let workload =
         WorkloadOptions { large_percent: 12, large_bytes_max: 150_000, ..WorkloadOptions::default() };

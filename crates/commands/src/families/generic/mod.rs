@@ -42,6 +42,7 @@ const ROW: Row = Row {
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+const MOVE_COMPLEXITY: &str = "O(1); O(N) for a string of N bytes, which is copied in memory.";
 const PER_KEY: &str = "O(N) where N is the number of keys.";
 
 /// The commands.
@@ -172,9 +173,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "rename",
         arity: 3,
-        flags: Flags::WRITE.or(Flags::COPIES),
+        flags: Flags::WRITE,
         keys: TWO_KEYS,
-        complexity: "O(N) where N is the size of the value, which is logged under its new name.",
+        complexity: MOVE_COMPLEXITY,
         summary: "Gives a key another name, replacing the key that has it.",
         syntax: "key newkey",
         handler: rename::rename,
@@ -183,9 +184,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "renamenx",
         arity: 3,
-        flags: WRITE_FAST.or(Flags::COPIES),
+        flags: WRITE_FAST,
         keys: TWO_KEYS,
-        complexity: "O(N) where N is the size of the value, which is logged under its new name.",
+        complexity: MOVE_COMPLEXITY,
         summary: "Gives a key another name unless a key has it.",
         syntax: "key newkey",
         handler: rename::renamenx,
@@ -226,8 +227,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "move",
         arity: 3,
-        flags: WRITE_FAST.or(Flags::COPIES),
-        complexity: "O(N) where N is the size of the value, which is logged in its new place.",
+        flags: WRITE_FAST,
+        complexity: MOVE_COMPLEXITY,
         summary: "Moves a key to another database unless the key exists there.",
         syntax: "key db",
         handler: rename::move_key,

@@ -286,6 +286,11 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
     server.assert_replays();
 }
 
+/// Sets a key to a value that is moved as it is.
+fn set_large(key: char) -> String {
+    format!("set {key} {}", "v".repeat(20_000))
+}
+
 #[test]
 fn a_watched_key_that_changes_stops_exec() {
     let mut server = TestServer::new();
@@ -300,6 +305,9 @@ fn a_watched_key_that_changes_stops_exec() {
         ("set a 1", "rename a b"),
         ("set b 1", "rename b a"),
         ("set a 1", "move a 5"),
+        (&set_large('a'), "rename a b"),
+        (&set_large('b'), "rename b a"),
+        (&set_large('a'), "move a 5"),
         ("set a 1", "flushdb"),
         ("set a 1", "flushall"),
         ("set a 1", "swapdb 0 1"),

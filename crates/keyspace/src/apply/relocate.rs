@@ -1,0 +1,96 @@
+//! Moving an entry to another key: the only effect of two slots.
+//!
+//! What it is: the entry is taken out of one table and put into another one under its new key. A big collection goes along
+//! by its address, so however large it is, a Move is two lookups and one small allocation. A string or a packed
+//! collection lies in one allocation with its key: it is copied if the keys differ in length.
+//! What it is not: the choice between a Move and a Put, which whoever makes the effect has made.
+//!
+//! Invariants
+//! - Both slots are locked all the while; the bookkeeping of each is that of a removed and of a new or replaced entry.
+
+use crate::apply::{Applied, Deadlines, Due, Target};
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::freed::Freed;
+use crate::keyspace::Keyspace;
+use crate::slot::{SlotGuard, SlotState};
+
+const NOT_OF_THE_KEYS: &str = "a Move applied to slots that are not those of its keys";
+
+/// Applies a Move from a key of one slot to a key of another.
+///
+/// # Panics
+/// If a key belongs to another slot than its guard's.
+pub(crate) fn apply_move_between(
+    from: &mut SlotGuard<'_>,
+    to: &mut SlotGuard<'_>,
+    effect: &Effect<'_>,
+    freed: &mut Freed,
+) -> Applied {
+    let (source, destination) = ends(from.keyspace, effect);
+    let slots = (source.hash.slot(), destination.hash.slot());
+    assert_eq!(slots, (from.slot(), to.slot()), "{NOT_OF_THE_KEYS}");
+    match from.take_entry(source) {
+        Some(entry) => to.place_entry(destination, entry, freed),
+        None => Applied::default(),
+    }
+}
+
+/// Where the entry is and where it goes.
+fn ends<'a>(keyspace: &Keyspace, effect: &Effect<'a>) -> (Target<'a>, Target<'a>) {
+    let Effect::Move { db, key, to_db, to_key } = *effect else { unreachable!("only a Move has two keys") };
+    let target = |db, key| Target { db, hash: keyspace.hash(key), key };
+    (target(db, key), target(to_db, to_key))
+}
+
+impl SlotGuard<'_> {
+    /// Applies a Move between two keys of this slot.
+    #[cold]
+    pub(super) fn apply_move(&mut self, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
+        let (source, destination) = ends(self.keyspace, effect);
+        let slots = (source.hash.slot(), destination.hash.slot());
+        assert_eq!(slots, (self.slot(), self.slot()), "{NOT_OF_THE_KEYS}");
+        if (source.db, source.key) == (destination.db, destination.key) {
+            return Applied::default();
+        }
+        match self.take_entry(source) {
+            Some(entry) => self.place_entry(destination, entry, freed),
+            None => Applied::default(),
+        }
+    }
+
+    fn take_entry(&mut self, source: Target<'_>) -> Option<Entry> {
+        let mut taken = None;
+        self.change(source, |state, source| {
+            taken = state.take(source);
+            let old = taken.as_ref().map_or_else(Due::default, |entry| Due::of(entry.as_ref()));
+            (Applied::default(), Deadlines { old, new: Due::default() })
+        });
+        taken
+    }
+
+    fn place_entry(&mut self, destination: Target<'_>, entry: Entry, freed: &mut Freed) -> Applied {
+        let (entry, left) = entry.rekeyed(destination.key);
+        if let Some(left) = left {
+            freed.entry(left);
+        }
+        self.change(destination, |state, destination| state.place(destination, entry, freed))
+    }
+}
+
+impl SlotState {
+    /// Puts an entry, which has the key already, in the place of whatever is there.
+    fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
+        let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };
+        let new = Due::of(entry.as_ref());
+        let table = self.table_mut(target.db);
+        let Some(mut occupied) = table.get_mut(&target.hash, target.key) else {
+            table.insert(&target.hash, entry);
+            applied.key_created = true;
+            return (applied, Deadlines { old: Due::default(), new });
+        };
+        let old = Due::of(occupied.entry());
+        freed.entry(occupied.update(|there| std::mem::replace(there, entry)));
+        (applied, Deadlines { old, new })
+    }
+}
