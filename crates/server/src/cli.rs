@@ -84,7 +84,7 @@ fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .subcommand(with_settings(Command::new("serve")).about("Run the server (the default)"))
         .subcommand(
-            Command::new("check").about("Verify every byte of the log; exits non-zero on damage").arg(dir()),
+            Command::new("check").about("Verify every byte of the log and the snapshots; exits non-zero on damage").arg(dir()),
         )
         .subcommand(
             Command::new("log")

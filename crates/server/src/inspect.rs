@@ -10,7 +10,10 @@ use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
 use keyspace::{Effect, Items, ListEnd, Scope, ScoredItems, Value};
 use lsn::Lsn;
-use storage::{Error, LogReader, RecordKind};
+use storage::{
+    CheckReport, Error, LogReader, RecordKind,
+    snapshot::{self, SnapshotCheck},
+};
 
 /// A progress bar with time to go, on a terminal only.
 pub(crate) struct ProgressBar {
@@ -38,15 +41,28 @@ impl ProgressBar {
     }
 }
 
-/// Verifies the log in `dir` and prints what it found.
+/// Verifies the log and the snapshots in `dir` and prints what it found.
 ///
 /// # Errors
-/// The damage, or why it could not be read.
+/// The first damage, or why something could not be read.
 pub fn check(dir: &Path) -> Result<(), Error> {
     let bar = ProgressBar::new("checking");
-    let report = storage::check(Arc::new(RealDisk), dir, |position, end| bar.show(position.get(), end.get()));
+    let log = storage::check(Arc::new(RealDisk), dir, |position, end| bar.show(position.get(), end.get()));
+    let snapshots = snapshot::check(&RealDisk, dir, |done, total| bar.show(done, total));
     bar.finish();
-    let report = report?;
+    // A damaged log says all the more what the snapshots are worth.
+    let intact = snapshots.as_deref().map_or(Lsn::ZERO, print_snapshots);
+    let log = log?;
+    print_log_report(&log);
+    let damage = snapshots?.into_iter().find_map(|snapshot| snapshot.outcome.err());
+    match damage {
+        Some(damage) => Err(damage),
+        None if log.needs_snapshot && intact < log.start => Err(snapshot::missing(dir, log.start)),
+        None => Ok(()),
+    }
+}
+
+fn print_log_report(report: &CheckReport) {
     println!("log        intact from lsn {} to {}", report.start, report.tail.end);
     println!(
         "content    {} records in {} batches, written by {} runs",
@@ -60,7 +76,27 @@ pub fn check(dir: &Path) -> Result<(), Error> {
             end.bytes_since(report.tail.end)
         ),
     }
-    Ok(())
+}
+
+/// Prints a line for each and returns where the newest begins that is intact.
+fn print_snapshots(snapshots: &[SnapshotCheck]) -> Lsn {
+    for SnapshotCheck { begin_lsn, outcome } in snapshots {
+        match outcome {
+            Ok(info) => println!(
+                "snapshot   intact, of lsn {begin_lsn} to {}: {} rows in {} chunks, {} bytes in {} files ({} before \
+                 compression)",
+                info.end_lsn,
+                info.rows(),
+                info.chunks(),
+                info.file_bytes(),
+                info.parts.len(),
+                info.raw_bytes(),
+            ),
+            Err(_) => println!("snapshot   DAMAGED, of lsn {begin_lsn}"),
+        }
+    }
+    let intact = snapshots.iter().filter(|snapshot| snapshot.outcome.is_ok());
+    intact.map(|snapshot| snapshot.begin_lsn).max().unwrap_or(Lsn::ZERO)
 }
 
 /// Which records `sheaf log` prints.

@@ -63,16 +63,19 @@ impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "log is damaged: {} at offset {} (lsn {}): {}. The log is intact up to lsn {}; {} intact batches follow \
-             the damage and prove that the log had been durable up to lsn {}, so this is not an interrupted last write. \
-             Nothing was changed. Restore the file from a backup or a replica",
+            "log is damaged: {} at offset {} (lsn {}): {}. The log is intact up to lsn {}, but had been durable up to \
+             lsn {} ({}), so this is not an interrupted last write. Nothing was changed. Restore the file from a \
+             backup or a replica",
             self.path.display(),
             self.offset,
             self.lsn,
             self.reason,
             self.intact_end,
-            self.batches_after,
             self.durable_lsn,
+            match self.batches_after {
+                0 => "the control file or a snapshot says so".to_owned(),
+                batches => format!("{batches} intact batches follow the damage"),
+            },
         )
     }
 }

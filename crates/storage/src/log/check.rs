@@ -23,6 +23,8 @@ pub struct CheckReport {
     pub epochs: u64,
     /// Whether the server that wrote last stopped in order.
     pub closed_cleanly: bool,
+    /// Whether the log alone is not enough: what was before its start is in a snapshot.
+    pub needs_snapshot: bool,
 }
 
 /// Verifies every byte of the log in `dir`. `progress` is told (position, end of the segments) after every batch.
@@ -48,7 +50,16 @@ pub fn check(
             }
             Err(tail) => {
                 let closed_cleanly = reader.control().clean_end == Some(tail.end);
-                return Ok(CheckReport { start, tail, batches, records, epochs, closed_cleanly });
+                let needs_snapshot = reader.control().needs_snapshot;
+                return Ok(CheckReport {
+                    start,
+                    tail,
+                    batches,
+                    records,
+                    epochs,
+                    closed_cleanly,
+                    needs_snapshot,
+                });
             }
         }
     }

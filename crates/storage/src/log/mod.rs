@@ -15,6 +15,7 @@
 //! Aether (VLDB 2010: flush pipelining, replies held back instead of locks).
 
 pub(crate) mod appender;
+mod chains;
 pub(crate) mod check;
 pub(crate) mod flusher;
 pub(crate) mod options;
@@ -23,6 +24,7 @@ pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod segment;
 pub(crate) mod sequencer;
+mod space;
 pub(crate) mod waiters;
 
 #[cfg(all(test, not(loom)))]
@@ -44,6 +46,7 @@ use parking_lot::{Condvar, Mutex};
 pub use appender::{Appender, Pending};
 pub use flusher::Flush;
 pub use options::{Durability, LogOptions};
+pub use space::Prepare;
 
 use self::{flusher::Flusher, segment::Segment, sequencer::Sequencer, waiters::Waiters};
 use crate::{
@@ -319,17 +322,6 @@ impl Log {
     }
 }
 
-/// What [`Log::prepare_segment`] did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Prepare {
-    /// Enough lies ahead.
-    Enough,
-    /// A segment was made.
-    Made,
-    /// The next segment could not be made. Call again after a pause.
-    NoRoom,
-}
-
 impl Shared {
     fn admit(&self, bytes: u64) -> Admission {
         if self.poisoned.load(Ordering::Relaxed) {
@@ -359,94 +351,6 @@ impl Shared {
             0 => 0,
             started => self.clock.monotonic_us().saturating_sub(started),
         }
-    }
-
-    fn needs_segment(&self) -> bool {
-        let prepared_end = self.prepared_end.load(Ordering::SeqCst);
-        let ahead = prepared_end - self.written.load(Ordering::SeqCst);
-        ahead <= self.options.segment_bytes || self.is_wanted_beyond(prepared_end)
-    }
-
-    /// Whether a record waits for segments beyond `prepared_end`.
-    fn is_wanted_beyond(&self, prepared_end: u64) -> bool {
-        self.wanted_end.load(Ordering::SeqCst) > prepared_end
-    }
-
-    fn has_room_again(&self) {
-        if self.no_room.swap(false, Ordering::SeqCst) {
-            tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
-            self.waiters.wake_all();
-        }
-    }
-
-    fn prepare_segment(&self) -> Result<Prepare, Error> {
-        if self.poisoned.load(Ordering::SeqCst) {
-            return Ok(Prepare::Enough);
-        }
-        if !self.needs_segment() {
-            // What there was no room for is not wanted any more.
-            self.has_room_again();
-            return Ok(Prepare::Enough);
-        }
-        let start = Lsn::new(self.prepared_end.load(Ordering::SeqCst));
-        let recycled = self.segments.lock().recyclable.pop();
-        let control = *self.control.lock();
-        match Segment::create(&*self.disk, &self.dir, &control, start, recycled.as_deref()) {
-            Ok(segment) => {
-                let counter = if recycled.is_some() {
-                    &self.stats.segments_recycled
-                } else {
-                    &self.stats.segments_created
-                };
-                LogStats::add(counter, 1);
-                self.prepared_end.store(segment.end.get(), Ordering::SeqCst);
-                self.segments.lock().ready.push_back(segment);
-                self.has_room_again();
-                self.waiters.wake_all();
-                Ok(Prepare::Made)
-            }
-            Err(error) => {
-                *self.no_room_reason.lock() = error.to_string();
-                // The record that is too large for the disk is refused; the next try is for those that may fit.
-                self.wanted_end.store(0, Ordering::SeqCst);
-                if !self.no_room.swap(true, Ordering::SeqCst) {
-                    tracing::warn!(target: "storage", %error, "no room for the log, the server is read-only until there is");
-                }
-                self.waiters.wake_all();
-                Ok(Prepare::NoRoom)
-            }
-        }
-    }
-
-    fn truncate_before(&self, boundary: Lsn, needs_snapshot: bool) -> Result<(), Error> {
-        assert!(
-            boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
-        );
-        let (segment_bytes, old_start) = {
-            let mut control = self.control.lock();
-            if boundary <= control.log_start {
-                return Ok(());
-            }
-            let old_start = control.log_start;
-            let forgotten = Control { log_start: boundary, needs_snapshot, ..*control };
-            forgotten.store(&*self.disk, &self.dir)?;
-            *control = forgotten;
-            (forgotten.segment_bytes, old_start)
-        };
-        // Only now, with the new start durable, may the bytes before it go away.
-        let mut start = old_start.align_down(segment_bytes);
-        while start.advance(segment_bytes) <= boundary {
-            let path = self.dir.join(segment::file_name(start));
-            let mut segments = self.segments.lock();
-            if segments.recyclable.is_empty() {
-                segments.recyclable.push(path);
-            } else {
-                drop(segments);
-                self.disk.remove(&path).map_err(Error::io("remove", &path))?;
-            }
-            start = start.advance(segment_bytes);
-        }
-        Ok(())
     }
 
     fn poison(&self, error: &Error) {

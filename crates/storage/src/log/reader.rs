@@ -5,7 +5,8 @@
 //! Where the batches end, one of two things is true, and the reader finds out which:
 //! - **torn tail** (or a clean end): no intact batch behind the place says that it had been durable. The last write was
 //!   interrupted; nothing in it was ever acknowledged as durable.
-//! - **damage**: a footer further on vouches for a position past the place. Acknowledged bytes are unreadable: an error.
+//! - **damage**: a footer further on vouches for a position past the place, or the control file does, or a snapshot that
+//!   ends there. Acknowledged bytes are unreadable: an error.
 //!
 //! This rule holds for every durability: with `none` or `interval`, whole batches that were never synced may be missing
 //! with later ones present; no footer vouches for them, so they are a torn tail.
@@ -22,7 +23,7 @@ use super::{
     record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Invalid, Record, RecordKind},
     segment::{self, Segment},
 };
-use crate::{Control, Damage, Error};
+use crate::{Control, Damage, Error, snapshot};
 
 /// How much is read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -120,7 +121,7 @@ impl LogReader {
             segments.push(segment);
         }
         let (position, window) = (control.log_start, Vec::new());
-        let vouched = control.clean_end.unwrap_or(Lsn::ZERO);
+        let vouched = vouched_elsewhere(&*disk, dir, &control)?;
         let dir = dir.to_path_buf();
         Ok(LogReader {
             disk,
@@ -163,11 +164,6 @@ impl LogReader {
         let read = segment.file.read_at(&mut footer, segment.offset(footer_start));
         let read = read.map_err(Error::io("read", &segment.path))?;
         Ok(read == FOOTER_BYTES && Footer::decode(&footer, position).is_some())
-    }
-
-    /// Somebody has seen the log durable up to here.
-    pub(crate) fn vouch(&mut self, durable: Lsn) {
-        self.vouched = self.vouched.max(durable);
     }
 
     /// The epoch of the last batch, 0 before the first.
@@ -338,4 +334,18 @@ impl LogReader {
         }
         Ok(())
     }
+}
+
+/// The highest position that the control file or the manifest of a snapshot says the log was durable up to.
+fn vouched_elsewhere(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<Lsn, Error> {
+    let mut vouched = control.clean_end.unwrap_or(Lsn::ZERO);
+    for begin_lsn in snapshot::list_begins(disk, dir)? {
+        match snapshot::load(disk, dir, begin_lsn) {
+            Ok(info) if info.log_id == control.log_id => vouched = vouched.max(info.end_lsn),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            // Of another log, or unreadable: it says nothing about this log. Who loads or checks snapshots is told.
+            _ => {}
+        }
+    }
+    Ok(vouched)
 }

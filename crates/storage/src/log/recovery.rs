@@ -20,9 +20,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{
     Log, LogOptions, SegmentQueue, Shared,
+    chains::Chains,
     flusher::Flusher,
     reader::{Batch, LogReader, Tail},
-    record::{self, BLOCK_BYTES, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, RecordKind},
+    record::{BLOCK_BYTES, RecordKind},
     segment::{self, Segment},
     sequencer::Sequencer,
     waiters::Waiters,
@@ -118,7 +119,6 @@ impl Recovery {
             return Err(Error::Inconsistent { path, reason });
         }
         self.reader.start_at(begin_lsn, snapshot.epoch);
-        self.reader.vouch(end_lsn);
         self.chains = Chains::from(begin_lsn);
         self.has_snapshot = true;
         Ok(())
@@ -136,13 +136,7 @@ impl Recovery {
     /// without a snapshot and none was given.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
         if self.needs_snapshot() && !self.has_snapshot {
-            let path = snapshot::directory(self.reader.dir());
-            let reason = format!(
-                "the log starts at lsn {}, what was before is in a snapshot, and there is none to start from; restore \
-                 it from a backup or a replica",
-                self.start()
-            );
-            return Err(Error::Inconsistent { path, reason });
+            return Err(snapshot::missing(self.reader.dir(), self.start()));
         }
         match self.reader.next_batch()? {
             Ok(batch) => Ok(Some(batch)),
@@ -365,40 +359,6 @@ fn estimate_end(reader: &LogReader) -> Result<Lsn, Error> {
     }
     Ok(Lsn::new(used * BLOCK_BYTES))
 }
-
-/// Payloads that came in parts and are not complete yet.
-struct Chains {
-    /// A chain that began before is not whole: the log is read from here on.
-    from: Lsn,
-    open: std::collections::HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
-}
-
-impl Chains {
-    fn from(from: Lsn) -> Chains {
-        Chains { from, open: std::collections::HashMap::new() }
-    }
-
-    fn add(&mut self, payload: &[u8]) {
-        if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()
-            && u64::from_le_bytes(*id) >= self.from.get()
-        {
-            let chain = self.open.entry(*id).or_default();
-            if chain.len() + piece.len() <= CHAIN_BYTES_MAX {
-                chain.extend_from_slice(piece);
-            }
-        }
-    }
-
-    /// The whole payload, if its parts were all seen.
-    fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
-        let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
-        let mut whole = self.open.remove(id)?;
-        whole.extend_from_slice(piece);
-        Some(whole)
-    }
-}
-
-const _: () = assert!(record::PAYLOAD_BYTES_MAX < CHAIN_BYTES_MAX);
 
 /// Re-exported for the message about a damaged log.
 impl Damage {

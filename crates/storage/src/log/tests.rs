@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod behind_snapshot;
+
 use std::{path::Path, sync::Arc};
 
 use env::{Disk, SimClock, SimDisk, SimEntropy};

@@ -117,6 +117,15 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, Erro
     Ok(leftovers)
 }
 
+/// The error of a log that starts at `log_start` and is not whole without a snapshot, when there is none.
+pub fn missing(dir: &Path, log_start: Lsn) -> Error {
+    let reason = format!(
+        "the log starts at lsn {log_start}, what was before is in a snapshot, and there is none to start from; restore \
+         it from a backup or a replica"
+    );
+    Error::Inconsistent { path: directory(dir), reason }
+}
+
 /// Makes a snapshot none: its manifest first.
 fn withdraw(disk: &dyn Disk, snapshots: &Path, begin_lsn: Lsn) -> Result<(), Error> {
     let path = snapshots.join(manifest_name(begin_lsn));

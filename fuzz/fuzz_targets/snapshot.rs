@@ -1,0 +1,88 @@
+//! Whatever stands in a file of a snapshot, reading neither panics nor hands out anything but what was written; and
+//! whatever is written comes back.
+#![no_main]
+
+use std::{path::Path, sync::Arc};
+
+use env::{Access, Disk, SimDisk, sim::SimDiskOptions};
+use libfuzzer_sys::fuzz_target;
+use lsn::Lsn;
+use storage::snapshot::{
+    ChunkInfo, Compression, ReadBuffers, SnapshotMeta, SnapshotReader, SnapshotWriter, check, directory,
+    list, list_begins, remove, remove_leftovers,
+};
+
+const DIR: &str = "/data";
+
+/// The payload of the chunk with this number; the first is the input.
+fn payload(slot: u16, input: &[u8]) -> Vec<u8> {
+    match slot {
+        0 => input.to_vec(),
+        1 => vec![b'x'; 3000],
+        _ => (0..500u16).map(|byte| (byte.wrapping_mul(37) >> 3) as u8 ^ slot as u8).collect(),
+    }
+}
+
+fn write_snapshot(disk: &Arc<SimDisk>, input: &[u8]) {
+    let meta = SnapshotMeta {
+        log_id: [1; 16],
+        epoch: 1,
+        begin_lsn: Lsn::new(4096),
+        created_unix_ms: 1,
+        compression: Compression::Lz4,
+    };
+    let (writer, parts) =
+        SnapshotWriter::create(disk.clone(), Path::new(DIR), meta, 2).expect("the disk works");
+    let mut summaries = Vec::new();
+    for (number, mut part) in (0u16..).zip(parts) {
+        for slot in [2 * number, 2 * number + 1] {
+            let continues = slot == 3;
+            let info =
+                ChunkInfo { first_slot: slot, last_slot: slot, rows: 1, lsn: Lsn::new(5000), continues };
+            part.append(info, &payload(slot, input)).expect("the disk works");
+        }
+        summaries.push(part.finish().expect("the disk works"));
+    }
+    writer.publish(summaries, Lsn::new(8192)).expect("the disk works");
+}
+
+/// Reads all that can be read; every payload that is handed out is right. Returns how many there were.
+fn read_all(disk: &SimDisk, input: &[u8]) -> usize {
+    let mut read = 0;
+    let mut buffers = ReadBuffers::default();
+    for info in list(disk, Path::new(DIR)).unwrap_or_default() {
+        let Ok(reader) = SnapshotReader::open(disk, Path::new(DIR), &info) else { continue };
+        for chunk in reader.runs().iter().flat_map(|run| run.chunks.clone()) {
+            let slot = reader.chunk(chunk).first_slot;
+            if let Ok(found) = reader.read(chunk, &mut buffers) {
+                assert_eq!(found, payload(slot, input), "a payload that was never written");
+                read += 1;
+            }
+        }
+    }
+    read
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some(([which, low, high], bytes)) = input.split_first_chunk::<3>() else { return };
+    let disk = SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() });
+    write_snapshot(&disk, input);
+    assert_eq!(read_all(&disk, input), 4);
+
+    let names = disk.list(&directory(Path::new(DIR))).expect("it exists");
+    let path = directory(Path::new(DIR)).join(&names[usize::from(*which) % names.len()]);
+    if which & 0x80 == 0 {
+        let file = disk.open(&path, Access::ReadWrite).expect("it exists");
+        let offset = u64::from(u16::from_le_bytes([*low, *high])) % file.len().expect("the disk works");
+        file.write_all_at(bytes, offset).expect("the disk works");
+    } else {
+        disk.write_file(&path, bytes);
+    }
+    assert!(read_all(&disk, input) <= 4);
+    let checks = check(&*disk, Path::new(DIR), |done, total| assert!(done <= total)).expect("the disk works");
+    assert_eq!(checks.len(), 1);
+
+    remove(&*disk, Path::new(DIR), Lsn::new(4096)).expect("the disk works");
+    assert!(remove_leftovers(&*disk, Path::new(DIR)).expect("the disk works").is_empty());
+    assert!(list_begins(&*disk, Path::new(DIR)).expect("the disk works").is_empty());
+});
