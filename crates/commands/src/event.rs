@@ -203,6 +203,17 @@ impl Events {
         self.pending.borrow_mut().truncate(self.sealed.get());
     }
 
+    /// How many events are noted, for [`Events::forget_from`].
+    #[inline]
+    pub(crate) fn noted(&self) -> usize {
+        self.pending.borrow().len()
+    }
+
+    /// One command of a unit will run again: what it noted, from this many events on, has not happened.
+    pub(crate) fn forget_from(&self, noted: usize) {
+        self.pending.borrow_mut().truncate(noted);
+    }
+
     /// Takes all events, which are sealed.
     pub(crate) fn take(&self) -> Vec<Event> {
         self.sealed.set(0);

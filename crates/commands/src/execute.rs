@@ -1,6 +1,8 @@
 //! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
 //! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
 
+mod merging;
+
 use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
@@ -17,8 +19,9 @@ use crate::{
     row::{Found, resolve_call},
     stats::WorkerStats,
     tracking::{BY_SERVER, Invalidations},
-    unit::{Scratch, next_random},
+    unit::{Locks, Scratch, next_random},
 };
+pub use merging::Merged;
 
 /// Effects buffers above this are given back after the command that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
@@ -33,6 +36,12 @@ pub struct Resolved {
 impl Resolved {
     /// Nothing is known: everything is looked up when the command is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
+
+    /// Whether both commands have, as far as hashes tell, the same first key. True for all that have none.
+    #[inline]
+    pub fn shares_key(&self, other: &Resolved) -> bool {
+        self.hash == other.hash
+    }
 
     pub(crate) fn found(&self) -> Option<Found> {
         self.found
@@ -218,6 +227,19 @@ impl Executor {
         }
     }
 
+    /// Fourth stage, for a run of commands on one key: begins to fetch what they name of a big collection.
+    pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
+        let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
+        let mut members = run.clone().filter_map(member).peekable();
+        if members.peek().is_some()
+            && let Some((Some(hash), key)) =
+                run.clone().next().map(|call| (call.resolved.hash, call.args.get(1)))
+            && let Some(key) = key
+        {
+            self.keyspace.prefetch_members(session.db, &hash, key, members);
+        }
+    }
+
     /// Executes a command and appends its reply to `out`.
     #[inline]
     pub fn execute(
@@ -292,8 +314,10 @@ impl Executor {
     /// The round's clock with fresh randomness.
     #[inline]
     pub(crate) fn next_clock(&mut self) -> AccessClock {
-        self.clock.random = next_random(self.clock.random);
-        self.clock
+        // The copy first: a load of the whole right after a store to a part of it would wait for that store.
+        let clock = AccessClock { random: next_random(self.clock.random), ..self.clock };
+        self.clock.random = clock.random;
+        clock
     }
 
     /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
@@ -305,7 +329,7 @@ impl Executor {
         let invalidations = &mut self.invalidations;
         let scratch =
             Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
-        let mut unit = Unit::lock_slot(&self.keyspace, slot, scratch);
+        let mut unit = Unit::new(&self.keyspace, Locks::slot(&self.keyspace, slot), scratch);
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
         drop(unit);
@@ -370,14 +394,14 @@ impl Executor {
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
         let (touches, invalidations) = (!session.no_touch, &mut self.invalidations);
         let scratch = Scratch { effects, freed, clock, touches, stats, interests, events, invalidations };
-        let unit = match row.keys {
-            Keys::First => Unit::lock_one(&self.keyspace, args.at(1), call.resolved.hash, scratch),
-            keys if keys.spans_all(args) => Unit::lock_all(&self.keyspace, scratch),
+        let locks = match row.keys {
+            Keys::First => Locks::one(&self.keyspace, args.at(1), call.resolved.hash),
+            keys if keys.spans_all(args) => Locks::all(&self.keyspace),
             Keys::Queued => match session.slots_of_transaction() {
-                Some(slots) => Unit::lock_slots(&self.keyspace, slots, scratch),
-                None => Unit::lock_all(&self.keyspace, scratch),
+                Some(slots) => Locks::slots(&self.keyspace, slots),
+                None => Locks::all(&self.keyspace),
             },
-            keys => Unit::lock(&self.keyspace, keys, args, call.resolved.hash, scratch),
+            keys => Locks::keys(&self.keyspace, keys, args, call.resolved.hash, session.db),
         };
         let reply = ReplyWriter::new(out, session.protocol);
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
@@ -385,7 +409,7 @@ impl Executor {
         let (seen, wrote) = {
             let session = &mut *session;
             let mut cx = Context {
-                unit,
+                unit: Unit::new(&self.keyspace, locks, scratch),
                 keyspace,
                 session,
                 host,
@@ -406,10 +430,23 @@ impl Executor {
                 cx.unit.commit(self.appender.as_mut(), flushing)
             }
         };
-        self.wrote |= wrote;
-        self.clear_effects();
         let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
         let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
+        Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
+    }
+
+    /// After a client's unit has taken its position: closes the books. Returns what its replies must wait for.
+    #[inline]
+    fn end_unit(
+        &mut self,
+        (seen, wrote): (Lsn, bool),
+        later: VecDeque<Later>,
+        session: &Session,
+        host: &dyn Host,
+        durability: Durability,
+    ) -> Lsn {
+        self.wrote |= wrote;
+        self.clear_effects();
         // Others than this client are shown the events and told of changes: for them the server's durability counts.
         let shown = gate(durability, false, seen);
         self.events.seal(shown);
@@ -419,7 +456,7 @@ impl Executor {
         if !later.is_empty() {
             self.serve_later(later, host, durability);
         }
-        Ok(Outcome::Done { gate: gate(session.effective_durability(durability), wrote, seen) })
+        gate(session.effective_durability(durability), wrote, seen)
     }
 }
 
@@ -434,7 +471,8 @@ impl Executor {
             let invalidations = &mut self.invalidations;
             let scratch =
                 Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
-            let mut unit = Unit::lock_slots(&self.keyspace, next.slots(), scratch);
+            let locks = Locks::slots(&self.keyspace, next.slots());
+            let mut unit = Unit::new(&self.keyspace, locks, scratch);
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
             let serving = Serving { keyspace, host, durability, bulk_bytes_max };

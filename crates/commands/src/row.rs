@@ -130,6 +130,18 @@ impl Row {
     }
 }
 
+/// Which argument is the first member or field that a command on one collection looks up; 0 for none. Not part of the rows:
+/// it only tells what memory to fetch ahead.
+fn member_index(name: &str) -> u8 {
+    match name {
+        "hget" | "hset" | "hdel" | "hexists" | "hincrby" | "hincrbyfloat" | "hmget" | "hmset" | "hsetnx"
+        | "hstrlen" | "sadd" | "srem" | "sismember" | "smismember" | "zscore" | "zmscore" | "zrank"
+        | "zrevrank" | "zrem" => 2,
+        "zadd" | "zincrby" => 3,
+        _ => 0,
+    }
+}
+
 /// All rows, subcommands directly after their container.
 pub fn rows() -> &'static [&'static Row] {
     &TABLE.rows
@@ -146,6 +158,17 @@ pub fn resolve(name: &[u8]) -> Option<&'static Row> {
 pub(crate) struct Found {
     pub(crate) row: &'static Row,
     pub(crate) index: u16,
+}
+
+impl Found {
+    /// The first member or field that the command looks up.
+    #[inline]
+    pub(crate) fn member<'b>(&self, args: Args<'b>) -> Option<&'b [u8]> {
+        match TABLE.members[self.index as usize] {
+            0 => None,
+            index => args.get(index.into()),
+        }
+    }
 }
 
 /// Finds the row a call runs: containers resolve to the subcommand.
@@ -183,6 +206,8 @@ const EMPTY: u16 = u16::MAX;
 /// once, folds its case and compares it with one candidate.
 struct Table {
     rows: Vec<&'static Row>,
+    /// For each row, [`member_index`].
+    members: Vec<u8>,
     names: Box<[u16; NAME_SLOTS]>,
 }
 
@@ -195,7 +220,8 @@ impl Table {
             rows.push(row);
             rows.extend(row.subcommands);
         }
-        let mut table = Table { rows, names: Box::new([EMPTY; NAME_SLOTS]) };
+        let members = rows.iter().map(|row| member_index(row.name)).collect();
+        let mut table = Table { rows, members, names: Box::new([EMPTY; NAME_SLOTS]) };
         for index in 0..table.rows.len() {
             let name = table.rows[index].name;
             if !name.contains('|') {

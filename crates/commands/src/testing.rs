@@ -26,7 +26,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 
 use crate::{
     Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
-    Outcome, Session, ShutdownMode,
+    Outcome, Resolved, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -192,6 +192,35 @@ impl TestServer {
                 }
             }
         }
+    }
+
+    /// Runs commands on one key as a worker does that has read them at once, and returns how many of them were merged, in
+    /// each of the runs that it took, and all replies.
+    pub(crate) fn run_merged(&mut self, lines: &[&str]) -> (Vec<usize>, Vec<String>) {
+        let requests: Vec<OwnedArgs> = lines.iter().map(|line| parse(line)).collect();
+        let (mut runs, mut replies, mut next) = (Vec::new(), Vec::new(), 0);
+        while next < requests.len() {
+            self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
+            let resolved = requests.iter().map(|args| self.executor.resolve(args.as_args()));
+            let resolved: Vec<Resolved> = resolved.collect();
+            let calls = (next..requests.len())
+                .map(|index| Call { args: requests[index].as_args(), resolved: resolved[index] });
+            let mut out = Vec::new();
+            let merged = self.executor.execute_merged(calls, &mut self.session, &self.host, &mut out);
+            self.executor.end_round(&self.host);
+            self.events.extend(self.executor.take_events());
+            assert!(merged.gate <= self.log.appended_lsn());
+            runs.push(merged.count);
+            if merged.count == 0 {
+                out = self.execute_raw(&requests[next]).0;
+            }
+            next += merged.count.max(1);
+            while let Some((value, len)) = decoded(&out) {
+                replies.push(notation(&value));
+                out.drain(..len);
+            }
+        }
+        (runs, replies)
     }
 
     /// What has happened to keys since this was asked last: `set a`, or `set a in 3` for another database than 0.

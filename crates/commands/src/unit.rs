@@ -6,7 +6,9 @@
 //! - Every applied effect is encoded, in order; together they are the unit's one log record.
 //! - Touching a key whose slot is not locked is a bug and panics.
 
+mod known_keys;
 mod locked;
+mod locks;
 mod walk;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -17,24 +19,25 @@ use keyspace::{
 };
 use lsn::Lsn;
 use storage::Appender;
-use wire::Args;
 
 use crate::{
-    EventClass, Host, Keys,
+    EventClass, Host,
     event::Events,
     interest::{Change, Interests},
     stats::WorkerStats,
     tracking::{ClientTracking, Invalidations},
 };
+use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
+pub(crate) use locks::Locks;
 
 /// See the module documentation.
 pub struct Unit<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
-    /// The first key of the command, whose hash was computed ahead to fetch memory.
-    first: Option<(*const u8, usize, KeyHash)>,
+    /// Keys of the command whose hashes were computed ahead, to fetch memory and to lock.
+    known: KnownKeys,
     effects: &'k mut Vec<u8>,
     freed: &'k mut Freed,
     clock: AccessClock,
@@ -49,68 +52,15 @@ pub struct Unit<'k> {
 }
 
 impl<'k> Unit<'k> {
-    /// Locks the slot of the only key. `hash` is its hash, if it is known.
-    #[inline]
-    pub(crate) fn lock_one(
-        keyspace: &'k Keyspace,
-        key: &[u8],
-        hash: Option<KeyHash>,
-        scratch: Scratch<'k>,
-    ) -> Unit<'k> {
-        let hash = hash.unwrap_or_else(|| keyspace.hash(key));
-        let known = Some((key.as_ptr(), key.len(), hash));
-        Unit::with(keyspace, Locked::One(keyspace.lock(hash.slot())), known, scratch)
-    }
-
-    /// Locks the slots of the keys among `args`. `hash` is that of the key at [`Keys::first`], if it is known.
-    pub(crate) fn lock(
-        keyspace: &'k Keyspace,
-        keys: Keys,
-        args: Args<'_>,
-        hash: Option<KeyHash>,
-        scratch: Scratch<'k>,
-    ) -> Unit<'k> {
-        let known = keys.first().and_then(|index| args.get(index)).zip(hash);
-        let mut slots = Slots::new();
-        keys.for_each(args, |index| {
-            let key = args.at(index);
-            slots.push(match known {
-                Some((first, hash)) if std::ptr::eq(first, key) => hash.slot(),
-                _ => slot_of(key),
-            });
-        });
-        let known = known.map(|(first, hash)| (first.as_ptr(), first.len(), hash));
-        Unit::with(keyspace, Locked::these(keyspace, slots), known, scratch)
-    }
-
-    /// Locks slots, in any order and some more than once.
-    pub(crate) fn lock_slots(keyspace: &'k Keyspace, slots: Slots, scratch: Scratch<'k>) -> Unit<'k> {
-        Unit::with(keyspace, Locked::these(keyspace, slots), None, scratch)
-    }
-
-    /// Locks one slot, for changes of the server's own.
-    pub(crate) fn lock_slot(keyspace: &'k Keyspace, slot: SlotId, scratch: Scratch<'k>) -> Unit<'k> {
-        Unit::with(keyspace, Locked::One(keyspace.lock(slot)), None, scratch)
-    }
-
-    /// Locks every slot.
-    pub(crate) fn lock_all(keyspace: &'k Keyspace, scratch: Scratch<'k>) -> Unit<'k> {
-        Unit::with(keyspace, Locked::Many(Box::new(keyspace.lock_all())), None, scratch)
-    }
-
-    #[inline]
-    fn with(
-        keyspace: &'k Keyspace,
-        locked: Locked<'k>,
-        first: Option<(*const u8, usize, KeyHash)>,
-        scratch: Scratch<'k>,
-    ) -> Unit<'k> {
+    /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
+    #[inline(always)]
+    pub(crate) fn new(keyspace: &'k Keyspace, locks: Locks<'k>, scratch: Scratch<'k>) -> Unit<'k> {
         let Scratch { effects, freed, clock, touches, stats, interests, events, invalidations } = scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
-            locked,
-            first,
+            locked: locks.locked,
+            known: locks.known,
             effects,
             freed,
             clock,
@@ -124,6 +74,13 @@ impl<'k> Unit<'k> {
         }
     }
 
+    /// Goes on with another command, whose only key is in a slot that is locked.
+    #[inline]
+    pub(crate) fn turn_to(&mut self, key: &[u8], hash: KeyHash) {
+        debug_assert!(self.locked.has(hash.slot()));
+        self.known = KnownKeys::one(key, hash);
+    }
+
     /// The time of the command, unix milliseconds.
     #[inline]
     pub fn now_ms(&self) -> u64 {
@@ -132,11 +89,7 @@ impl<'k> Unit<'k> {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> KeyHash {
-        match self.first {
-            // The same bytes in the same place: no need to look at them again.
-            Some((start, len, hash)) if std::ptr::eq(start, key.as_ptr()) && len == key.len() => hash,
-            _ => self.keyspace.hash(key),
-        }
+        self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
     }
 
     /// A number that differs from call to call, for random choices.

@@ -63,6 +63,15 @@ pub(crate) enum Big {
 }
 
 impl Big {
+    /// Starts loading members or fields.
+    pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        match self {
+            Big::List(_) => {}
+            Big::Hash(map) | Big::Set(map) => map.prefetch(members),
+            Big::Zset(map) => map.prefetch(members),
+        }
+    }
+
     /// Bytes of memory, its own included.
     pub(crate) fn bytes(&self) -> usize {
         let content = match self {

@@ -418,6 +418,13 @@ impl<'a> EntryRef<'a> {
         self.is_big().then(|| unsafe { &*self.big_address() })
     }
 
+    /// Starts loading members or fields, if it is a big collection that has such.
+    pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        if let Some(big) = self.big() {
+            big.prefetch_members(members);
+        }
+    }
+
     /// The bytes of a string; `None` for another type.
     #[inline]
     pub fn string(&self) -> Option<&'a [u8]> {

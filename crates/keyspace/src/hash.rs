@@ -117,26 +117,27 @@ const fn crc_tables() -> [[u16; 256]; 8] {
     tables
 }
 
-/// CRC16/XMODEM, eight bytes per step: the table lookups of one step do not wait for each other.
+/// CRC16/XMODEM, eight bytes per step: the table lookups of one step do not wait for each other. Zero bytes at the start do
+/// not change this CRC, so a length that is no multiple of eight is filled up there.
 #[inline]
 fn crc16(bytes: &[u8]) -> u16 {
-    let mut crc = 0u16;
-    let (chunks, tail) = bytes.as_chunks::<8>();
-    for chunk in chunks {
-        let [high, low] = crc.to_be_bytes();
-        crc = CRC_TABLES[7][(chunk[0] ^ high) as usize]
-            ^ CRC_TABLES[6][(chunk[1] ^ low) as usize]
-            ^ CRC_TABLES[5][chunk[2] as usize]
-            ^ CRC_TABLES[4][chunk[3] as usize]
-            ^ CRC_TABLES[3][chunk[4] as usize]
-            ^ CRC_TABLES[2][chunk[5] as usize]
-            ^ CRC_TABLES[1][chunk[6] as usize]
-            ^ CRC_TABLES[0][chunk[7] as usize];
-    }
-    for &byte in tail {
-        crc = crc << 8 ^ CRC_TABLES[0][(crc >> 8) as usize ^ byte as usize];
-    }
-    crc
+    let (head, chunks) = bytes.as_rchunks::<8>();
+    let mut first = [0; 8];
+    first[8 - head.len()..].copy_from_slice(head);
+    chunks.iter().fold(crc16_step(0, &first), crc16_step)
+}
+
+#[inline]
+fn crc16_step(crc: u16, chunk: &[u8; 8]) -> u16 {
+    let [high, low] = crc.to_be_bytes();
+    CRC_TABLES[7][(chunk[0] ^ high) as usize]
+        ^ CRC_TABLES[6][(chunk[1] ^ low) as usize]
+        ^ CRC_TABLES[5][chunk[2] as usize]
+        ^ CRC_TABLES[4][chunk[3] as usize]
+        ^ CRC_TABLES[3][chunk[4] as usize]
+        ^ CRC_TABLES[2][chunk[5] as usize]
+        ^ CRC_TABLES[1][chunk[6] as usize]
+        ^ CRC_TABLES[0][chunk[7] as usize]
 }
 
 #[cfg(test)]

@@ -110,6 +110,23 @@ impl Keyspace {
         }
     }
 
+    /// For several commands on one key: starts loading the members that they name, if the key holds a big hash, set or sorted
+    /// set. Does nothing if the slot is locked.
+    pub fn prefetch_members<'m>(
+        &self,
+        db: DbId,
+        hash: &KeyHash,
+        key: &[u8],
+        members: impl Iterator<Item = &'m [u8]>,
+    ) {
+        if let Some(state) = self.slot(hash.slot()).state.try_lock()
+            && let Some(table) = state.table(db)
+            && let Some(entry) = table.get(hash, key)
+        {
+            entry.prefetch_members(members);
+        }
+    }
+
     /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can
     /// deadlock.
     #[inline]

@@ -94,6 +94,14 @@ impl Table {
         (self.buckets.as_ptr().addr(), self.buckets.len())
     }
 
+    /// Starts loading the bucket where the key would be.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: &KeyHash) {
+        if !self.buckets.is_empty() {
+            prefetch_line(&self.buckets[home_of(hash.position(), self.buckets.len())]);
+        }
+    }
+
     /// Starts loading the first two lines of the entry that probably is the key's.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: &KeyHash) {

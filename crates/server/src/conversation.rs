@@ -21,6 +21,8 @@ use crate::outbox::Outbox;
 
 /// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
 const GROUP: usize = 32;
+/// So many commands in a row on one key make it worthwhile to look into its value ahead.
+const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// Reply bytes not yet taken by the client above which its commands wait.
@@ -253,23 +255,56 @@ impl Conversation {
             for resolved in &resolved[..count] {
                 executor.prefetch_bucket(&self.session, resolved);
             }
-            for resolved in &resolved[..count] {
-                executor.prefetch_entry(&self.session, resolved);
+            let runs = || resolved[..count].chunk_by(Resolved::shares_key);
+            runs().for_each(|run| executor.prefetch_entry(&self.session, &run[0]));
+            let mut start = 0;
+            for run in runs() {
+                if run.len() >= RUN_LEN_MIN {
+                    let call =
+                        |(index, &resolved)| Call { args: batch.command(start + index, buffer), resolved };
+                    executor.prefetch_members(&self.session, run.iter().enumerate().map(call));
+                }
+                start += run.len();
             }
         }
-        for (index, &resolved) in resolved[..count].iter().enumerate() {
+        let call = |index: usize| Call { args: batch.command(index, buffer), resolved: resolved[index] };
+        let mut index = 0;
+        while index < count {
             if let Some(turn) = self.interruption() {
                 return (index, Some(turn));
             }
-            let call = Call { args: batch.command(index, buffer), resolved };
-            if !self.execute(call, executor, round.host) {
+            let others = resolved[index + 1..count].iter();
+            let run = 1 + others.take_while(|other| other.shares_key(&resolved[index])).count();
+            let merged = self.execute_merged((index..index + run).map(call), run, executor, round.host);
+            if merged == 0 && !self.execute(call(index), executor, round.host) {
                 return (index, Some(Turn::WaitForLog));
             }
+            index += merged.max(1);
             if let Some(flush_alone) = round.flush_alone {
                 flush_alone();
             }
         }
         (count, None)
+    }
+
+    /// Executes a run of commands on one key, or as much of it as can be merged, as one; returns how many.
+    #[inline]
+    fn execute_merged<'b>(
+        &mut self,
+        calls: impl Iterator<Item = Call<'b>> + Clone,
+        len: usize,
+        executor: &mut Executor,
+        host: &dyn Host,
+    ) -> usize {
+        if len < 2 {
+            return 0;
+        }
+        let mark = self.outbox.mark();
+        let merged = executor.execute_merged(calls, &mut self.session, host, self.outbox.bytes_mut());
+        if merged.gate > executor.durable_lsn() {
+            self.outbox.hold(mark, merged.gate);
+        }
+        merged.count
     }
 
     /// Executes one command; `false` if the log cannot take it now.

@@ -22,12 +22,22 @@ mod timeout;
 mod transactions;
 mod zset;
 
+use keyspace::Items;
 use smallvec::SmallVec;
+use wire::Args;
 
 use crate::Row;
 
 /// Arguments that are handed on to an effect; a few of them without allocating.
 type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
+
+/// Gathers arguments for an effect in `slices`, where they stay: moving so large a thing about costs as much as using it.
+#[inline]
+fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
+    slices.reserve(args.len());
+    args.iter().for_each(|arg| slices.push(arg));
+    Items::Slices(slices)
+}
 
 /// What clients take the server for: the commands and their texts are those of this version of Redis.
 pub const REDIS_VERSION: &str = "7.2.4";

@@ -31,7 +31,10 @@ mod check;
 mod tests;
 
 use crate::access::AccessStamp;
+use smallvec::SmallVec;
+
 use crate::entry::{Entry, EntryRef};
+use crate::table::prefetch_line;
 use deadlines::Deadlines;
 use hasher::FieldHasher;
 use segment::{Segment, Tally};
@@ -47,6 +50,9 @@ const MERGED_LEN_MIN: usize = SEGMENT_LEN_MAX / 4;
 /// The directory does not grow beyond one slot for this many fields. Evenly distributed hashes need less; if
 /// all hashes are equal, a segment grows instead.
 const DIRECTORY_SHARE_MIN: usize = if cfg!(miri) { 1 } else { 16 };
+
+/// Fields whose memory is fetched together.
+const FETCHED_MAX: usize = 32;
 
 /// The hash table of one collection. See the module documentation.
 pub(crate) struct FieldMap {
@@ -104,6 +110,17 @@ impl FieldMap {
     pub(crate) fn get(&self, field: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hasher.hash(field);
         self.segment(hash).get(hash, field)
+    }
+
+    /// Starts loading the entries of fields, as many as are given but no more than [`FETCHED_MAX`]: all misses of one level of
+    /// the structure together.
+    pub(crate) fn prefetch<'f>(&self, fields: impl Iterator<Item = &'f [u8]>) {
+        let hashes: SmallVec<[u64; FETCHED_MAX]> =
+            fields.take(FETCHED_MAX).map(|field| self.hasher.hash(field)).collect();
+        let segments = || hashes.iter().map(|&hash| (hash, self.segment(hash)));
+        segments().for_each(|(_, segment)| prefetch_line(segment));
+        segments().for_each(|(hash, segment)| segment.table.prefetch_bucket(&segment.key_hash(hash)));
+        segments().for_each(|(hash, segment)| segment.table.prefetch_entry(&segment.key_hash(hash)));
     }
 
     /// Sets value and deadline of the field; in place if it exists and they fit.

@@ -6,7 +6,7 @@ use wire::{Args, ArgsIter, number::parse_i64};
 use super::{hash, set::notify_removed};
 use crate::{
     CommandError, Context, EventClass,
-    families::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption},
+    families::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption, gather},
 };
 
 /// What is said of a field that is not there.
@@ -233,8 +233,8 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let names = parse_fields(args.skip(2), 1)?;
     reply_values(cx, key, names)?;
     bury(cx, key, names.iter())?;
-    let names: Slices<'_> = names.iter().collect();
-    remove(cx, key, Items::Slices(&names));
+    let mut slices = Slices::new();
+    remove(cx, key, gather(names, &mut slices));
     Ok(())
 }
 
@@ -265,8 +265,8 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let deadline_ms = expiry.deadline_ms(now_ms, "hgetex")?;
     reply_values(cx, key, names)?;
     bury(cx, key, names.iter())?;
-    let names: Slices<'_> = names.iter().collect();
-    let fields = Items::Slices(&names);
+    let mut slices = Slices::new();
+    let fields = gather(names, &mut slices);
     match (expiry, deadline_ms) {
         (_, Some(deadline_ms)) if deadline_ms <= now_ms => remove(cx, key, fields),
         (ExpiryOption::Persist, _) | (_, Some(_)) => {
@@ -315,8 +315,8 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
         remove(cx, key, fields);
     } else {
-        let pairs: Slices<'_> = pairs.iter().collect();
-        let pairs = Items::Slices(&pairs);
+        let mut slices = Slices::new();
+        let pairs = gather(pairs, &mut slices);
         cx.apply(&match expiry {
             ExpiryOption::Keep => Effect::HashUpdate { db, key, pairs },
             _ => Effect::HashPut { db, key, pairs },

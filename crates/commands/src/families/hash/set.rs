@@ -4,7 +4,10 @@ use keyspace::{Applied, Effect, Items};
 use wire::Args;
 
 use super::{expiry::bury, hash};
-use crate::{CommandError, Context, EventClass, families::Slices};
+use crate::{
+    CommandError, Context, EventClass,
+    families::{Slices, gather},
+};
 
 /// `HSET key field value [field value ...]`
 pub(super) fn hset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -26,8 +29,9 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
         return Err(CommandError::WrongArity(name));
     }
     bury(cx, key, pairs.iter().step_by(2))?;
-    let pairs: Slices<'_> = pairs.iter().collect();
-    let applied = cx.try_apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) })?;
+    let mut slices = Slices::new();
+    let pairs = gather(pairs, &mut slices);
+    let applied = cx.try_apply(&Effect::HashPut { db, key, pairs })?;
     cx.notify(EventClass::HASH, "hset", key);
     Ok(applied)
 }
@@ -50,8 +54,9 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
     bury(cx, key, args.skip(2).iter())?;
-    let fields: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.try_apply(&Effect::HashRemove { db, key, fields: Items::Slices(&fields) })?;
+    let mut slices = Slices::new();
+    let fields = gather(args.skip(2), &mut slices);
+    let applied = cx.try_apply(&Effect::HashRemove { db, key, fields })?;
     notify_removed(cx, "hdel", key, applied);
     cx.reply.count(applied.removed as usize);
     Ok(())

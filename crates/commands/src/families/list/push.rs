@@ -1,10 +1,13 @@
 //! Adding to the ends: LPUSH, RPUSH, LPUSHX, RPUSHX.
 
-use keyspace::{Effect, Items, ListEnd};
+use keyspace::{Effect, ListEnd};
 use wire::Args;
 
 use super::{list, push_event};
-use crate::{CommandError, Context, EventClass, families::Slices};
+use crate::{
+    CommandError, Context, EventClass,
+    families::{Slices, gather},
+};
 
 /// `LPUSH key element [element ...]`
 pub(super) fn lpush(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -32,8 +35,9 @@ fn push(cx: &mut Context<'_, '_>, args: Args<'_>, end: ListEnd, creates: bool) -
         cx.reply.count(0);
         return Ok(());
     }
-    let items: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.try_apply(&Effect::ListPush { db, key, end, items: Items::Slices(&items) })?;
+    let mut slices = Slices::new();
+    let items = gather(args.skip(2), &mut slices);
+    let applied = cx.try_apply(&Effect::ListPush { db, key, end, items })?;
     cx.notify(EventClass::LIST, push_event(end), key);
     cx.reply.count(applied.len as usize);
     Ok(())

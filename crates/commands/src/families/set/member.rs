@@ -7,7 +7,7 @@ use super::set;
 use crate::{
     CommandError, Context, EventClass,
     families::{
-        Slices,
+        Slices, gather,
         scan::{ScanOptions, ScanTarget, parse_cursor},
     },
 };
@@ -15,8 +15,9 @@ use crate::{
 /// `SADD key member [member ...]`
 pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    let members: Slices<'_> = args.skip(2).iter().collect();
-    let applied = cx.try_apply(&Effect::SetAdd { db, key, members: Items::Slices(&members) })?;
+    let mut slices = Slices::new();
+    let members = gather(args.skip(2), &mut slices);
+    let applied = cx.try_apply(&Effect::SetAdd { db, key, members })?;
     if applied.added > 0 {
         cx.notify(EventClass::SET, "sadd", key);
     }
@@ -26,24 +27,22 @@ pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `SREM key member [member ...]`
 pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
-    let members: Slices<'_> = args.skip(2).iter().collect();
-    set(cx.unit.peek(db, key))?;
-    let applied = remove(cx, key, Items::Slices(&members));
+    let mut slices = Slices::new();
+    let applied = remove(cx, args.at(1), gather(args.skip(2), &mut slices))?;
     cx.reply.count(applied.removed as usize);
     Ok(())
 }
 
 /// Removes members, and tells so.
-fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Applied {
-    let applied = cx.apply(&Effect::SetRemove { db: cx.db(), key, members });
+fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Result<Applied, CommandError> {
+    let applied = cx.try_apply(&Effect::SetRemove { db: cx.db(), key, members })?;
     if applied.removed > 0 {
         cx.notify(EventClass::SET, "srem", key);
     }
     if applied.key_removed {
         cx.notify(EventClass::GENERIC, "del", key);
     }
-    applied
+    Ok(applied)
 }
 
 /// `SMOVE source destination member`
@@ -57,7 +56,7 @@ pub(super) fn smove(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     set(cx.unit.peek(db, destination))?;
     if is_member && source != destination {
         let members = Items::Slices(&[member]);
-        remove(cx, source, members);
+        remove(cx, source, members)?;
         if cx.apply(&Effect::SetAdd { db, key: destination, members }).added > 0 {
             cx.notify(EventClass::SET, "sadd", destination);
         }

@@ -1,6 +1,6 @@
 //! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
 //!
-//! Without conditions nothing is read but the type: the effect does not depend on what there is. With conditions what is
+//! Without conditions nothing is read: the effect does not depend on what there is. With conditions what is
 //! to be put is decided first, and the effect holds only that.
 
 use std::collections::HashMap;
@@ -124,12 +124,9 @@ pub(in crate::families) fn add_members(
 ) -> Result<(), CommandError> {
     if options.has_conditions() {
         choose(cx, key, options, &mut members)?;
-    } else {
-        let db = cx.db();
-        zset(cx.unit.get(db, key))?;
     }
     let event = if options.increments { "zincr" } else { "zadd" };
-    let (added, changed) = put(cx, key, &members, event);
+    let (added, changed) = put(cx, key, &members, event)?;
     if !options.increments {
         cx.reply.count(if options.counts_changed { changed } else { added });
         return Ok(());
@@ -173,16 +170,16 @@ fn put(
     key: &[u8],
     members: &[(f64, &[u8])],
     event: &'static str,
-) -> (usize, usize) {
+) -> Result<(usize, usize), CommandError> {
     if members.is_empty() {
-        return (0, 0);
+        return Ok((0, 0));
     }
     let db = cx.db();
-    let applied = cx.apply(&Effect::ZsetPut { db, key, members: ScoredItems::Slices(members) });
+    let applied = cx.try_apply(&Effect::ZsetPut { db, key, members: ScoredItems::Slices(members) })?;
     if applied.changed {
         cx.notify(EventClass::ZSET, event, key);
     }
-    (applied.added as usize, (applied.added + applied.updated) as usize)
+    Ok((applied.added as usize, (applied.added + applied.updated) as usize))
 }
 
 #[cfg(test)]

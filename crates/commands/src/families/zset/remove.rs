@@ -2,31 +2,31 @@
 
 use std::ops::Range;
 
-use keyspace::{Effect, Items};
+use keyspace::Effect;
 use wire::Args;
 
 use super::{
     span::{By, Span},
     zset,
 };
-use crate::{CommandError, Context, EventClass, families::Slices};
+use crate::{
+    CommandError, Context, EventClass,
+    families::{Slices, gather},
+};
 
 /// `ZREM key member [member ...]`
 pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    let mut removed = 0;
-    if zset(cx.unit.get(db, key))?.is_some() {
-        let members: Slices<'_> = args.skip(2).iter().collect();
-        let applied = cx.apply(&Effect::ZsetRemove { db, key, members: Items::Slices(&members) });
-        removed = applied.removed;
-        if applied.changed {
-            cx.notify(EventClass::ZSET, "zrem", key);
-        }
-        if applied.key_removed {
-            cx.notify(EventClass::GENERIC, "del", key);
-        }
+    let mut slices = Slices::new();
+    let members = gather(args.skip(2), &mut slices);
+    let applied = cx.try_apply(&Effect::ZsetRemove { db, key, members })?;
+    if applied.changed {
+        cx.notify(EventClass::ZSET, "zrem", key);
     }
-    cx.reply.count(removed as usize);
+    if applied.key_removed {
+        cx.notify(EventClass::GENERIC, "del", key);
+    }
+    cx.reply.count(applied.removed as usize);
     Ok(())
 }
 

@@ -63,6 +63,11 @@ impl RankedMap {
         self.scores.len()
     }
 
+    /// Starts loading members.
+    pub(crate) fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        self.scores.prefetch(members);
+    }
+
     /// Bytes of memory behind this structure.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {

@@ -1,0 +1,270 @@
+//! Transaction merging: commands that a client has sent one after the other, all on one key, run as one unit.
+//!
+//! What it is: one lock of the slot, one log record and one gate for a run of pipelined commands, where each of them would
+//! otherwise take its own.
+//! What it is not: a transaction that a client can see. Each command succeeds or fails alone, as if the others were not
+//! there, and other clients see only what they could see had this client been served without a pause. That the run is
+//! one record means that a power cut leaves all of it or none, which is more than was asked for.
+//!
+//! Whatever is out of the ordinary ends the run before it, and is executed alone: what is refused, timed, or shown to
+//! monitors, what needs more room in the log than its arguments say, what blocks, what makes a key ready for somebody who waits.
+
+use std::collections::VecDeque;
+
+use wire::ReplyWriter;
+
+use super::{Call, Executor};
+use crate::{
+    Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
+    admission::ADMITTED_BYTES,
+    blocking::Serving,
+    row::Found,
+    unit::{Locks, Scratch},
+};
+
+/// A run that has made this many bytes of replies or of its record ends: others want the slot, too.
+const MERGED_BYTES_MAX: usize = 64 << 10;
+
+/// What became of a run of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Merged {
+    /// How many have run, from the first on. With 0 nothing has happened: the first is to be executed alone.
+    pub count: usize,
+    /// As [`Outcome::Done`](super::Outcome::Done) has it, for all their replies.
+    pub gate: lsn::Lsn,
+}
+
+impl Executor {
+    /// Executes as many of these commands, from the first on, as can be one unit, and appends their replies to `out`. They
+    /// are consecutive commands of one client that [share their key](super::Resolved::shares_key).
+    pub fn execute_merged<'b>(
+        &mut self,
+        calls: impl Iterator<Item = Call<'b>> + Clone,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Merged {
+        let mergeable = self.count_mergeable(calls.clone(), session, host);
+        let none = Merged { count: 0, gate: lsn::Lsn::ZERO };
+        let Some(Call { args, resolved }) = calls.clone().next().filter(|_| mergeable > 1) else {
+            return none;
+        };
+        let Some(hash) = resolved.hash else { return none };
+
+        let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
+        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
+        let (touches, invalidations) = (!session.no_touch, &mut self.invalidations);
+        let scratch = Scratch { effects, freed, clock, touches, stats, interests, events, invalidations };
+        let locks = Locks::one(&self.keyspace, args.at(1), Some(hash));
+        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let (mut count, mut later) = (0, VecDeque::new());
+        let position = {
+            let session = &mut *session;
+            let reply_bytes_max = out.len() + MERGED_BYTES_MAX;
+            let reply = ReplyWriter::new(out, session.protocol);
+            let mut cx = Context {
+                unit: Unit::new(keyspace, locks, scratch),
+                keyspace,
+                session,
+                host,
+                reply,
+                durability,
+                bulk_bytes_max,
+                in_transaction: false,
+                admitted_bytes: ADMITTED_BYTES,
+                monitor: None,
+            };
+            for Call { args, resolved } in calls.take(mergeable) {
+                let Some(Found { row, index }) = resolved.found else { break };
+                cx.unit.turn_to(args.at(1), hash);
+                let noted = events.noted();
+                let Ok(succeeded) = cx.handle(row, args) else {
+                    events.forget_from(noted);
+                    break;
+                };
+                cx.session.client.runs(index.into(), now_ms);
+                stats.called(index.into(), !succeeded);
+                count += 1;
+                if cx.unit.has_ready()
+                    || cx.unit.record_bytes() > MERGED_BYTES_MAX
+                    || cx.reply.position() > reply_bytes_max
+                    || cx.session.wait.is_some()
+                {
+                    break;
+                }
+            }
+            if cx.unit.has_ready() {
+                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+                serving.commit(cx.unit, self.appender.as_mut(), None, &mut later)
+            } else {
+                cx.unit.commit(self.appender.as_mut(), None)
+            }
+        };
+        self.until_sample -= count as u32;
+        Merged { count, gate: self.end_unit(position, later, session, host, durability) }
+    }
+
+    /// How many of these commands, from the first on, are ordinary and may run now. None of them runs any more once its
+    /// slot is locked, so that whatever locks slots to answer this (eviction) is done before.
+    fn count_mergeable<'b>(
+        &mut self,
+        calls: impl Iterator<Item = Call<'b>>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> usize {
+        if session.transaction.is_some() || session.reply_mode != ReplyMode::On || self.monitored {
+            return 0;
+        }
+        // The one that is sampled runs alone.
+        let calls = calls.take(self.until_sample.saturating_sub(1) as usize);
+        let may_run = |call: &Call<'b>| {
+            call.resolved.found.is_some_and(|Found { row, .. }| {
+                is_ordinary(row)
+                    && !self.watch.includes(row)
+                    && self.check(row, call.args, session, host) == Ok(true)
+            })
+        };
+        calls.take_while(may_run).count()
+    }
+}
+
+/// Whether a command reads or changes its only key and does nothing else.
+#[inline]
+fn is_ordinary(row: &Row) -> bool {
+    matches!(row.keys, Keys::First)
+        && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY))
+        && !row.flags.has(Flags::READS_ALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::{EventClass, testing::TestServer};
+
+    /// Lets no command be timed in the runs of a test, so that how they merge does not depend on chance.
+    fn server() -> TestServer {
+        let mut server = TestServer::new();
+        server.executor.until_sample = u32::MAX;
+        server
+    }
+
+    #[test]
+    fn a_run_is_one_record() {
+        let mut server = server();
+        let one = {
+            server.run("INCR k");
+            server.appended_lsn()
+        };
+        let before = server.appended_lsn();
+        let (runs, replies) = server.run_merged(&["INCR k"; 10]);
+        assert_eq!(runs, [10]);
+        assert_eq!(replies.last().map(String::as_str), Some(":11"));
+        let bytes = server.appended_lsn().get() - before.get();
+        assert!(bytes < 10 * one.get(), "{bytes} bytes for ten, {one} for one");
+        server.assert_replays();
+    }
+
+    #[test]
+    fn a_command_that_fails_leaves_the_others_alone() {
+        let mut server = server();
+        let (runs, replies) = server.run_merged(&["SET k a", "INCR k", "LPUSH k b", "APPEND k c", "GET k"]);
+        assert_eq!(runs, [5]);
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        let not_integer = "-ERR value is not an integer or out of range";
+        assert_eq!(replies, ["+OK", not_integer, wrong_type, ":2", r#""ac""#]);
+        server.assert_replays();
+    }
+
+    #[test]
+    fn what_is_out_of_the_ordinary_runs_alone() {
+        let mut server = server();
+        let (runs, replies) =
+            server.run_merged(&["SET k 1", "SET k", "INCR k", "PING", "INCR k", "INCR k", "DEL k"]);
+        assert_eq!(runs, [0, 0, 0, 0, 2, 0], "none alone, none refused, none without a key, none with many");
+        assert_eq!(replies[4..], [":3", ":4", ":1"]);
+        server.run("MULTI");
+        assert_eq!(
+            server.run_merged(&["INCR k", "INCR k"]),
+            (vec![0, 0], vec!["+QUEUED".into(), "+QUEUED".into()])
+        );
+        assert_eq!(server.run("EXEC"), "[:1, :2]");
+        server.executor.until_sample = 3;
+        assert_eq!(server.run_merged(&["INCR k"; 4]).0[0], 2, "the third is sampled");
+    }
+
+    #[test]
+    fn a_run_ends_where_it_serves_somebody() {
+        let mut server = server();
+        let mut waiting = server.connect();
+        std::mem::swap(&mut server.session, &mut waiting);
+        assert_eq!(server.run("BLPOP k 0"), "");
+        assert!(server.session.wait.is_some());
+        std::mem::swap(&mut server.session, &mut waiting);
+        let (runs, replies) = server.run_merged(&["LPUSH k a", "LLEN k", "LPUSH k b", "LLEN k"]);
+        assert_eq!((runs[0], replies), (1, vec![":1".into(), ":0".into(), ":1".into(), ":1".into()]));
+        server.assert_replays();
+    }
+
+    const LINES: &[&str] = &[
+        "SET k 5",
+        "GET k",
+        "INCR k",
+        "APPEND k 7",
+        "STRLEN k",
+        "GETDEL k",
+        "SETRANGE k 3 x",
+        "TYPE k",
+        "PEXPIRE k 5",
+        "PERSIST k",
+        "PTTL k",
+        "SET k v PX 5",
+        "LPUSH k a b",
+        "RPUSH k c",
+        "LPOP k",
+        "RPOP k 2",
+        "LRANGE k 0 -1",
+        "SADD k a b",
+        "SREM k a",
+        "SISMEMBER k b",
+        "HSET k f v",
+        "HDEL k f",
+        "HINCRBY k n 2",
+        "HPEXPIRE k 5 FIELDS 1 f",
+        "ZADD k 1 a",
+        "ZINCRBY k 2 a",
+        "ZSCORE k a",
+        "ZPOPMIN k",
+        "GETEX k PX 5",
+        "SETBIT k 9 1",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+        #[test]
+        fn replies_and_data_are_those_of_single_commands(
+            rounds in prop::collection::vec((prop::collection::vec(0..LINES.len(), 1..40), 0..10u64), 1..6),
+        ) {
+            let (mut merged, mut single) = (server(), server());
+            for server in [&mut merged, &mut single] {
+                *server.host.event_classes.lock() = EventClass::parse("AKEmn").expect("known letters");
+                server.run("SET k 1");
+            }
+            for (picks, pause_ms) in rounds {
+                let lines: Vec<&str> = picks.iter().map(|&pick| LINES[pick]).collect();
+                let replies: Vec<String> = lines.iter().map(|line| single.run(line)).collect();
+                prop_assert_eq!(merged.run_merged(&lines).1, replies);
+                for server in [&mut merged, &mut single] {
+                    server.clock.advance_ms(pause_ms);
+                }
+            }
+            let events = merged.events();
+            prop_assert!(!events.is_empty());
+            prop_assert_eq!(events, single.events());
+            prop_assert_eq!(merged.content(), single.content());
+            merged.assert_replays();
+        }
+    }
+}

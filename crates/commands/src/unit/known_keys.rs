@@ -1,0 +1,65 @@
+//! The hashes of a command's keys, computed once: to fetch memory ahead, to lock, and for every access.
+//!
+//! Keys are told apart by where they lie: arguments stay in place while their command runs.
+
+use std::cell::Cell;
+
+use keyspace::KeyHash;
+
+/// A key that lies somewhere in memory.
+#[derive(Clone, Copy)]
+struct Known {
+    start: *const u8,
+    len: usize,
+    hash: KeyHash,
+}
+
+impl Known {
+    #[inline]
+    fn is(&self, key: &[u8]) -> bool {
+        std::ptr::eq(self.start, key.as_ptr()) && self.len == key.len()
+    }
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(super) struct KnownKeys {
+    /// The only key, or the first one. Most commands have no other.
+    first: Option<Known>,
+    others: Vec<Known>,
+    /// Where in `others` the last key was found: commands go through their keys in order.
+    last: Cell<usize>,
+}
+
+impl KnownKeys {
+    #[inline]
+    pub(super) fn one(key: &[u8], hash: KeyHash) -> KnownKeys {
+        let first = Some(Known { start: key.as_ptr(), len: key.len(), hash });
+        KnownKeys { first, ..KnownKeys::default() }
+    }
+
+    pub(super) fn push(&mut self, key: &[u8], hash: KeyHash) {
+        let known = Known { start: key.as_ptr(), len: key.len(), hash };
+        match self.first {
+            None => self.first = Some(known),
+            Some(_) => self.others.push(known),
+        }
+    }
+
+    pub(super) fn hashes(&self) -> impl Iterator<Item = &KeyHash> {
+        self.first.iter().chain(&self.others).map(|known| &known.hash)
+    }
+
+    /// The hash of a key, if it is known and not far from the one asked for before.
+    #[inline]
+    pub(super) fn hash(&self, key: &[u8]) -> Option<KeyHash> {
+        let first = self.first.as_ref()?;
+        if first.is(key) {
+            return Some(first.hash);
+        }
+        let from = self.last.get();
+        let near = self.others.get(from..)?.iter().take(2).position(|known| known.is(key))?;
+        self.last.set(from + near);
+        Some(self.others[from + near].hash)
+    }
+}
