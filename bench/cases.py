@@ -7,6 +7,7 @@ figure.
 
 from dataclasses import dataclass
 
+import stall
 from driver import Load
 from fill import Fill
 from servers import Persistence
@@ -38,6 +39,10 @@ CLIENT_SHARE = Metric("client_share", "client busy", "{:.0%}")
 BYTES_PER_KEY = Metric("bytes_per_key", "bytes/key", "{:.1f}")
 RSS_EMPTY = Metric("rss_empty_mb", "RSS empty MB", "{:,.1f}")
 RSS_LOADED = Metric("rss_loaded_mb", "RSS loaded MB", "{:,.1f}")
+CALL_MS = Metric("call_ms", "longest ms", "{:.2f}")
+PING_MS = Metric("ping_ms", "longest PING ms", "{:.2f}")
+CALL_CPU_MS = Metric("call_cpu_ms", "CPU ms of one", "{:.2f}")
+SERVER_MS = Metric("server_ms", "by its own clock ms", "{:.2f}")
 READY_S = Metric("ready_s", "ready s", "{:.2f}")
 RECORDS_S = Metric("records_s", "records/s", "{:,.0f}")
 
@@ -109,7 +114,22 @@ class ReplayCase:
     ratios = (RECORDS_S, CPU)
 
 
-Case = LoadCase | MemoryCase | ReplayCase
+@dataclass(frozen=True)
+class StallCase:
+    """Commands on very large values, one at a time, on one worker: the longest calls, the longest pings meanwhile."""
+
+    name: str
+    title: str
+    things: int
+    operations: tuple[str, ...]
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ("sheaf", "redis")
+    persistence = Persistence.OFF
+    metrics = (CALL_MS, PING_MS, CALL_CPU_MS, SERVER_MS)
+    ratios = (CALL_CPU_MS,)
+
+
+Case = LoadCase | MemoryCase | ReplayCase | StallCase
 
 
 def baseline(case: Case) -> str:
@@ -238,6 +258,17 @@ CASES: tuple[Case, ...] = (
             targets=_at_most(BYTES_PER_KEY, 1.0, "valkey", "LOAD"),
         )
         for fill in (Fill.HASHES, Fill.ZSETS, Fill.LARGE_ZSET, Fill.LARGE_LIST)
+    ),
+    StallCase(
+        name="stall",
+        title="Commands on a sorted set, a list, a set and a hash of 10M each, one worker; longest of all calls",
+        things=10_000_000,
+        operations=stall.OPERATIONS,
+        targets=tuple(
+            target
+            for metric in (CALL_MS, PING_MS, CALL_CPU_MS)
+            for target in _at_most(metric, 5.0, None, *stall.COMMANDS)
+        ),
     ),
     ReplayCase(
         name="replay",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cases import Case, LoadCase, Metric, Target, baseline
+from cases import Case, LoadCase, Metric, StallCase, Target, baseline
 from servers import Program
 from suite import Result
 
@@ -100,7 +100,7 @@ def figures_table(result: Result) -> list[list[str]]:
 
 
 def _op_order(case: Case, op: str) -> int:
-    return case.operations.index(op) if isinstance(case, LoadCase) else 0
+    return case.operations.index(op) if isinstance(case, LoadCase | StallCase) else 0
 
 
 def targets_table(result: Result) -> list[list[str]]:
@@ -135,6 +135,8 @@ def command_lines(result: Result, context: Context) -> list[str]:
     """How the servers and the client of a case were started."""
     case = result.case
     servers = [context.programs[name] for name in case.contenders if name in context.programs]
+    if isinstance(case, StallCase):
+        servers = [server.with_one_worker() for server in servers]
     lines = [server.shown(case.persistence) for server in servers]
     if isinstance(case, LoadCase):
         ops = max(case.ops // context.scale, 1)

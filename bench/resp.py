@@ -17,6 +17,9 @@ OK = b"+OK\r\n"
 LOAD_BLOCK_KEYS = 2000
 
 
+Reply = str | int | None | list["Reply"]
+
+
 class ServerReply(Exception):
     """The server answered with an error; the text is the error line without its leading dash."""
 
@@ -35,7 +38,7 @@ class Client:
         self._reader.close()
         self._socket.close()
 
-    def call(self, *words: str) -> str | int | None:
+    def call(self, *words: str) -> Reply:
         """Sends one command and returns its reply. Raises ServerReply for an error, OSError if cut off."""
         self._socket.sendall(command(*(word.encode() for word in words)))
         return self._reply()
@@ -45,7 +48,7 @@ class Client:
         lines = str(self.call("INFO")).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
-    def _reply(self) -> str | int | None:
+    def _reply(self) -> Reply:
         line = self._reader.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionError("the server closed the connection")
@@ -58,6 +61,8 @@ class Client:
             return int(rest)
         if kind == b"$":
             return self._bulk(int(rest))
+        if kind == b"*":
+            return [self._reply() for _ in range(int(rest))]
         raise ConnectionError(f"a reply of an unexpected type: {line!r}")
 
     def _bulk(self, size_bytes: int) -> str | None:

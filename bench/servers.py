@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import procfs
@@ -95,6 +95,10 @@ class Program:
         """Ours without SHEAF_*, which would override the flags' defaults."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
         return kept | ({"LD_PRELOAD": self.preload} if self.preload else {})
+
+    def with_one_worker(self) -> "Program":
+        """The same with one thread that executes commands, which the peers have anyway."""
+        return replace(self, extra=("--workers", "1")) if self.is_sheaf else self
 
     def version(self) -> str:
         """Name and version as the program itself tells them."""

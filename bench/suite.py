@@ -17,7 +17,8 @@ from pathlib import Path
 
 import driver
 import resp
-from cases import Case, LoadCase, MemoryCase, ReplayCase
+import stall
+from cases import Case, LoadCase, MemoryCase, ReplayCase, StallCase
 from servers import Fleet, Persistence, Program, Running, Server, ServerFailed
 
 # Time for a server to return to rest (buffers written out, query buffers freed) after a bulk load.
@@ -83,7 +84,8 @@ class Suite:
 
     def contenders(self, case: Case) -> list[Program]:
         """The programs of the case that were chosen, in the case's order."""
-        return [self.programs[name] for name in case.contenders if name in self.programs]
+        chosen = [self.programs[name] for name in case.contenders if name in self.programs]
+        return [program.with_one_worker() for program in chosen] if isinstance(case, StallCase) else chosen
 
     def forecast_s(self, case: Case) -> float:
         """The sum of the steps' forecasts; the same formulas as in the steps."""
@@ -91,6 +93,8 @@ class Suite:
         if isinstance(case, LoadCase):
             measured_s = self._run_s(case) * len(case.operations)
             return servers * (self._prepare_s(case) + measured_s * self.reps)
+        if isinstance(case, StallCase):
+            return servers * self.reps * self._stall_s(case)
         fill_s = self._count(case.keys) / LOAD_KEYS_S + 2
         fills = self.reps if isinstance(case, MemoryCase) else 1
         restarts = self.reps if isinstance(case, ReplayCase) else 0
@@ -104,6 +108,8 @@ class Suite:
                 self._run_load(case, result, progress)
             elif isinstance(case, MemoryCase):
                 self._run_memory(case, result, progress)
+            elif isinstance(case, StallCase):
+                self._run_stall(case, result, progress)
             else:
                 self._run_replay(case, result, progress)
         finally:
@@ -197,6 +203,29 @@ class Suite:
             "rss_loaded_mb": loaded_bytes / 1e6,
         }
         result.add(server.program.name, "LOAD", sample)
+
+    # Stalls
+
+    def _run_stall(self, case: StallCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            with self._fleet(case) as fleet:
+                for server in fleet.servers:
+                    words = f"{case.name}: {server.program.name}: repetition {rep} of {self.reps}"
+                    progress.step(words, self._stall_s(case), partial(self._stall, case, server, result))
+            shutil.rmtree(self.directory / case.name)
+
+    def _stall_s(self, case: StallCase) -> float:
+        return len(stall.KEYS) * self._count(case.things) / LOAD_KEYS_S + 10
+
+    def _stall(self, case: StallCase, server: Server, result: Result) -> None:
+        things = self._count(case.things)
+        server.start()
+        resp.load_blocks(int(server.ports.resp), stall.blocks(things))
+        _check_keys(server, len(stall.KEYS))
+        os.sync()
+        time.sleep(REST_S)
+        stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
+        server.stop()
 
     # Replay
 

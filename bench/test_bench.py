@@ -23,6 +23,7 @@ import procfs  # noqa: E402
 import report  # noqa: E402
 import resp  # noqa: E402
 import servers  # noqa: E402
+import stall  # noqa: E402
 import suite  # noqa: E402
 from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline  # noqa: E402
 
@@ -128,6 +129,28 @@ class Loading(unittest.TestCase):
     def test_replies_may_be_cut_anywhere(self):
         self.assertEqual(resp._take_oks(resp.OK * 2 + b"+O"), b"+O")
         self.assertEqual(resp._take_oks(resp.OK * 2), b"")
+
+
+class Stalls(unittest.TestCase):
+    def test_the_blocks_build_each_value_once(self):
+        size = stall.BLOCK_THINGS + stall.PER_COMMAND + 3
+        requests, commands = zip(*stall.blocks(size), strict=True)
+        sent = b"".join(requests)
+        self.assertEqual(sum(commands), sent.count(b"*"))
+        for key in stall.KEYS:
+            self.assertIn(b"\r\n%b\r\n" % key.encode(), sent)
+        self.assertEqual(sent.count(b"\r\nm:%d\r\n" % (size - 1)), 3)  # of the sorted set, the set and the hash
+        self.assertEqual(sent.count(b"\r\ne%07d\r\n" % (size - 1)), 1)
+
+    def test_renames_come_in_pairs_that_restore_the_name(self):
+        for step in stall.STEPS:
+            if step.name.startswith("RENAME"):
+                first, second = step.arguments(0, 10), step.arguments(1, 10)
+                self.assertEqual(first[1:], second[:0:-1])
+                self.assertEqual(step.calls % 2, 0)
+
+    def test_every_command_has_a_name_of_its_own(self):
+        self.assertEqual(len(set(stall.OPERATIONS)), len(stall.OPERATIONS))
 
 
 class Judging(unittest.TestCase):
