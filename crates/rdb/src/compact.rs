@@ -1,57 +1,101 @@
 //! The compact encodings inside strings: listpacks, ziplists, intsets, zipmaps.
 //!
-//! What it is: each as a walk that yields its elements as byte strings. What it is not: edits.
+//! What it is: each as a [`Walk`] over its items. What it is not: edits.
 //!
 //! Invariants
 //! - The header's sizes and counts are checked against the bytes; walks end at the end marker and nowhere else.
+//! - A walk allocates nothing: a packed string of many small items is much smaller than a list of them.
 
-use crate::reader::{Error, Reader};
+use crate::Error;
+use crate::input::{Input, Reader};
 
 const END: u8 = 0xff;
 
-/// The elements of a listpack.
-///
-/// Six bytes of header (size, count), then elements, each followed by its own length in 1 to 5 bytes, then 0xff.
-pub(crate) fn listpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    const MALFORMED: Error = Error::Malformed("listpack");
-    let mut reader = Reader::new(bytes);
-    let size = u32::from_le_bytes(reader.array()?) as usize;
-    let count = u16::from_le_bytes(reader.array()?);
-    if size != bytes.len() {
-        return Err(MALFORMED);
+/// One item of a compact encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    Bytes(&'a [u8]),
+    Integer(i64),
+}
+
+impl<'a> Item<'a> {
+    /// The item as the string that it stands for.
+    pub(crate) fn text<'t>(&'t self, digits: &'t mut itoa::Buffer) -> &'t [u8]
+    where
+        'a: 't,
+    {
+        match self {
+            Item::Bytes(bytes) => bytes,
+            Item::Integer(value) => digits.format(*value).as_bytes(),
+        }
     }
-    let mut elements = Vec::new();
-    loop {
+}
+
+/// Goes through items from first to last.
+pub(crate) trait Walk<'a>: Sized {
+    /// The next item; `None` at the end, once everything that can be checked is.
+    fn next(&mut self) -> Result<Option<Item<'a>>, Error>;
+
+    /// An item that must be there, because one before it was.
+    fn next_of_group(&mut self, group: &'static str) -> Result<Item<'a>, Error> {
+        self.next()?.ok_or(Error::Malformed(group))
+    }
+}
+
+/// A listpack: six bytes of header (size, count), then elements, each followed by its own length in 1 to 5 bytes, then
+/// 0xff.
+pub(crate) struct Listpack<'a> {
+    reader: Reader<'a>,
+    count: u16,
+    seen: usize,
+}
+
+impl<'a> Listpack<'a> {
+    const MALFORMED: Error = Error::Malformed("listpack");
+
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let size = u32::from_le_bytes(reader.array()?) as usize;
+        let count = u16::from_le_bytes(reader.array()?);
+        if size == bytes.len() { Ok(Listpack { reader, count, seen: 0 }) } else { Err(Self::MALFORMED) }
+    }
+}
+
+impl<'a> Walk<'a> for Listpack<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Error> {
+        let reader = &mut self.reader;
         let before = reader.rest().len();
         let first = reader.byte()?;
-        let element = match first {
-            END => break,
-            0x00..=0x7f => integer(first.into()),
-            0x80..=0xbf => reader.take((first & 0x3f).into())?.to_vec(),
+        let item = match first {
+            END => {
+                let counts = self.count == u16::MAX || usize::from(self.count) == self.seen;
+                return if reader.is_at_end() && counts { Ok(None) } else { Err(Self::MALFORMED) };
+            }
+            0x00..=0x7f => Item::Integer(first.into()),
+            0x80..=0xbf => Item::Bytes(reader.take((first & 0x3f).into())?),
             0xc0..=0xdf => {
                 let raw = i64::from(first & 0x1f) << 8 | i64::from(reader.byte()?);
-                integer(if raw >= 1 << 12 { raw - (1 << 13) } else { raw })
+                Item::Integer(if raw >= 1 << 12 { raw - (1 << 13) } else { raw })
             }
             0xe0..=0xef => {
                 let len = usize::from(first & 0x0f) << 8 | usize::from(reader.byte()?);
-                reader.take(len)?.to_vec()
+                Item::Bytes(reader.take(len)?)
             }
             0xf0 => {
                 let len = u32::from_le_bytes(reader.array()?) as usize;
-                reader.take(len)?.to_vec()
+                Item::Bytes(reader.take(len)?)
             }
-            0xf1 => integer(i16::from_le_bytes(reader.array()?).into()),
-            0xf2 => integer(int24(&mut reader)?),
-            0xf3 => integer(i32::from_le_bytes(reader.array()?).into()),
-            0xf4 => integer(i64::from_le_bytes(reader.array()?)),
-            _ => return Err(MALFORMED),
+            0xf1 => Item::Integer(i16::from_le_bytes(reader.array()?).into()),
+            0xf2 => Item::Integer(int24(reader)?),
+            0xf3 => Item::Integer(i32::from_le_bytes(reader.array()?).into()),
+            0xf4 => Item::Integer(i64::from_le_bytes(reader.array()?)),
+            _ => return Err(Self::MALFORMED),
         };
         let encoded_len = before - reader.rest().len();
-        check_back_length(&mut reader, encoded_len)?;
-        elements.push(element);
+        check_back_length(reader, encoded_len)?;
+        self.seen += 1;
+        Ok(Some(item))
     }
-    let counts = count == u16::MAX || usize::from(count) == elements.len();
-    if reader.is_at_end() && counts { Ok(elements) } else { Err(MALFORMED) }
 }
 
 /// The length of an element that stands after it: groups of 7 bits, the last byte holds the lowest and all but the first
@@ -69,120 +113,157 @@ fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), 
     if length == encoded_len as u64 { Ok(()) } else { Err(Error::Malformed("listpack")) }
 }
 
-/// The elements of a ziplist.
-///
-/// Ten bytes of header (size, offset of the last element, count), then elements, each after the length of the one before
-/// it, then 0xff.
-pub(crate) fn ziplist(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    const MALFORMED: Error = Error::Malformed("ziplist");
-    let mut reader = Reader::new(bytes);
-    let size = u32::from_le_bytes(reader.array()?) as usize;
-    let last = u32::from_le_bytes(reader.array()?) as usize;
-    let count = u16::from_le_bytes(reader.array()?);
-    if size != bytes.len() {
-        return Err(MALFORMED);
-    }
-    let mut elements = Vec::new();
-    let (mut previous_len, mut last_start) = (0, reader_offset(bytes, &reader));
-    loop {
-        let start = reader_offset(bytes, &reader);
-        let first = reader.byte()?;
-        if first == END {
-            break;
-        }
-        let claimed = if first == 0xfe { u32::from_le_bytes(reader.array()?) as usize } else { first.into() };
-        if claimed != previous_len {
-            return Err(MALFORMED);
-        }
-        last_start = start;
-        elements.push(ziplist_element(&mut reader)?);
-        previous_len = reader_offset(bytes, &reader) - start;
-    }
-    let counts = count == u16::MAX || usize::from(count) == elements.len();
-    if reader.is_at_end() && counts && last == last_start { Ok(elements) } else { Err(MALFORMED) }
+/// A ziplist: ten bytes of header (size, offset of the last element, count), then elements, each after the length of the
+/// one before it, then 0xff.
+pub(crate) struct Ziplist<'a> {
+    reader: Reader<'a>,
+    size: usize,
+    /// As the header has it.
+    last: usize,
+    count: u16,
+    seen: usize,
+    previous_len: usize,
+    last_start: usize,
 }
 
-fn ziplist_element(reader: &mut Reader<'_>) -> Result<Vec<u8>, Error> {
+impl<'a> Ziplist<'a> {
+    const MALFORMED: Error = Error::Malformed("ziplist");
+
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let size = u32::from_le_bytes(reader.array()?) as usize;
+        let last = u32::from_le_bytes(reader.array()?) as usize;
+        let count = u16::from_le_bytes(reader.array()?);
+        if size != bytes.len() {
+            return Err(Self::MALFORMED);
+        }
+        let last_start = size - reader.rest().len();
+        Ok(Ziplist { reader, size, last, count, seen: 0, previous_len: 0, last_start })
+    }
+
+    fn offset(&self) -> usize {
+        self.size - self.reader.rest().len()
+    }
+}
+
+impl<'a> Walk<'a> for Ziplist<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Error> {
+        let start = self.offset();
+        let first = self.reader.byte()?;
+        if first == END {
+            let counts = self.count == u16::MAX || usize::from(self.count) == self.seen;
+            let ends = self.reader.is_at_end() && counts && self.last == self.last_start;
+            return if ends { Ok(None) } else { Err(Self::MALFORMED) };
+        }
+        let claimed = match first {
+            0xfe => u32::from_le_bytes(self.reader.array()?) as usize,
+            len => len.into(),
+        };
+        if claimed != self.previous_len {
+            return Err(Self::MALFORMED);
+        }
+        self.last_start = start;
+        let item = ziplist_item(&mut self.reader)?;
+        self.previous_len = self.offset() - start;
+        self.seen += 1;
+        Ok(Some(item))
+    }
+}
+
+fn ziplist_item<'a>(reader: &mut Reader<'a>) -> Result<Item<'a>, Error> {
     let first = reader.byte()?;
     Ok(match first {
-        0x00..=0x3f => reader.take(first.into())?.to_vec(),
+        0x00..=0x3f => Item::Bytes(reader.take(first.into())?),
         0x40..=0x7f => {
             let len = usize::from(first & 0x3f) << 8 | usize::from(reader.byte()?);
-            reader.take(len)?.to_vec()
+            Item::Bytes(reader.take(len)?)
         }
         0x80 => {
             let len = u32::from_be_bytes(reader.array()?) as usize;
-            reader.take(len)?.to_vec()
+            Item::Bytes(reader.take(len)?)
         }
-        0xc0 => integer(i16::from_le_bytes(reader.array()?).into()),
-        0xd0 => integer(i32::from_le_bytes(reader.array()?).into()),
-        0xe0 => integer(i64::from_le_bytes(reader.array()?)),
-        0xf0 => integer(int24(reader)?),
-        0xfe => integer(i8::from_le_bytes(reader.array()?).into()),
-        0xf1..=0xfd => integer(i64::from(first & 0x0f) - 1),
+        0xc0 => Item::Integer(i16::from_le_bytes(reader.array()?).into()),
+        0xd0 => Item::Integer(i32::from_le_bytes(reader.array()?).into()),
+        0xe0 => Item::Integer(i64::from_le_bytes(reader.array()?)),
+        0xf0 => Item::Integer(int24(reader)?),
+        0xfe => Item::Integer(i8::from_le_bytes(reader.array()?).into()),
+        0xf1..=0xfd => Item::Integer(i64::from(first & 0x0f) - 1),
         _ => return Err(Error::Malformed("ziplist")),
     })
 }
 
-fn reader_offset(bytes: &[u8], reader: &Reader<'_>) -> usize {
-    bytes.len() - reader.rest().len()
+/// An intset: width and count in four bytes each, then sorted integers.
+pub(crate) struct Intset<'a> {
+    reader: Reader<'a>,
+    width: usize,
+    previous: Option<i64>,
 }
 
-/// The members of an intset: width and count in four bytes each, then sorted integers.
-pub(crate) fn intset(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    let mut reader = Reader::new(bytes);
-    let width = u32::from_le_bytes(reader.array()?) as usize;
-    let count = u32::from_le_bytes(reader.array()?) as usize;
-    if !matches!(width, 2 | 4 | 8) || reader.rest().len() != count.saturating_mul(width) {
-        return Err(Error::Malformed("intset"));
+impl<'a> Intset<'a> {
+    const MALFORMED: Error = Error::Malformed("intset");
+
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let width = u32::from_le_bytes(reader.array()?) as usize;
+        let count = u32::from_le_bytes(reader.array()?) as usize;
+        if !matches!(width, 2 | 4 | 8) || reader.rest().len() != count.saturating_mul(width) {
+            return Err(Self::MALFORMED);
+        }
+        Ok(Intset { reader, width, previous: None })
     }
-    let mut members = Vec::with_capacity(count);
-    let mut previous = None;
-    for chunk in reader.rest().chunks_exact(width) {
+}
+
+impl<'a> Walk<'a> for Intset<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Error> {
+        if self.reader.is_at_end() {
+            return Ok(None);
+        }
         let mut bytes = [0; 8];
-        bytes[8 - width..].copy_from_slice(chunk);
-        let value = i64::from_le_bytes(bytes) >> (64 - 8 * width);
-        if previous.is_some_and(|previous| previous >= value) {
-            return Err(Error::Malformed("intset"));
+        bytes[8 - self.width..].copy_from_slice(self.reader.take(self.width)?);
+        let value = i64::from_le_bytes(bytes) >> (64 - 8 * self.width);
+        if self.previous.is_some_and(|previous| previous >= value) {
+            return Err(Self::MALFORMED);
         }
-        previous = Some(value);
-        members.push(integer(value));
+        self.previous = Some(value);
+        Ok(Some(Item::Integer(value)))
     }
-    Ok(members)
 }
 
-/// Fields and values of a zipmap in turn: a count, then lengths and strings, values with unused bytes after them, then 0xff.
-pub(crate) fn zipmap(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+/// A zipmap: a count, then lengths and strings, fields and values in turn, values with unused bytes after them, then 0xff.
+pub(crate) struct Zipmap<'a> {
+    reader: Reader<'a>,
+    is_at_value: bool,
+}
+
+impl<'a> Zipmap<'a> {
     const MALFORMED: Error = Error::Malformed("zipmap");
-    let mut reader = Reader::new(bytes);
-    reader.byte()?;
-    let mut elements = Vec::new();
-    let length = |reader: &mut Reader<'_>, first: u8| match first {
-        0..=253 => Ok(usize::from(first)),
-        254 => Ok(u32::from_le_bytes(reader.array()?) as usize),
-        END => Err(MALFORMED),
-    };
-    loop {
-        let first = reader.byte()?;
-        if first == END {
-            break;
-        }
-        let len = length(&mut reader, first)?;
-        elements.push(reader.take(len)?.to_vec());
-        let first = reader.byte()?;
-        let len = length(&mut reader, first)?;
-        let unused = reader.byte()?;
-        elements.push(reader.take(len)?.to_vec());
-        reader.take(unused.into())?;
+
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        // The count is only a hint: 254 stands for all that are more.
+        reader.byte()?;
+        Ok(Zipmap { reader, is_at_value: false })
     }
-    if reader.is_at_end() { Ok(elements) } else { Err(MALFORMED) }
+}
+
+impl<'a> Walk<'a> for Zipmap<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Error> {
+        let reader = &mut self.reader;
+        let len = match reader.byte()? {
+            END if !self.is_at_value && reader.is_at_end() => return Ok(None),
+            END => return Err(Self::MALFORMED),
+            254 => u32::from_le_bytes(reader.array()?) as usize,
+            len => len.into(),
+        };
+        let unused = if self.is_at_value { reader.byte()? } else { 0 };
+        let bytes = reader.take(len)?;
+        reader.take(unused.into())?;
+        self.is_at_value = !self.is_at_value;
+        Ok(Some(Item::Bytes(bytes)))
+    }
 }
 
 fn int24(reader: &mut Reader<'_>) -> Result<i64, Error> {
     let [low, middle, high] = reader.array()?;
     Ok(i64::from(i32::from_le_bytes([0, low, middle, high]) >> 8))
-}
-
-fn integer(value: i64) -> Vec<u8> {
-    value.to_string().into_bytes()
 }

@@ -1,32 +1,52 @@
 //! RDB: how Redis writes values to bytes, for DUMP and RESTORE and for files.
 //!
-//! What it is: decoding one value from a byte slice and encoding one, with the footer that a DUMP payload has. Reads all
-//! value types of strings, lists, sets, sorted sets and hashes up to RDB version 12; writes the ones that every Redis
-//! since 7.0 reads.
-//! What it is not: how Sheaf stores anything; nor a reader of files, which are many values with their keys.
+//! What it is: decoding one value from a byte slice and encoding one, with the footer that a DUMP payload has; reading a
+//! file of Redis (versions 1 to 12) or Valkey (80) element by element, and writing one. Reads all value types of strings,
+//! lists, sets, sorted sets and hashes; writes the ones that every Redis since 7.0 reads.
+//! What it is not: how Sheaf stores anything; nor a door to files: those come as [`std::io::Read`] and [`std::io::Write`].
+//!
+//! ```text
+//! input (a slice, or a file) -> elements (walks over the encodings) -> value (RESTORE) or visitor (import)
+//! writer -> output (a buffer, or a file with its checksum)
+//! ```
 //!
 //! Invariants
 //! - Decoding arbitrary bytes never panics, and never allocates for what a length promises but for bytes that are there
 //!   (compressed strings: at most [`LZF_RATIO_MAX`] times those).
-//! - A value that decodes has no duplicate members or fields, no score that is not a number, and is not empty.
+//! - A [`Value`] has no duplicate members or fields and is not empty. No score is not a number.
+//! - A file is read in memory for one string, whatever the size of its collections.
 //!
 //! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of `listpack.c`,
-//! `ziplist.c`, `intset.c` and `zipmap.c` there.
+//! `ziplist.c`, `intset.c` and `zipmap.c` there; <https://github.com/valkey-io/valkey/blob/9.0/src/rdb.h>.
 
 #![forbid(unsafe_code)]
 
 mod compact;
+mod element;
+mod error;
+mod file;
+mod input;
 mod lzf;
 mod payload;
-mod reader;
+#[cfg(test)]
+mod testing;
 mod value;
 mod writer;
 
+pub use element::{Element, Kind};
+pub use error::Error;
+pub use file::{
+    FILE_VERSION_MAX, FILE_VERSION_VALKEY, FileError, FileWriter, Header, Key, PassedOver, Visitor, read_file,
+};
+pub use input::STRING_BYTES_MAX;
 pub use lzf::LZF_RATIO_MAX;
 pub use payload::{PAYLOAD_VERSION_MAX, PayloadError, dump, restore};
-pub use reader::{Error, Reader};
-pub use value::{HashField, Value, decode_value};
-pub use writer::Writer;
+pub use value::{HashField, Value};
+pub use writer::{Output, Writer};
+
+/// The checksum of payloads and files. Tables for 16 bytes at a time: files are large.
+pub(crate) const CRC: crc::Crc<u64, crc::Table<16>> =
+    crc::Crc::<u64, crc::Table<16>>::new(&crc::CRC_64_REDIS);
 
 /// Numbers of the value types, as they stand before a value.
 pub(crate) mod types {
@@ -36,18 +56,25 @@ pub(crate) mod types {
     pub(crate) const ZSET: u8 = 3;
     pub(crate) const HASH: u8 = 4;
     pub(crate) const ZSET_2: u8 = 5;
+    pub(crate) const MODULE: u8 = 6;
+    pub(crate) const MODULE_2: u8 = 7;
     pub(crate) const HASH_ZIPMAP: u8 = 9;
     pub(crate) const LIST_ZIPLIST: u8 = 10;
     pub(crate) const SET_INTSET: u8 = 11;
     pub(crate) const ZSET_ZIPLIST: u8 = 12;
     pub(crate) const HASH_ZIPLIST: u8 = 13;
     pub(crate) const LIST_QUICKLIST: u8 = 14;
+    pub(crate) const STREAM_LISTPACKS: u8 = 15;
     pub(crate) const HASH_LISTPACK: u8 = 16;
     pub(crate) const ZSET_LISTPACK: u8 = 17;
     pub(crate) const LIST_QUICKLIST_2: u8 = 18;
+    pub(crate) const STREAM_LISTPACKS_2: u8 = 19;
     pub(crate) const SET_LISTPACK: u8 = 20;
+    pub(crate) const STREAM_LISTPACKS_3: u8 = 21;
     pub(crate) const HASH_METADATA_PRE_GA: u8 = 22;
     pub(crate) const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
     pub(crate) const HASH_METADATA: u8 = 24;
     pub(crate) const HASH_LISTPACK_EX: u8 = 25;
+    /// In files of Valkey, where it has the number of [`HASH_METADATA_PRE_GA`].
+    pub(crate) const VALKEY_HASH_2: u8 = 22;
 }

@@ -6,62 +6,64 @@
 //! next byte adds to it) and, with the byte that follows, how far back to copy from; two more bytes than the length says.
 
 use crate::Error;
+use crate::input::{Input, Reader};
 
 /// Most bytes that one compressed byte stands for: three bytes copy up to 264.
 pub const LZF_RATIO_MAX: usize = 88;
 
-/// Decompresses to exactly `len` bytes.
-pub(crate) fn decompress(input: &[u8], len: usize) -> Result<Vec<u8>, Error> {
+/// Decompresses to exactly `len` bytes, in place of what `out` holds.
+pub(crate) fn decompress(input: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     const MALFORMED: Error = Error::Malformed("compressed string");
     if len > input.len().saturating_mul(LZF_RATIO_MAX) {
         return Err(MALFORMED);
     }
-    let mut out: Vec<u8> = Vec::with_capacity(len);
-    let mut rest = input.iter().copied();
-    while let Some(control) = rest.next() {
+    out.clear();
+    out.reserve(len);
+    let mut reader = Reader::new(input);
+    while !reader.is_at_end() {
+        let control = reader.byte()?;
         if control < 32 {
-            let count = usize::from(control) + 1;
-            let literal = rest.as_slice_checked(count).ok_or(MALFORMED)?;
-            out.extend(literal);
+            let literal = reader.take(usize::from(control) + 1).map_err(|_| MALFORMED)?;
+            out.extend_from_slice(literal);
         } else {
-            let mut count = usize::from(control >> 5);
-            if count == 7 {
-                count += usize::from(rest.next().ok_or(MALFORMED)?);
+            let mut count = usize::from(control >> 5) + 2;
+            if control >> 5 == 7 {
+                count += usize::from(reader.byte().map_err(|_| MALFORMED)?);
             }
-            let low = usize::from(rest.next().ok_or(MALFORMED)?);
+            let low = usize::from(reader.byte().map_err(|_| MALFORMED)?);
             let distance = (usize::from(control & 0x1f) << 8 | low) + 1;
             let start = out.len().checked_sub(distance).ok_or(MALFORMED)?;
-            // Byte by byte: what is copied may overlap what it is copied from.
-            for at in start..start + count + 2 {
-                out.push(out[at]);
+            // What is copied may overlap what it is copied from: then it repeats.
+            while count > 0 {
+                let step = count.min(out.len() - start);
+                out.extend_from_within(start..start + step);
+                count -= step;
             }
         }
         if out.len() > len {
             return Err(MALFORMED);
         }
     }
-    if out.len() == len { Ok(out) } else { Err(MALFORMED) }
+    if out.len() == len { Ok(()) } else { Err(MALFORMED) }
 }
-
-/// Taking several bytes off an iterator, or none if there are fewer.
-trait Take: Iterator<Item = u8> + ExactSizeIterator {
-    fn as_slice_checked(&mut self, count: usize) -> Option<Vec<u8>> {
-        (self.len() >= count).then(|| self.take(count).collect())
-    }
-}
-
-impl<I: Iterator<Item = u8> + ExactSizeIterator> Take for I {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn decompressed(input: &[u8], len: usize) -> Result<Vec<u8>, Error> {
+        let mut out = b"what was there before".to_vec();
+        decompress(input, len, &mut out).map(|()| out)
+    }
+
     #[test]
     fn literals_and_copies_are_joined() {
         // "ab", then 10 bytes from 2 back.
-        assert_eq!(decompress(&[1, b'a', b'b', 7 << 5, 1, 1], 12).unwrap(), b"abababababab");
-        assert_eq!(decompress(&[0, b'x'], 1).unwrap(), b"x");
-        assert_eq!(decompress(&[], 0).unwrap(), b"");
+        assert_eq!(decompressed(&[1, b'a', b'b', 7 << 5, 1, 1], 12).unwrap(), b"abababababab");
+        // Three from 3 back, which do not overlap.
+        assert_eq!(decompressed(&[2, b'a', b'b', b'c', 1 << 5, 2], 6).unwrap(), b"abcabc");
+        assert_eq!(decompressed(&[0, b'x'], 1).unwrap(), b"x");
+        assert_eq!(decompressed(&[], 0).unwrap(), b"");
     }
 
     #[test]
@@ -74,7 +76,7 @@ mod tests {
             (&[0xe0], 9),
             (&[0, b'a'], usize::MAX),
         ] {
-            assert!(decompress(input, len).is_err(), "{input:?}");
+            assert!(decompressed(input, len).is_err(), "{input:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! DUMP payloads: a type number, a value, the RDB version (two bytes) and a CRC-64 of all before it (eight bytes), both
 //! little-endian.
 
-use crate::reader::{Error, Reader};
+use crate::input::{Input, Reader};
 use crate::value::{Value, decode_value};
+use crate::{CRC, Error};
 
 /// Newest version that [`restore`] understands.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
@@ -13,8 +14,6 @@ const PAYLOAD_VERSION: u16 = 10;
 const PAYLOAD_VERSION_EXPIRING: u16 = 12;
 
 const FOOTER_BYTES: usize = 10;
-
-const CRC: crc::Crc<u64> = crc::Crc::<u64>::new(&crc::CRC_64_REDIS);
 
 /// Why a payload cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,68 +61,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::value::HashField;
+    use crate::testing::{value, write_value};
     use crate::writer::Writer;
 
     /// Encodes a value as DUMP does.
     fn encode(value: &Value) -> Vec<u8> {
         let mut writer = Writer::new();
-        match value {
-            Value::String(bytes) => writer.string_value(bytes),
-            Value::List(elements) => {
-                writer.begin_list(elements.len());
-                elements.iter().for_each(|element| writer.string(element));
-            }
-            Value::Set(members) => {
-                writer.begin_set(members.len());
-                members.iter().for_each(|member| writer.string(member));
-            }
-            Value::Zset(members) => {
-                writer.begin_zset(members.len());
-                members.iter().for_each(|(score, member)| writer.scored(member, *score));
-            }
-            Value::Hash(fields) => match fields.iter().filter_map(|field| field.expire_at_ms).min() {
-                None => {
-                    writer.begin_hash(fields.len());
-                    for field in fields {
-                        writer.string(&field.name);
-                        writer.string(&field.value);
-                    }
-                }
-                Some(first_ms) => {
-                    writer.begin_expiring_hash(fields.len(), first_ms);
-                    for HashField { name, value, expire_at_ms } in fields {
-                        writer.expiring_field(name, value, *expire_at_ms, first_ms);
-                    }
-                }
-            },
-        }
+        write_value(value, &mut writer);
         dump(writer.into_bytes())
-    }
-
-    fn names() -> impl Strategy<Value = Vec<Vec<u8>>> {
-        prop::collection::btree_set(prop::collection::vec(any::<u8>(), 0..80), 1..20)
-            .prop_map(|names| names.into_iter().collect())
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        let score = any::<f64>().prop_filter("a number", |score| !score.is_nan());
-        prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..20_000).prop_map(Value::String),
-            names().prop_map(Value::List),
-            names().prop_map(Value::Set),
-            (names(), score).prop_map(|(names, score)| Value::Zset(
-                names.into_iter().map(|name| (score, name)).collect()
-            )),
-            (names(), prop::option::of(any::<u32>())).prop_map(|(names, deadline)| {
-                let field = |(index, name): (usize, Vec<u8>)| HashField {
-                    value: name.clone(),
-                    name,
-                    expire_at_ms: deadline.filter(|_| index % 2 == 0).map(|ms| u64::from(ms) + 1),
-                };
-                Value::Hash(names.into_iter().enumerate().map(field).collect())
-            }),
-        ]
     }
 
     proptest! {

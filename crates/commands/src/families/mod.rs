@@ -22,6 +22,7 @@ mod timeout;
 mod transactions;
 mod zset;
 
+pub use generic::encode_value;
 use keyspace::Items;
 use smallvec::SmallVec;
 use wire::Args;

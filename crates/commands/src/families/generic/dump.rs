@@ -3,7 +3,7 @@
 //! The encoding is that of [`rdb`]. What it is not: how anything is stored here.
 
 use keyspace::{DbId, Effect, Items, ItemsBuf, ScoredItemsBuf, Value, View};
-use rdb::{PayloadError, Writer};
+use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
 use crate::{CommandError, Context, EventClass};
@@ -31,6 +31,12 @@ fn all_expired(view: View<'_>, now_ms: u64) -> bool {
 /// The type number and the value.
 pub(in crate::families) fn encoded(view: View<'_>, now_ms: u64) -> Vec<u8> {
     let mut writer = Writer::new();
+    encode(view, now_ms, &mut writer);
+    writer.into_bytes()
+}
+
+/// Writes the type number and the value, without the fields that have expired at `now_ms`.
+pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
     match view {
         View::String(bytes) => writer.string_value(bytes),
         View::List(list) => {
@@ -64,7 +70,6 @@ pub(in crate::families) fn encoded(view: View<'_>, now_ms: u64) -> Vec<u8> {
             }
         }
     }
-    writer.into_bytes()
 }
 
 /// What RESTORE is told beside key, expiry and payload.

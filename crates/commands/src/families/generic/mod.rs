@@ -14,6 +14,7 @@ mod object;
 mod rename;
 mod walk;
 
+pub use dump::encode as encode_value;
 pub(super) use dump::encoded as encoded_value;
 pub(super) use object::encoding_name;
 

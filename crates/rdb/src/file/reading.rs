@@ -1,0 +1,245 @@
+//! From a file to a visitor.
+
+use std::io::Read;
+
+use super::source::Source;
+use super::{FILE_VERSION_MAX, FILE_VERSION_VALKEY, FileError, VERSION_CHECKSUM, opcodes, skip};
+use crate::element::{Dialect, Element, Kind, kind_of, read_elements};
+use crate::input::Input;
+use crate::{Error, types};
+
+/// What the file says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The server whose format it is: `Redis` or `Valkey`.
+    pub server: &'static str,
+    /// The version of the format.
+    pub version: u16,
+}
+
+/// A key, before its elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// Number of its database.
+    pub db: u64,
+    /// Its name.
+    pub name: &'a [u8],
+    /// What its value is.
+    pub kind: Kind,
+    /// Unix time in milliseconds at which it expires.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// Data that the file holds and the visitor does not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassedOver<'a> {
+    /// A stream.
+    Stream {
+        /// Number of its database.
+        db: u64,
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// A library of functions.
+    Functions,
+    /// What a module keeps beside keys.
+    ModuleData,
+}
+
+/// Who a file is shown to. An error ends the reading.
+pub trait Visitor {
+    /// Why it stops.
+    type Error: From<FileError>;
+
+    /// What comes is the value of this key.
+    fn begin(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
+
+    /// The next element of the value; none if the value is an empty collection, which old versions could write.
+    fn element(&mut self, element: Element<'_>) -> Result<(), Self::Error>;
+
+    /// The value is complete.
+    fn end(&mut self) -> Result<(), Self::Error>;
+
+    /// Something else is in the file.
+    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), Self::Error>;
+}
+
+/// Reads a file to its end and verifies its checksum. What the visitor was shown is right only if this succeeds.
+///
+/// # Errors
+/// See [`FileError`]; and the visitor's own.
+pub fn read_file<V: Visitor>(file: impl Read, visitor: &mut V) -> Result<Header, V::Error> {
+    let mut reading = Reading { source: Source::new(file), db: 0, name: Vec::new(), is_in_value: false };
+    reading.run(visitor).map_err(|stop| match stop {
+        Stop::Visitor(error) => error,
+        Stop::File(error) => error.into(),
+        Stop::Bytes(error) => reading.located(error).into(),
+    })
+}
+
+/// Why reading stops.
+enum Stop<E> {
+    /// The bytes are wrong, at a place that is still to be named.
+    Bytes(Error),
+    File(FileError),
+    Visitor(E),
+}
+
+impl<E> From<Error> for Stop<E> {
+    fn from(error: Error) -> Self {
+        Stop::Bytes(error)
+    }
+}
+
+struct Reading<R> {
+    source: Source<R>,
+    db: u64,
+    /// The key that is being read, if one is.
+    name: Vec<u8>,
+    is_in_value: bool,
+}
+
+impl<R: Read> Reading<R> {
+    fn located(&mut self, error: Error) -> FileError {
+        let offset = self.source.offset();
+        match self.source.take_io_error() {
+            Some(error) => FileError::Io { offset, error },
+            None => {
+                let key = self.is_in_value.then(|| (self.db, self.name.clone()));
+                FileError::Malformed { offset, key, error }
+            }
+        }
+    }
+
+    fn run<V: Visitor>(&mut self, visitor: &mut V) -> Result<Header, Stop<V::Error>> {
+        let (header, dialect) = self.header()?;
+        let mut expire_at_ms = None;
+        loop {
+            let code = self.source.byte()?;
+            match code {
+                opcodes::END => break,
+                opcodes::SELECT_DB => self.db = self.source.number()?,
+                // Seconds and milliseconds, signed; what is before 1970 has expired as well as what is at its begin.
+                opcodes::EXPIRE_TIME => {
+                    let seconds = i32::from_le_bytes(self.source.array()?);
+                    expire_at_ms = Some(u64::try_from(seconds).unwrap_or(0) * 1000);
+                }
+                opcodes::EXPIRE_TIME_MS => {
+                    let deadline_ms = i64::from_le_bytes(self.source.array()?);
+                    expire_at_ms = Some(u64::try_from(deadline_ms).unwrap_or(0));
+                }
+                _ if self.passes_over(code, visitor)? => {}
+                value_type => self.value(value_type, dialect, expire_at_ms.take(), visitor)?,
+            }
+        }
+        self.finish(header.version)?;
+        Ok(header)
+    }
+
+    fn header<E>(&mut self) -> Result<(Header, Dialect), Stop<E>> {
+        let magic: [u8; 9] = self.source.array().map_err(|error| match error {
+            Error::Truncated => Stop::File(FileError::NotRdb),
+            other => Stop::Bytes(other),
+        })?;
+        let (server, digits, dialect) = if magic.starts_with(b"REDIS") {
+            ("Redis", &magic[5..], Dialect::Redis)
+        } else if magic.starts_with(b"VALKEY") {
+            ("Valkey", &magic[6..], Dialect::Valkey)
+        } else {
+            return Err(Stop::File(FileError::NotRdb));
+        };
+        let digits = digits.iter().try_fold(0u16, |version, digit| {
+            digit.is_ascii_digit().then(|| version * 10 + u16::from(digit - b'0'))
+        });
+        let version = digits.ok_or(Stop::File(FileError::NotRdb))?;
+        let is_known = match dialect {
+            Dialect::Redis => (1..=FILE_VERSION_MAX).contains(&version),
+            Dialect::Valkey => version == FILE_VERSION_VALKEY,
+        };
+        if is_known {
+            Ok((Header { server, version }, dialect))
+        } else {
+            Err(Stop::File(FileError::Version { server, version }))
+        }
+    }
+
+    /// Reads what belongs to an opcode that stands for no value; `false` if the code is none.
+    fn passes_over<V: Visitor>(&mut self, code: u8, visitor: &mut V) -> Result<bool, Stop<V::Error>> {
+        let source = &mut self.source;
+        let what = match code {
+            opcodes::AUX => {
+                source.string(&mut self.name)?;
+                source.string(&mut self.name)?;
+                return Ok(true);
+            }
+            opcodes::RESIZE_DB => return Ok(skip::numbers(source, 2).map(|()| true)?),
+            opcodes::SLOT_INFO => return Ok(skip::numbers(source, 3).map(|()| true)?),
+            opcodes::SLOT_IMPORT => return Ok(skip::slot_import(source).map(|()| true)?),
+            opcodes::IDLE_TIME => return Ok(skip::numbers(source, 1).map(|()| true)?),
+            opcodes::FREQUENCY => return Ok(source.byte().map(|_| true)?),
+            opcodes::FUNCTION => {
+                source.string(&mut self.name)?;
+                PassedOver::Functions
+            }
+            opcodes::FUNCTION_PRE_GA => return Err(Error::Malformed("functions of a 7.0 preview").into()),
+            opcodes::MODULE_AUX => {
+                skip::module_aux(source)?;
+                PassedOver::ModuleData
+            }
+            _ => return Ok(false),
+        };
+        visitor.passed_over(what).map_err(Stop::Visitor)?;
+        Ok(true)
+    }
+
+    fn value<V: Visitor>(
+        &mut self,
+        value_type: u8,
+        dialect: Dialect,
+        expire_at_ms: Option<u64>,
+        visitor: &mut V,
+    ) -> Result<(), Stop<V::Error>> {
+        let kind = kind_of(value_type, dialect);
+        let is_stream = matches!(
+            value_type,
+            types::STREAM_LISTPACKS | types::STREAM_LISTPACKS_2 | types::STREAM_LISTPACKS_3
+        );
+        let is_module = matches!(value_type, types::MODULE | types::MODULE_2);
+        if kind.is_none() && !is_stream && !is_module {
+            return Err(Error::UnknownType(value_type).into());
+        }
+        self.source.string(&mut self.name)?;
+        self.is_in_value = true;
+        let (db, name) = (self.db, self.name.as_slice());
+        if let Some(kind) = kind {
+            visitor.begin(&Key { db, name, kind, expire_at_ms }).map_err(Stop::Visitor)?;
+            read_elements(value_type, dialect, &mut self.source, &mut |element| {
+                visitor.element(element).map_err(Stop::Visitor)
+            })?;
+            visitor.end().map_err(Stop::Visitor)?;
+        } else if is_stream {
+            skip::stream(value_type, &mut self.source)?;
+            visitor.passed_over(PassedOver::Stream { db, name }).map_err(Stop::Visitor)?;
+        } else {
+            let (offset, key) = (self.source.offset(), self.name.clone());
+            return Err(Stop::File(FileError::Module { offset, db, key }));
+        }
+        self.is_in_value = false;
+        Ok(())
+    }
+
+    fn finish<E>(&mut self, version: u16) -> Result<(), Stop<E>> {
+        if version >= VERSION_CHECKSUM {
+            let (computed, offset) = (self.source.checksum(), self.source.offset());
+            let written = u64::from_le_bytes(self.source.array()?);
+            // Zero says that none was computed.
+            if written != 0 && written != computed {
+                return Err(Stop::File(FileError::Checksum { offset }));
+            }
+        }
+        if self.source.is_at_end()? {
+            return Ok(());
+        }
+        Err(Stop::File(FileError::GoesOn { offset: self.source.offset() }))
+    }
+}

@@ -1,0 +1,519 @@
+use std::io::{self, Read};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::element::{Element, Kind};
+use crate::testing::{value, write_value};
+use crate::value::{HashField, Value};
+use crate::{CRC, types};
+
+/// Database, name, deadline, value.
+type Entry = (u64, Vec<u8>, Option<u64>, Value);
+
+/// Keeps what it is shown.
+#[derive(Default)]
+struct Kept {
+    entries: Vec<Entry>,
+    passed_over: Vec<String>,
+    open: bool,
+}
+
+impl Visitor for Kept {
+    type Error = FileError;
+
+    fn begin(&mut self, key: &Key<'_>) -> Result<(), FileError> {
+        assert!(!std::mem::replace(&mut self.open, true));
+        self.entries.push((key.db, key.name.to_vec(), key.expire_at_ms, Value::empty(key.kind)));
+        Ok(())
+    }
+
+    fn element(&mut self, element: Element<'_>) -> Result<(), FileError> {
+        assert!(self.open);
+        self.entries.last_mut().expect("begun").3.add(element);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), FileError> {
+        assert!(std::mem::replace(&mut self.open, false));
+        Ok(())
+    }
+
+    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), FileError> {
+        self.passed_over.push(match what {
+            PassedOver::Stream { db, name } => format!("stream {} of {db}", name.escape_ascii()),
+            PassedOver::Functions => "functions".into(),
+            PassedOver::ModuleData => "module data".into(),
+        });
+        Ok(())
+    }
+}
+
+fn read(file: &[u8]) -> Result<Kept, FileError> {
+    let mut kept = Kept::default();
+    read_file(file, &mut kept)?;
+    Ok(kept)
+}
+
+/// A file with a magic, a body, the end and, if the version has one, the checksum.
+fn file(magic: &str, body: &[&[u8]]) -> Vec<u8> {
+    let mut file = magic.as_bytes().to_vec();
+    body.iter().for_each(|part| file.extend_from_slice(part));
+    file.push(opcodes::END);
+    if !magic.starts_with("REDIS000") || magic.as_bytes()[8] >= b'5' {
+        file.extend_from_slice(&CRC.checksum(&file).to_le_bytes());
+    }
+    file
+}
+
+fn error(file: &[u8]) -> String {
+    read(file).err().expect("refused").to_string()
+}
+
+fn text(bytes: &str) -> Vec<u8> {
+    bytes.as_bytes().to_vec()
+}
+
+fn texts(items: &[&str]) -> Vec<Vec<u8>> {
+    items.iter().map(|item| text(item)).collect()
+}
+
+fn field(name: &str, value: &str, expire_at_ms: Option<u64>) -> HashField {
+    HashField { name: text(name), value: text(value), expire_at_ms }
+}
+
+/// A string as files hold it, up to 63 bytes.
+fn string(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![u8::try_from(bytes.len()).expect("short")];
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// A listpack of elements that are encoded but for the length behind them.
+fn listpack(elements: &[&[u8]]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for element in elements {
+        body.extend_from_slice(element);
+        body.push(element.len() as u8);
+    }
+    let mut out = (body.len() as u32 + 7).to_le_bytes().to_vec();
+    out.extend_from_slice(&(elements.len() as u16).to_le_bytes());
+    out.extend(body);
+    out.push(0xff);
+    out
+}
+
+/// A ziplist of elements that are encoded but for the length before them.
+fn ziplist(elements: &[&[u8]]) -> Vec<u8> {
+    let (mut body, mut previous_len, mut last) = (Vec::new(), 0, 10);
+    for element in elements {
+        last = 10 + body.len();
+        body.push(previous_len);
+        body.extend_from_slice(element);
+        previous_len = element.len() as u8 + 1;
+    }
+    let mut out = (body.len() as u32 + 11).to_le_bytes().to_vec();
+    out.extend_from_slice(&(last as u32).to_le_bytes());
+    out.extend_from_slice(&(elements.len() as u16).to_le_bytes());
+    out.extend(body);
+    out.push(0xff);
+    out
+}
+
+#[test]
+fn every_encoding_is_understood() {
+    let hash = |fields: &[(&str, &str)]| {
+        Value::Hash(fields.iter().map(|(name, value)| field(name, value, None)).collect())
+    };
+    let expiring = || Value::Hash(vec![field("a", "1", Some(1005)), field("b", "2", None)]);
+    let first_ms = 1000u64.to_le_bytes();
+    let valkey = [&b"\x02\x01a\x011"[..], &1005u64.to_le_bytes(), b"\x01b\x012", &[0xff; 8]].concat();
+    let metadata = [&first_ms[..], b"\x02\x06\x01a\x011\x00\x01b\x012"].concat();
+    let integers = ziplist(&[
+        b"\xfe\xff",
+        b"\xc0\xe8\x03",
+        b"\xf0\x00\x00\x80",
+        b"\xd0\xff\xff\xff\x7f",
+        b"\xe0\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\xfd",
+        b"\x40\x01x",
+        b"\x80\x00\x00\x00\x01y",
+    ]);
+    let integers_in_listpack = listpack(&[
+        b"\x7f",
+        b"\xdf\xff",
+        b"\xf1\x00\x80",
+        b"\xf2\x00\x00\x80",
+        b"\xf3\x00\x00\x00\x80",
+        b"\xf4\x00\x00\x00\x00\x00\x00\x00\x80",
+        b"\xe0\x01x",
+        b"\xf0\x01\x00\x00\x00y",
+    ]);
+    let quicklist = [&[2][..], &string(&ziplist(&[b"\x01a"])), &string(&ziplist(&[b"\x01b"]))].concat();
+    let quicklist_2 = [&b"\x02\x01\x05plain\x02"[..], &string(&listpack(&[b"\x81a"]))].concat();
+    let pairs = listpack(&[b"\x81a", b"\x82-1", b"\x81b", b"\x05"]);
+    let ex = listpack(&[b"\x81a", b"\x01", b"\xf1\xed\x03", b"\x81b", b"\x02", b"\x00"]);
+    let small = |width: u8, bytes: &[u8]| string(&[&[width, 0, 0, 0, 2, 0, 0, 0], bytes].concat());
+    let cases: Vec<(&str, u8, Vec<u8>, Value)> = vec![
+        ("REDIS0001", types::STRING, b"\x05hello".to_vec(), Value::String(text("hello"))),
+        ("REDIS0001", types::STRING, b"\xc0\x80".to_vec(), Value::String(text("-128"))),
+        ("REDIS0001", types::STRING, b"\xc1\x00\x80".to_vec(), Value::String(text("-32768"))),
+        ("REDIS0001", types::STRING, b"\xc2\xff\xff\xff\x7f".to_vec(), Value::String(text("2147483647"))),
+        ("REDIS0001", types::STRING, b"\xc3\x04\x06\x00a\x60\x00".to_vec(), Value::String(text("aaaaaa"))),
+        ("REDIS0001", types::STRING, b"\x80\x00\x00\x00\x01x".to_vec(), Value::String(text("x"))),
+        ("REDIS0009", types::STRING, b"\x81\0\0\0\0\0\0\0\x01x".to_vec(), Value::String(text("x"))),
+        ("REDIS0001", types::LIST, b"\x02\x01a\xc0\x07".to_vec(), Value::List(texts(&["a", "7"]))),
+        ("REDIS0001", types::SET, b"\x01\x01a".to_vec(), Value::Set(texts(&["a"]))),
+        (
+            "REDIS0001",
+            types::ZSET,
+            b"\x03\x01a\x031.5\x01b\xfe\x01c\xff".to_vec(),
+            Value::Zset(vec![(1.5, text("a")), (f64::INFINITY, text("b")), (f64::NEG_INFINITY, text("c"))]),
+        ),
+        ("REDIS0001", types::HASH, b"\x01\x01a\x01b".to_vec(), hash(&[("a", "b")])),
+        (
+            "REDIS0003",
+            types::HASH_ZIPMAP,
+            string(b"\x02\x01a\x01\x00b\x01c\x01\x02d??\xff"),
+            hash(&[("a", "b"), ("c", "d")]),
+        ),
+        (
+            "REDIS0004",
+            types::LIST_ZIPLIST,
+            string(&integers),
+            Value::List(texts(&[
+                "-1",
+                "1000",
+                "-8388608",
+                "2147483647",
+                "9223372036854775807",
+                "12",
+                "x",
+                "y",
+            ])),
+        ),
+        ("REDIS0004", types::SET_INTSET, small(2, b"\xff\xff\x07\x00"), Value::Set(texts(&["-1", "7"]))),
+        (
+            "REDIS0004",
+            types::SET_INTSET,
+            small(4, b"\xff\xff\xff\xff\x07\0\0\0"),
+            Value::Set(texts(&["-1", "7"])),
+        ),
+        (
+            "REDIS0004",
+            types::SET_INTSET,
+            small(8, b"\0\0\0\0\0\0\0\x80\x07\0\0\0\0\0\0\0"),
+            Value::Set(texts(&["-9223372036854775808", "7"])),
+        ),
+        (
+            "REDIS0004",
+            types::ZSET_ZIPLIST,
+            string(&ziplist(&[b"\x01a", b"\x032.5", b"\x01b", b"\xfe\xff"])),
+            Value::Zset(vec![(2.5, text("a")), (-1.0, text("b"))]),
+        ),
+        ("REDIS0004", types::HASH_ZIPLIST, string(&ziplist(&[b"\x01a", b"\x01b"])), hash(&[("a", "b")])),
+        ("REDIS0007", types::LIST_QUICKLIST, quicklist, Value::List(texts(&["a", "b"]))),
+        (
+            "REDIS0008",
+            types::ZSET_2,
+            [&b"\x01\x01a"[..], &1.25f64.to_le_bytes()].concat(),
+            Value::Zset(vec![(1.25, text("a"))]),
+        ),
+        ("REDIS0010", types::HASH_LISTPACK, string(&pairs), hash(&[("a", "-1"), ("b", "5")])),
+        (
+            "REDIS0010",
+            types::ZSET_LISTPACK,
+            string(&pairs),
+            Value::Zset(vec![(-1.0, text("a")), (5.0, text("b"))]),
+        ),
+        ("REDIS0010", types::LIST_QUICKLIST_2, quicklist_2, Value::List(texts(&["plain", "a"]))),
+        (
+            "REDIS0011",
+            types::SET_LISTPACK,
+            string(&integers_in_listpack),
+            Value::Set(texts(&[
+                "127",
+                "-1",
+                "-32768",
+                "-8388608",
+                "-2147483648",
+                "-9223372036854775808",
+                "x",
+                "y",
+            ])),
+        ),
+        ("REDIS0012", types::HASH_METADATA, metadata, expiring()),
+        (
+            "REDIS0012",
+            types::HASH_METADATA_PRE_GA,
+            b"\x02\x43\xed\x01a\x011\x00\x01b\x012".to_vec(),
+            expiring(),
+        ),
+        ("REDIS0012", types::HASH_LISTPACK_EX, [&first_ms[..], &string(&ex)].concat(), expiring()),
+        ("REDIS0012", types::HASH_LISTPACK_EX_PRE_GA, string(&ex), expiring()),
+        ("VALKEY080", types::VALKEY_HASH_2, valkey, expiring()),
+    ];
+    for (magic, value_type, bytes, expected) in cases {
+        let file = file(magic, &[&[value_type], b"\x01k", &bytes]);
+        let kept = read(&file).unwrap_or_else(|error| panic!("type {value_type}: {error}"));
+        assert_eq!(kept.entries, [(0, text("k"), None, expected)], "type {value_type}");
+        // Cut anywhere it is no file: not even within the checksum.
+        for cut in 0..file.len() {
+            assert!(read(&file[..cut]).is_err(), "type {value_type} cut at {cut}");
+        }
+    }
+}
+
+/// As servers write them: notes, hints, databases, deadlines and access times.
+#[test]
+fn what_stands_beside_values_is_understood() {
+    let file = file(
+        "REDIS0011",
+        &[
+            b"\xfa\x09redis-ver\x057.2.4\xfa\x0aredis-bits\xc0\x40",
+            b"\xfe\x00\xfb\x03\x02\xf4\x05\x03\x02",
+            b"\xfd\x0a\x00\x00\x00\x00\x01a\x011",
+            b"\xfc\xe8\x03\x00\x00\x00\x00\x00\x00\xf8\x07\x00\x01b\x012",
+            b"\xfc\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01c\x013",
+            b"\xfe\x42\x00\xf9\xff\x00\x01d\x014",
+        ],
+    );
+    let entry =
+        |db, name: &str, deadline_ms, value: &str| (db, text(name), deadline_ms, Value::String(text(value)));
+    let expected = [
+        entry(0, "a", Some(10_000), "1"),
+        entry(0, "b", Some(1000), "2"),
+        entry(0, "c", Some(0), "3"),
+        entry(512, "d", None, "4"),
+    ];
+    assert_eq!(read(&file).unwrap().entries, expected);
+}
+
+#[test]
+fn what_is_no_value_is_passed_over_and_told() {
+    let id = [0u8; 16];
+    let time = [1u8; 8];
+    // One listpack; length, last id.
+    let head = [&b"\x01"[..], &string(&id), &string(&listpack(&[b"\x01"])), b"\x01\x05\x06"].concat();
+    // First id, last deleted id, entries added.
+    let offsets = b"\x01\x01\x00\x00\x01";
+    // One group with one pending entry and one consumer who has it.
+    let pending = [&b"\x01"[..], &id, &time, b"\x01"].concat();
+    let owned = [&b"\x01"[..], &id].concat();
+    let old = [&head[..], b"\x01\x01g\x05\x06", &pending, b"\x01\x01c", &time, &owned].concat();
+    let newer =
+        [&head[..], offsets, b"\x01\x01g\x05\x06\x01", &pending, b"\x01\x01c", &time, &owned].concat();
+    let newest =
+        [&head[..], offsets, b"\x01\x01g\x05\x06\x01", &pending, b"\x01\x01c", &time, &time, &owned].concat();
+    let module =
+        b"\xf7\x81\x01\x02\x03\x04\x05\x06\x07\x08\x02\x01\x01\x02\x02\x03\x03abcd\x04abcdefgh\x05\x01s\x00";
+    let file = file(
+        "VALKEY080",
+        &[
+            b"\xf5\x03lib",
+            b"\xf3\x03job\x01\x00\x05",
+            b"\xfe\x02\x0f\x01x",
+            &old,
+            b"\x13\x01y",
+            &newer,
+            b"\x15\x01z",
+            &newest,
+            module,
+            b"\x00\x01k\x01v",
+        ],
+    );
+    let kept = read(&file).unwrap();
+    assert_eq!(
+        kept.passed_over,
+        ["functions", "stream x of 2", "stream y of 2", "stream z of 2", "module data"]
+    );
+    assert_eq!(kept.entries, [(2, text("k"), None, Value::String(text("v")))]);
+    for cut in 0..file.len() {
+        assert!(read(&file[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (bytes, expected) in [
+        (
+            text("hello, world"),
+            "this is no RDB file: it does not begin with REDIS or VALKEY and a version".to_string(),
+        ),
+        (
+            text("REDIS"),
+            "this is no RDB file: it does not begin with REDIS or VALKEY and a version".to_string(),
+        ),
+        (
+            text("REDIS0x11"),
+            "this is no RDB file: it does not begin with REDIS or VALKEY and a version".to_string(),
+        ),
+        (
+            text("REDIS0013"),
+            "the file is of Redis RDB version 13; up to 12 of Redis and 80 of Valkey can be read".to_string(),
+        ),
+        (
+            text("VALKEY081"),
+            "the file is of Valkey RDB version 81; up to 12 of Redis and 80 of Valkey can be read"
+                .to_string(),
+        ),
+        (
+            file("REDIS0010", &[b"\xfe\x03\x02\x03key\x02\x01a"]),
+            "at byte 20, in the value of key \"key\" of database 3: malformed string encoding".to_string(),
+        ),
+        (
+            file("REDIS0010", &[b"\x0b\x02a\"\x01x"]),
+            "at byte 15, in the value of key \"a\\\"\" of database 0: the bytes end inside a value"
+                .to_string(),
+        ),
+        (file("REDIS0010", &[b"\x1a\x01k"]), "at byte 10: unknown value type 26".to_string()),
+        (file("VALKEY080", &[b"\x18\x01k"]), "at byte 10: unknown value type 24".to_string()),
+        (
+            file("REDIS0010", &[b"\x07\x02bf\x00"]),
+            "at byte 13, in the value of key \"bf\" of database 0: a value of a module, which only that module \
+             understands"
+                .to_string(),
+        ),
+        (
+            file("REDIS0010", &[b"\x00\x01k\x81\x00\x00\x01\x00\x00\x00\x00\x00"]),
+            "at byte 21, in the value of key \"k\" of database 0: a string of 1099511627776 bytes; at most 512 MiB \
+             are possible"
+                .to_string(),
+        ),
+        (
+            [&file("REDIS0010", &[])[..], b"*2\r\n$6\r\nSELECT"].concat(),
+            "more bytes follow the end of the RDB data at byte 18 (an append only file with an RDB file at its \
+             start?)"
+                .to_string(),
+        ),
+    ] {
+        assert_eq!(error(&bytes), expected);
+    }
+}
+
+#[test]
+fn no_checksum_is_none_and_a_wrong_one_is_noticed() {
+    let mut bytes = file("REDIS0010", &[b"\x00\x01k\x01v"]);
+    let at = bytes.len() - 8;
+    bytes[at] ^= 1;
+    let expected =
+        format!("the checksum at the end of the file (byte {at}) is of other bytes: the file was damaged");
+    assert_eq!(error(&bytes), expected);
+    bytes[at..].fill(0);
+    assert_eq!(read(&bytes).unwrap().entries.len(), 1);
+}
+
+#[test]
+fn lengths_are_not_believed() {
+    // Each claims gigabytes and holds nothing: read in no time and no memory, or this test does not end.
+    for value_type in [types::LIST, types::SET, types::ZSET_2, types::HASH, types::LIST_QUICKLIST_2] {
+        let bytes = file("REDIS0010", &[&[value_type], b"\x01k\x81\xff\xff\xff\xff\xff\xff\xff\xff"]);
+        assert!(read(&bytes).is_err());
+    }
+    let compressed = file("REDIS0010", &[b"\x00\x01k\xc3\x02\x80\x1f\xff\xff\xff\x00a"]);
+    assert!(error(&compressed).contains("malformed compressed string"));
+}
+
+#[test]
+fn failures_of_the_disk_are_told_as_such() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("no such luck"))
+        }
+    }
+    let begin = file("REDIS0010", &[b"\x00\x01k\x01v"]);
+    let error = read_file((&begin[..12]).chain(Broken), &mut Kept::default()).unwrap_err();
+    assert_eq!(error.to_string(), "at byte 12: no such luck");
+}
+
+#[test]
+fn an_old_reader_gets_fields_that_do_not_expire() {
+    let mut writer = FileWriter::begin(Vec::new(), 11);
+    let hash = Value::Hash(vec![field("a", "1", Some(5)), field("b", "2", None)]);
+    write_value(&hash, writer.key(b"h", None));
+    let kept = read(&writer.finish().unwrap()).unwrap();
+    let plain = Value::Hash(vec![field("a", "1", None), field("b", "2", None)]);
+    assert_eq!(kept.entries, [(0, text("h"), None, plain)]);
+}
+
+#[test]
+fn a_writer_tells_the_first_failure_at_the_end() {
+    struct Full;
+    impl io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut writer = FileWriter::begin(Full, 10);
+    write_value(&Value::String(vec![7; 1 << 20]), writer.key(b"k", None));
+    let error = writer.finish().map(drop).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+}
+
+fn kind(value: &Value) -> Kind {
+    match value {
+        Value::String(_) => Kind::String,
+        Value::List(_) => Kind::List,
+        Value::Set(_) => Kind::Set,
+        Value::Zset(_) => Kind::Zset,
+        Value::Hash(_) => Kind::Hash,
+    }
+}
+
+fn written(entries: &[Entry]) -> Vec<u8> {
+    let mut writer = FileWriter::begin(Vec::new(), 12);
+    writer.note("ctime", "0");
+    for (db, name, deadline_ms, value) in entries {
+        writer.select(*db, 1, 0);
+        write_value(value, writer.key(name, *deadline_ms));
+    }
+    writer.finish().unwrap()
+}
+
+/// Gives out a few bytes at a time.
+struct Trickle<'a>(&'a [u8], usize);
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let few = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..few])
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(
+        entries in prop::collection::vec(
+            (0..16u64, prop::collection::vec(any::<u8>(), 0..100), prop::option::of(0..u64::MAX >> 1), value()),
+            0..8,
+        ),
+        step in 1..9usize,
+    ) {
+        let bytes = written(&entries);
+        let mut kept = Kept::default();
+        read_file(Trickle(&bytes, step), &mut kept).unwrap();
+        prop_assert!(kept.entries.iter().zip(&entries).all(|(one, other)| kind(&one.3) == kind(&other.3)));
+        prop_assert_eq!(kept.entries, entries);
+    }
+
+    #[test]
+    fn one_changed_bit_is_noticed(value in value(), at: prop::sample::Index, bit in 0..8u8) {
+        let mut bytes = written(&[(1, b"key".to_vec(), Some(7), value)]);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(read(&bytes).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read(&[b"REDIS0011", bytes.as_slice()].concat());
+        let _ = read(&[b"VALKEY080", bytes.as_slice()].concat());
+        let _ = read(&bytes);
+    }
+}

@@ -1,0 +1,107 @@
+//! From keys to a file.
+
+use std::io::{self, Write};
+
+use super::{VERSION_EXPIRING_FIELDS, opcodes};
+use crate::CRC;
+use crate::writer::{Output, Writer};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes a file of Redis.
+pub struct FileWriter<W> {
+    values: Writer<FileOutput<W>>,
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Begins a file of a version from 10 to 12. Before 12, fields of hashes do not expire.
+    pub fn begin(file: W, version: u16) -> Self {
+        static ALGORITHM: crc::Crc<u64, crc::Table<16>> = CRC;
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        let mut out = FileOutput { file, buffer, digest: ALGORITHM.digest(), error: None };
+        out.put(format!("REDIS{version:04}").as_bytes());
+        FileWriter { values: Writer::into_output(out, version >= VERSION_EXPIRING_FIELDS) }
+    }
+
+    /// Something about the file; readers pass over names they do not know.
+    pub fn note(&mut self, name: &str, text: &str) {
+        self.values.output().put(&[opcodes::AUX]);
+        self.values.string(name.as_bytes());
+        self.values.string(text.as_bytes());
+    }
+
+    /// What follows is of this database, with this many keys, of which this many expire.
+    pub fn select(&mut self, db: u64, keys: u64, expiring: u64) {
+        self.values.output().put(&[opcodes::SELECT_DB]);
+        self.values.number(db);
+        self.values.output().put(&[opcodes::RESIZE_DB]);
+        self.values.number(keys);
+        self.values.number(expiring);
+    }
+
+    /// A key; its value, and nothing else, is to be written with what this returns.
+    pub fn key(&mut self, name: &[u8], expire_at_ms: Option<u64>) -> &mut Writer<impl Output + use<W>> {
+        if let Some(deadline_ms) = expire_at_ms {
+            self.values.output().put(&[opcodes::EXPIRE_TIME_MS]);
+            self.values.output().put(&deadline_ms.to_le_bytes());
+        }
+        self.values.set_key(name);
+        &mut self.values
+    }
+
+    /// Ends the file and hands back where it was written.
+    ///
+    /// # Errors
+    /// The first that occurred since the file was begun.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.values.output().put(&[opcodes::END]);
+        self.values.output().flush();
+        let mut out = self.values.into_inner();
+        let checksum = out.digest.clone().finalize();
+        out.put(&checksum.to_le_bytes());
+        out.flush();
+        match out.error {
+            None => Ok(out.file),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+/// A buffered file with a checksum, and the first error.
+struct FileOutput<W> {
+    file: W,
+    buffer: Vec<u8>,
+    digest: crc::Digest<'static, u64, crc::Table<16>>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Output for FileOutput<W> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush();
+        }
+        if bytes.len() > BUFFER_BYTES {
+            self.write(bytes);
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl<W: Write> FileOutput<W> {
+    fn flush(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.write(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        if self.error.is_none() {
+            self.error = self.file.write_all(bytes).err();
+        }
+    }
+}
