@@ -18,8 +18,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::Disk;
+use crate::{Disk, File};
 
 /// Suffix of files that are being written; whatever bears it after a crash is garbage.
 pub const TMP_SUFFIX: &str = ".tmp";
@@ -29,9 +30,21 @@ pub const TMP_SUFFIX: &str = ".tmp";
 /// # Errors
 /// If one is returned, `path` holds the old or the new contents, whole.
 pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0))
+}
+
+/// Replaces or creates `path` with what `write` writes to a new file, durably and atomically.
+///
+/// # Errors
+/// If one is returned, `path` holds the old or the new contents, whole.
+pub fn write_atomically_with(
+    disk: &dyn Disk,
+    path: &Path,
+    write: impl FnOnce(Arc<dyn File>) -> io::Result<()>,
+) -> io::Result<()> {
     let tmp = tmp_path(path);
     remove_if_present(disk, &tmp)?;
-    if let Err(error) = write_new(disk, &tmp, bytes) {
+    if let Err(error) = write_new(disk, &tmp, write) {
         // Frees the space now if the disk is full; the first error is the one to report.
         let _ = disk.remove(&tmp);
         return Err(error);
@@ -73,9 +86,13 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_new(
+    disk: &dyn Disk,
+    path: &Path,
+    write: impl FnOnce(Arc<dyn File>) -> io::Result<()>,
+) -> io::Result<()> {
     let file = disk.create_new(path)?;
-    file.write_all_at(bytes, 0)?;
+    write(file.clone())?;
     file.sync_all()
 }
 

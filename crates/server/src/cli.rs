@@ -1,4 +1,5 @@
-//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`.
+//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
+//! `sheaf export FILE`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
 
@@ -8,7 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str};
 use lsn::Lsn;
 
 use crate::{
-    config::{ConfigError, OPTIONS, Settings},
+    config::{ConfigError, Key, OPTIONS, Settings},
+    export::Format,
+    import::Existing,
     inspect::Selection,
 };
 
@@ -34,6 +37,24 @@ pub enum Task {
         /// Which records.
         selection: Selection,
     },
+    /// Read an RDB file into a directory.
+    Import {
+        /// The file.
+        file: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// What becomes of keys that the directory holds.
+        existing: Existing,
+    },
+    /// Write what a directory holds to an RDB file.
+    Export {
+        /// The file.
+        file: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// How it is written.
+        format: Format,
+    },
 }
 
 /// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
@@ -50,6 +71,21 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
             let selection = Selection { from: lsn("from"), to: lsn("to"), key };
             Ok(Task::Log { dir: path(log, "dir").unwrap_or_default(), selection })
         }
+        Some(("import", import)) => {
+            let existing = match (import.get_flag("replace-existing"), import.get_flag("keep-existing")) {
+                (true, _) => Existing::Replaced,
+                (_, true) => Existing::Kept,
+                _ => Existing::Refused,
+            };
+            let (file, dir) = file_and_dir(import);
+            Ok(Task::Import { file, dir, existing })
+        }
+        Some(("export", export)) => {
+            let version = export.get_one::<u16>("rdb-version").copied().unwrap_or(Format::DEFAULT_VERSION);
+            let format = Format { version, drops_field_expiry: export.get_flag("drop-field-expiry") };
+            let (file, dir) = file_and_dir(export);
+            Ok(Task::Export { file, dir, format })
+        }
         Some((_, serve)) => serve_task(serve),
         None => serve_task(&matches),
     }
@@ -57,6 +93,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
 
 fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
     matches.get_one::<String>(name).map(PathBuf::from)
+}
+
+fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
+    (path(matches, "file").unwrap_or_default(), path(matches, "dir").unwrap_or_default())
 }
 
 fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
@@ -79,7 +119,8 @@ fn command() -> Command {
             "Examples:\n  sheaf                                 serve ./data on 127.0.0.1:6379\n  sheaf serve --dir \
              /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
              variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
-             --key 'cart:*'     what happened to these keys",
+             --key 'cart:*'     what happened to these keys\n  sheaf import dump.rdb \
+             --dir ./data     move in from Redis or Valkey\n  sheaf export dump.rdb --dir ./data     move out again",
         )
         .args_conflicts_with_subcommands(true)
         .subcommand(with_settings(Command::new("serve")).about("Run the server (the default)"))
@@ -93,6 +134,63 @@ fn command() -> Command {
                 .arg(lsn("from", "First position to print"))
                 .arg(lsn("to", "Last position to print"))
                 .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of keys that match")),
+        )
+        .subcommand(import_command())
+        .subcommand(export_command())
+}
+
+/// The directory of a stopped server, which is the one that `serve` would take.
+fn data_dir() -> Arg {
+    let default = OPTIONS[Key::Dir as usize].default;
+    Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)
+}
+
+fn import_command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    let file = Arg::new("file").value_name("FILE").required(true);
+    Command::new("import")
+        .about("Read an RDB file of Redis (versions 1 to 12) or Valkey (80) into the data of a stopped server")
+        .arg(file.help("The RDB file, as SAVE, BGSAVE or redis-cli --rdb write it"))
+        .arg(data_dir().help("Directory of the data; made if there is none"))
+        .arg(flag("replace-existing", "Keys of the file replace keys that exist; other keys stay"))
+        .arg(
+            flag("keep-existing", "Keys that exist stay as they are; what the file has for them is left out")
+                .conflicts_with("replace-existing"),
+        )
+        .after_help(
+            "The file is read twice: it is verified whole, to its checksum, before anything is written. Keys keep their \
+             types, databases, expiry and the expiry of hash fields; what has expired is left out. Streams, functions \
+             and what modules keep are left out and counted; a value of a module is refused.\n\nA directory with keys \
+             needs one of the two flags. If the import is interrupted, the directory is not served before the same \
+             command has been run again to its end.\n\nExamples:\n  redis-cli --rdb dump.rdb && sheaf import dump.rdb \
+             --dir ./data && sheaf --dir ./data\n  sheaf import more.rdb --dir ./data --keep-existing",
+        )
+}
+
+fn export_command() -> Command {
+    let version = Arg::new("rdb-version").long("rdb-version").value_name("VERSION");
+    let file = Arg::new("file").value_name("FILE").required(true);
+    Command::new("export")
+        .about("Write the data of a stopped server to an RDB file that Redis and Valkey load")
+        .arg(file.help("The RDB file; one that exists is replaced when the new one is complete"))
+        .arg(data_dir().help("Directory of the data; it is not changed"))
+        .arg(
+            version
+                .value_parser(clap::value_parser!(u16).range(Format::VERSIONS))
+                .help("10 for Redis 7.0 and newer, 11 for 7.2 and Valkey, 12 for 7.4 [default: 10]"),
+        )
+        .arg(
+            Arg::new("drop-field-expiry")
+                .long("drop-field-expiry")
+                .action(ArgAction::SetTrue)
+                .help("Write fields of hashes that expire as fields that do not, for versions before 12"),
+        )
+        .after_help(
+            "Keys keep their types, databases and expiry; what has expired is left out. Only version 12 holds the expiry \
+             of hash fields: without it, a hash with such fields is refused.\n\nExamples:\n  sheaf export dump.rdb --dir \
+             ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12",
         )
 }
 

@@ -21,9 +21,17 @@ pub(crate) struct ProgressBar {
 }
 
 impl ProgressBar {
+    /// Of bytes.
     pub(crate) fn new(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go")
+    }
+
+    pub(crate) fn of_keys(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
+    }
+
+    fn styled(what: &'static str, style: &str) -> ProgressBar {
         let bar = if io::stderr().is_terminal() { Bar::new(0) } else { Bar::hidden() };
-        let style = "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }

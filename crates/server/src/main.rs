@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use server::{
     cli::{self, Task},
-    inspect, serve,
+    export, import, inspect, serve,
 };
 
 /// The allocator that the keyspace's accounting and memory figures assume.
@@ -29,6 +29,8 @@ fn main() -> ExitCode {
     let result: Result<(), Box<dyn std::error::Error>> = match task {
         Task::Serve { settings, config_file } => serve::serve(settings, config_file).map_err(Into::into),
         Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
+        Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
+        Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
         Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {

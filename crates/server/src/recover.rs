@@ -85,6 +85,20 @@ pub fn recover(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<Log, RecoverError> {
+    let clock = source.clock.clone();
+    Ok(load(source, keyspace, progress)?.finish(clock)?)
+}
+
+/// Recovers the log into `keyspace`, which must be empty, and leaves the directory as it is: [`Recovery::finish`] opens it
+/// for writing.
+///
+/// # Errors
+/// See [`RecoverError`].
+pub fn load(
+    source: Source<'_>,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<Recovery, RecoverError> {
     let Source { disk, dir, options, clock, entropy, appliers } = source;
     let mut recovery = Recovery::open(disk, dir, options, entropy)?;
     progress.begin(recovery.start(), recovery.end_estimate());
@@ -94,7 +108,7 @@ pub fn recover(
     } else {
         replay_in_parallel(&mut recovery, keyspace, now, appliers, progress)?;
     }
-    Ok(recovery.finish(clock)?)
+    Ok(recovery)
 }
 
 fn replay_here(

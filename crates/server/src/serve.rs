@@ -22,7 +22,9 @@ use crate::{
     banner::Banner,
     config::{Key, Settings},
     host::{Facts, ServerHost},
-    http, listen,
+    http,
+    import::{Unfinished, refuse_unfinished},
+    listen,
     log_threads::LogThreads,
     logging,
     mailbox::{Mailbox, Message},
@@ -51,6 +53,9 @@ pub enum ServeError {
     /// An address, thread or runtime was refused by the OS.
     #[error(transparent)]
     Os(#[from] std::io::Error),
+    /// An import into the directory was interrupted.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     /// The log cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
@@ -72,6 +77,7 @@ pub fn serve(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
 async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), ServeError> {
     let dir = PathBuf::from(settings.text(Key::Dir));
     let _lock = lock(&dir)?;
+    refuse_unfinished(&RealDisk, &dir)?;
     env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
     let (bind, backlog) = (settings.text(Key::Bind).to_string(), settings.integer(Key::TcpBacklog) as u32);
     let redis = listen::bind(&bind, settings.integer(Key::Port) as u16, backlog)?;

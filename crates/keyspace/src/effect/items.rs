@@ -280,6 +280,12 @@ impl ItemsBuf {
         self.count == 0
     }
 
+    /// Forgets them, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
+    }
+
     /// Bytes that an effect with these items takes for them.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
@@ -322,6 +328,12 @@ impl ScoredItemsBuf {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Forgets them, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
     }
 
     /// Bytes that an effect with these items takes for them.

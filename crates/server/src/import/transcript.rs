@@ -1,0 +1,234 @@
+//! From the elements of an RDB file to effects.
+//!
+//! Invariants
+//! - A key is there whole or not at all, wherever the log ends: until a large collection is complete it has a deadline that
+//!   has long passed, and an expired key is absent. So an import that is repeated finds no half of a key.
+//! - Memory is bounded by [`PART_BYTES`] and the longest element.
+
+use keyspace::{DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, ListEnd, ScoredItemsBuf, Value};
+use rdb::{Element, FileError, Key, Kind, PassedOver, Visitor};
+
+use super::{Existing, ImportError, Imported, log_writer::EffectSink};
+
+/// A collection is written in parts of about this size.
+const PART_BYTES: usize = 256 << 10;
+/// The deadline of a key that is not complete.
+const UNFINISHED_MS: u64 = 1;
+
+/// See the module documentation.
+pub(super) struct Transcript<'k, S> {
+    pub(super) sink: S,
+    /// What is counted.
+    pub(super) imported: Imported,
+    /// The keys that are there, unless there are none that matter.
+    present: Option<&'k Keyspace>,
+    existing: Existing,
+    now_ms: u64,
+    /// The key that is being written.
+    db: DbId,
+    key: Vec<u8>,
+    kind: Kind,
+    expire_at_ms: Option<u64>,
+    fate: Fate,
+    items: ItemsBuf,
+    scored: ScoredItemsBuf,
+    /// The fields among the items that expire.
+    deadlines: Vec<(u64, Vec<u8>)>,
+    deadline_bytes: usize,
+}
+
+/// What becomes of the key that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Its elements are passed over.
+    LeftOut,
+    /// Nothing of it is written yet; `replaces` another one.
+    Wanted { replaces: bool },
+    /// A part of it is.
+    Begun { replaces: bool },
+}
+
+impl<'k, S: EffectSink> Transcript<'k, S> {
+    pub(super) fn new(sink: S, present: Option<&'k Keyspace>, existing: Existing, now_ms: u64) -> Self {
+        Transcript {
+            sink,
+            imported: Imported::default(),
+            present,
+            existing,
+            now_ms,
+            db: DbId::ZERO,
+            key: Vec::new(),
+            kind: Kind::String,
+            expire_at_ms: None,
+            fate: Fate::LeftOut,
+            items: ItemsBuf::new(),
+            scored: ScoredItemsBuf::new(),
+            deadlines: Vec::new(),
+            deadline_bytes: 0,
+        }
+    }
+
+    fn is_present(&self, db: DbId, key: &[u8]) -> bool {
+        self.present.is_some_and(|keyspace| {
+            let hash = keyspace.hash(key);
+            keyspace.lock(hash.slot()).get(db, &hash, key, self.now_ms).is_some()
+        })
+    }
+
+    fn is_past(&self, deadline_ms: Option<u64>) -> bool {
+        deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.now_ms)
+    }
+
+    fn gathered_bytes(&self) -> usize {
+        self.items.size_bytes() + self.scored.size_bytes() + self.deadline_bytes
+    }
+
+    /// Writes what is gathered of the key; if it `is_last`, the key becomes visible.
+    fn write_part(&mut self, is_last: bool) -> Result<(), ImportError> {
+        let (db, key) = (self.db, self.key.as_slice());
+        let value = match self.kind {
+            Kind::List => Value::List(self.items.as_items()),
+            Kind::Set => Value::Set(self.items.as_items()),
+            Kind::Hash => Value::Hash(self.items.as_items()),
+            Kind::Zset => Value::Zset(self.scored.as_items()),
+            Kind::String => return Ok(()),
+        };
+        let replaces = match self.fate {
+            Fate::LeftOut => return Ok(()),
+            Fate::Wanted { replaces } => {
+                let expire_at_ms = if is_last { self.expire_at_ms } else { Some(UNFINISHED_MS) };
+                self.sink.put(&Effect::Put { db, key, value, expire_at_ms });
+                replaces
+            }
+            // The rest may have been fields that have expired.
+            Fate::Begun { replaces } if self.items.is_empty() && self.scored.is_empty() => replaces,
+            Fate::Begun { replaces } => {
+                self.sink.put(&match value {
+                    Value::List(items) => Effect::ListPush { db, key, end: ListEnd::Tail, items },
+                    Value::Set(members) => Effect::SetAdd { db, key, members },
+                    Value::Hash(pairs) => Effect::HashPut { db, key, pairs },
+                    Value::Zset(members) => Effect::ZsetPut { db, key, members },
+                    Value::String(_) => unreachable!("a string has one part"),
+                });
+                replaces
+            }
+        };
+        self.write_deadlines();
+        if is_last && matches!(self.fate, Fate::Begun { .. }) {
+            let (key, expire_at_ms) = (self.key.as_slice(), self.expire_at_ms);
+            self.sink.put(&Effect::SetExpiry { db, key, expire_at_ms });
+        }
+        self.fate = Fate::Begun { replaces };
+        self.items.clear();
+        self.scored.clear();
+        self.sink.boundary()
+    }
+
+    /// Fields that expire at one time take one effect.
+    fn write_deadlines(&mut self) {
+        self.deadlines.sort_unstable();
+        for group in self.deadlines.chunk_by(|(one, _), (other, _)| one == other) {
+            let fields: Vec<&[u8]> = group.iter().map(|(_, field)| field.as_slice()).collect();
+            let (fields, expire_at_ms) =
+                (Items::Slices(&fields), group.first().map(|(deadline, _)| *deadline));
+            self.sink.put(&Effect::HashSetExpiry { db: self.db, key: &self.key, fields, expire_at_ms });
+        }
+        self.deadlines.clear();
+        self.deadline_bytes = 0;
+    }
+}
+
+impl<S: EffectSink> Visitor for Transcript<'_, S> {
+    type Error = ImportError;
+
+    fn begin(&mut self, key: &Key<'_>) -> Result<(), ImportError> {
+        let db = u8::try_from(key.db).ok().and_then(DbId::new);
+        self.db = db.ok_or_else(|| ImportError::Database {
+            key: key.name.escape_ascii().to_string(),
+            db: key.db,
+            count: DB_COUNT,
+        })?;
+        self.key.clear();
+        self.key.extend_from_slice(key.name);
+        (self.kind, self.expire_at_ms) = (key.kind, key.expire_at_ms);
+        self.fate = if self.is_past(key.expire_at_ms) {
+            self.imported.expired_keys += 1;
+            Fate::LeftOut
+        } else {
+            match (self.is_present(self.db, key.name), self.existing) {
+                (true, Existing::Kept) => {
+                    self.imported.kept += 1;
+                    Fate::LeftOut
+                }
+                (replaces, _) => Fate::Wanted { replaces },
+            }
+        };
+        Ok(())
+    }
+
+    fn element(&mut self, element: Element<'_>) -> Result<(), ImportError> {
+        if self.fate == Fate::LeftOut {
+            return Ok(());
+        }
+        if self.gathered_bytes() >= PART_BYTES {
+            self.write_part(false)?;
+        }
+        match element {
+            Element::String(bytes) => {
+                let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);
+                self.sink.put(&Effect::Put { db, key, value: Value::String(bytes), expire_at_ms });
+            }
+            Element::Item(item) | Element::Member(item) => self.items.push(item),
+            Element::Scored(score, member) => self.scored.push(score, member),
+            Element::Field { expire_at_ms, .. } if self.is_past(expire_at_ms) => {
+                self.imported.expired_fields += 1;
+            }
+            Element::Field { name, value, expire_at_ms } => {
+                self.items.push(name);
+                self.items.push(value);
+                if let Some(deadline_ms) = expire_at_ms {
+                    self.deadlines.push((deadline_ms, name.to_vec()));
+                    self.deadline_bytes += name.len() + size_of::<(u64, Vec<u8>)>();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), ImportError> {
+        let replaces = match self.fate {
+            Fate::LeftOut => return Ok(()),
+            Fate::Wanted { .. }
+                if self.kind != Kind::String && self.items.is_empty() && self.scored.is_empty() =>
+            {
+                // Nothing in it, or nothing that has not expired.
+                self.imported.empty += 1;
+                return Ok(());
+            }
+            Fate::Wanted { replaces } | Fate::Begun { replaces } => replaces,
+        };
+        self.imported.replaced += u64::from(replaces);
+        self.imported.keys[self.kind as usize] += 1;
+        if self.kind == Kind::String { self.sink.boundary() } else { self.write_part(true) }
+    }
+
+    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), ImportError> {
+        match what {
+            PassedOver::Functions => self.imported.function_libraries += 1,
+            PassedOver::ModuleData => self.imported.module_data += 1,
+            PassedOver::Stream { db, name } => {
+                self.imported.streams += 1;
+                if self.imported.first_stream.is_none() {
+                    self.imported.first_stream = Some((db, name.escape_ascii().to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<FileError> for ImportError {
+    fn from(error: FileError) -> Self {
+        ImportError::File(error)
+    }
+}

@@ -1,0 +1,177 @@
+//! What the commands that need no server have in common: a directory that nobody else uses, its keyspace, progress.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use env::{Clock, Disk, Entropy, File, RealClock, RealDisk, RealEntropy};
+use keyspace::Keyspace;
+use parking_lot::Mutex;
+use storage::{LogOptions, Recovery};
+
+use crate::{
+    inspect::ProgressBar,
+    progress::LoadProgress,
+    recover::{RecoverError, Source, load},
+};
+
+/// How often progress is shown.
+const REPORT_PERIOD: Duration = Duration::from_millis(200);
+
+/// Who is told how far the work has come: done, of how many.
+pub(crate) type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
+
+/// A part of the work, in the order in which parts are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Bytes of the log into memory.
+    Recovering,
+    /// Bytes of a file, before anything is written.
+    Verifying,
+    /// Bytes of a file into the log.
+    Importing,
+    /// Keys into a file.
+    Exporting,
+}
+
+/// Where the data of a stopped server is.
+#[derive(Clone)]
+pub(crate) struct Place<'a> {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: &'a dyn Entropy,
+    pub(crate) dir: &'a Path,
+    pub(crate) options: LogOptions,
+    /// Threads that load; 0 for none but the caller's.
+    pub(crate) appliers: usize,
+}
+
+impl<'a> Place<'a> {
+    /// On the disk of the machine.
+    pub(crate) fn real(dir: &'a Path) -> Place<'a> {
+        Place {
+            disk: Arc::new(RealDisk),
+            clock: Arc::new(RealClock),
+            entropy: &RealEntropy,
+            dir,
+            options: LogOptions::default(),
+            appliers: env::process::cores_available(),
+        }
+    }
+
+    /// Loads what is in the directory; changes nothing there, but a directory without a log gets an empty one.
+    pub(crate) fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
+        let keyspace = Keyspace::new(keyspace::Options { hash_seed: self.entropy.random_u64() });
+        let progress = LoadProgress::new(self.clock.clone());
+        let source = Source {
+            disk: self.disk.clone(),
+            dir: self.dir,
+            options: self.options,
+            clock: self.clock.clone(),
+            entropy: self.entropy,
+            appliers: self.appliers,
+        };
+        let done = AtomicBool::new(false);
+        let recovery = thread::scope(|scope| {
+            let reporter = scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    let (bytes, total) = progress.bytes();
+                    report(Stage::Recovering, bytes, total);
+                    thread::park_timeout(REPORT_PERIOD);
+                }
+            });
+            let recovery = load(source, &keyspace, &progress);
+            done.store(true, Relaxed);
+            reporter.thread().unpark();
+            recovery
+        })?;
+        Ok((keyspace, recovery))
+    }
+}
+
+/// A progress bar for one stage after the other, on a terminal.
+#[derive(Default)]
+pub(crate) struct ProgressBars {
+    current: Mutex<Option<(Stage, ProgressBar)>>,
+}
+
+impl ProgressBars {
+    pub(crate) fn show(&self, stage: Stage, done: u64, total: u64) {
+        let mut current = self.current.lock();
+        if current.as_ref().is_none_or(|(shown, _)| *shown != stage) {
+            if let Some((_, bar)) = current.take() {
+                bar.finish();
+            }
+            *current = Some((stage, stage.bar()));
+        }
+        if let Some((_, bar)) = &*current {
+            bar.show(done, total);
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some((_, bar)) = self.current.lock().take() {
+            bar.finish();
+        }
+    }
+}
+
+impl Stage {
+    fn bar(self) -> ProgressBar {
+        match self {
+            Stage::Recovering => ProgressBar::new("recovering"),
+            Stage::Verifying => ProgressBar::new("verifying"),
+            Stage::Importing => ProgressBar::new("importing"),
+            Stage::Exporting => ProgressBar::of_keys("exporting"),
+        }
+    }
+}
+
+/// A file as a stream of bytes, from its start; tells how many were read or written.
+pub(crate) struct Stream<'a> {
+    file: Arc<dyn File>,
+    offset: u64,
+    moved: &'a dyn Fn(u64),
+}
+
+impl<'a> Stream<'a> {
+    pub(crate) fn new(file: Arc<dyn File>, moved: &'a dyn Fn(u64)) -> Self {
+        Stream { file, offset: 0, moved }
+    }
+
+    /// Bytes that were read or written.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn advance(&mut self, bytes: usize) -> usize {
+        self.offset += bytes as u64;
+        (self.moved)(self.offset);
+        bytes
+    }
+}
+
+impl io::Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        Ok(self.advance(read))
+    }
+}
+
+impl io::Write for Stream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all_at(bytes, self.offset)?;
+        Ok(self.advance(bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
