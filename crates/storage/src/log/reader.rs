@@ -312,15 +312,15 @@ impl LogReader {
 
     /// Calls `found` for every footer at or behind `from` that this or a later epoch wrote at its own position.
     fn scan_footers(&self, from: Lsn, mut found: impl FnMut(Footer)) -> Result<(), Error> {
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = Vec::new();
         for segment in self.segments.iter().filter(|segment| segment.end > from) {
             let mut position = segment.start.max(from.align_down(BLOCK_BYTES));
             while position < segment.end {
-                let length = buffer.len().min(segment.end.bytes_since(position) as usize);
-                let chunk = &mut buffer[..length];
-                let read = segment.file.read_at(chunk, segment.offset(position));
+                let length = READ_BYTES.min(segment.end.bytes_since(position) as usize);
+                buffer.resize(length, 0);
+                let read = segment.file.read_at(&mut buffer, segment.offset(position));
                 let read = read.map_err(Error::io("read", &segment.path))?;
-                for block in chunk[..read].chunks_exact(BLOCK_BYTES as usize) {
+                for block in buffer[..read].chunks_exact(BLOCK_BYTES as usize) {
                     position = position.advance(BLOCK_BYTES);
                     let footer = Footer::decode(&block[block.len() - FOOTER_BYTES..], position);
                     if let Some(footer) = footer.filter(|footer| footer.epoch >= self.epoch) {
