@@ -10,18 +10,23 @@
 //! - Keys whose deadline has passed stay until something removes them, as in the keyspace.
 
 mod collections;
+mod hashes;
+mod lists;
 mod sessions;
+mod sets;
 mod stored;
+mod strings;
+mod zsets;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::DbId;
 use wire::Value;
 
 use crate::Command;
-use collections::wrong_type;
 pub use sessions::ModelSession;
 pub use stored::{Content, Entry, Field, Key, Stored, content_of};
+use strings::bulk;
 
 /// What a command must reply, and what the reply shows.
 #[derive(Debug, PartialEq)]
@@ -65,11 +70,19 @@ impl Model {
 
     /// The newest position whose state is this.
     pub fn position_of(&self, wanted: &Content) -> Option<usize> {
-        let mut content = self.content.clone();
+        let keys = self.content.keys().chain(wanted.keys());
+        let mut different: BTreeSet<&Key> =
+            keys.filter(|key| self.content.get(*key) != wanted.get(*key)).collect();
         let mut position = self.undo.len();
-        while content != *wanted {
+        while !different.is_empty() {
             position = position.checked_sub(1)?;
-            take_back(&mut content, &self.undo[position]);
+            for (key, old) in self.undo[position].iter().rev() {
+                if old.as_ref() == wanted.get(key) {
+                    different.remove(key);
+                } else {
+                    different.insert(key);
+                }
+            }
         }
         Some(position)
     }
@@ -78,7 +91,12 @@ impl Model {
     pub fn rewind(&mut self, position: usize) {
         while self.undo.len() > position {
             let undo = self.undo.pop().expect("a later position");
-            take_back(&mut self.content, &undo);
+            for (key, old) in undo.into_iter().rev() {
+                match old {
+                    Some(entry) => self.content.insert(key, entry),
+                    None => self.content.remove(&key),
+                };
+            }
         }
         // A server that has started again has made everything it shows durable.
         self.changed_at.clear();
@@ -141,6 +159,9 @@ impl Model {
             Command::Watch(_) | Command::Multi | Command::Exec | Command::Discard => 0,
             Command::DbSize => self.undo.len(),
             Command::MGet(keys) | Command::Del(keys) => keys.iter().map(key).max().unwrap_or(0),
+            Command::Collection(name, operation) => {
+                operation.other_keys().iter().map(key).fold(key(name), usize::max)
+            }
             Command::MSet(pairs) => pairs.iter().map(|(name, _)| key(name)).max().unwrap_or(0),
             Command::Rename(from, to) | Command::Copy(from, to) => key(from).max(key(to)),
             Command::Set { key: name, .. }
@@ -152,12 +173,11 @@ impl Model {
             | Command::Append(name, _)
             | Command::SetRange(name, ..)
             | Command::PExpire(name, _)
-            | Command::Persist(name)
-            | Command::Collection(name, _) => key(name),
+            | Command::Persist(name) => key(name),
         }
     }
 
-    /// Makes a part of a position. `reply` is that of the server: it tells what was chosen at random.
+    /// Makes a part of a position. `reply` is that of the server: it tells what was chosen and in which order.
     fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64, reply: &Value) -> Value {
         let at = |key: &[u8]| (*db, key.to_vec());
         match command {
@@ -248,43 +268,12 @@ impl Model {
         self.changes.push((key, old));
     }
 
-    fn put(&mut self, key: Key, value: &[u8], expire_at_ms: Option<u64>) {
-        self.set(key, Some(Entry { value: Stored::String(value.into()), expire_at_ms }));
-    }
-
     fn delete_live(&mut self, key: Key, now_ms: u64) -> bool {
         let found = self.live(&key, now_ms).is_some();
         if found {
             self.set(key, None);
         }
         found
-    }
-
-    fn increment(&mut self, key: Key, now_ms: u64) -> Value {
-        let old = self.live(&key, now_ms).cloned();
-        let number = match old.as_ref().map(Entry::string) {
-            None => Some(0),
-            Some(None) => return wrong_type(),
-            Some(Some(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()),
-        };
-        let Some(number) = number else { return Value::Error(b"ERR".to_vec()) };
-        self.put(key, (number + 1).to_string().as_bytes(), old.and_then(|entry| entry.expire_at_ms));
-        Value::Integer(number + 1)
-    }
-
-    /// APPEND (`offset` is `None`) and SETRANGE: writes `bytes` into the string, which keeps its deadline.
-    fn splice(&mut self, key: Key, offset: Option<usize>, bytes: &[u8], now_ms: u64) -> Value {
-        let old = self.live(&key, now_ms).cloned();
-        let mut value = match old.as_ref().map(Entry::string) {
-            None => Vec::new(),
-            Some(None) => return wrong_type(),
-            Some(Some(bytes)) => bytes.to_vec(),
-        };
-        let offset = offset.unwrap_or(value.len());
-        value.resize(value.len().max(offset + bytes.len()), 0);
-        value[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self.put(key, &value, old.and_then(|entry| entry.expire_at_ms));
-        Value::Integer(value.len() as i64)
     }
 
     fn set_deadline(&mut self, key: Key, expire_at_ms: Option<u64>, now_ms: u64) -> Value {
@@ -333,23 +322,6 @@ impl Model {
 
 fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
-}
-
-fn take_back(content: &mut Content, undo: &Undo) {
-    for (key, old) in undo.iter().rev() {
-        match old {
-            Some(entry) => content.insert(key.clone(), entry.clone()),
-            None => content.remove(key),
-        };
-    }
-}
-
-fn bulk(entry: Option<&Entry>) -> Value {
-    match entry.map(Entry::string) {
-        None => Value::Null,
-        Some(None) => wrong_type(),
-        Some(Some(bytes)) => Value::Bulk(bytes.to_vec()),
-    }
 }
 
 fn is_error(value: &Value) -> bool {

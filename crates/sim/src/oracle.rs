@@ -11,7 +11,6 @@
 //! What it is not: lenient. The whole content is compared, every reply is checked when it is made, and recovering twice must
 //! give the same.
 
-use keyspace::SlotId;
 use lsn::Lsn;
 use storage::Durability;
 use wire::Value;
@@ -137,9 +136,9 @@ impl Oracle {
         })
     }
 
-    /// The server has removed what was due in a slot.
-    pub fn expires(&mut self, now_ms: u64, slot: SlotId) {
-        self.model.expire(now_ms, slot);
+    /// The server has removed some of what was due, and holds this now.
+    pub fn expires(&mut self, now_ms: u64, left: &Content) {
+        self.model.expire(now_ms, left);
     }
 
     /// The log ends here after what was executed so far.
@@ -164,6 +163,18 @@ impl Oracle {
             Survival::Acknowledged => 0,
         };
         self.acknowledged.max(spared)
+    }
+
+    /// Judges what a server holds in memory.
+    ///
+    /// # Errors
+    /// If it is not the newest state.
+    pub fn check(&self, held: &Content) -> Result<(), Violation> {
+        if held == self.model.content() {
+            return Ok(());
+        }
+        let difference = difference(held, self.model.content());
+        Err(Violation::Protocol(format!("memory is not what was executed: {difference}")))
     }
 
     /// Judges what was recovered; returns its position.

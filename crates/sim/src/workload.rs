@@ -3,12 +3,12 @@
 //! Every value says who wrote it, as its how many-th, and carries a checksum of that: two writes never look alike, and a
 //! value that was put together from pieces of others is none.
 
-use std::collections::BTreeSet;
+mod collections;
 
 use env::Prng;
 use keyspace::DbId;
 
-use crate::{Command, Operation};
+use crate::Command;
 
 /// The shape of a workload.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,10 @@ pub struct WorkloadOptions {
     pub transaction_percent: u64,
     /// Out of 100 commands, those on lists, sets, sorted sets and hashes.
     pub collection_percent: u64,
+    /// Names of members and fields in use: few, so that they meet.
+    pub members: u64,
+    /// Elements, members or fields of one command at most.
+    pub batch_max: u64,
 }
 
 impl Default for WorkloadOptions {
@@ -45,12 +49,11 @@ impl Default for WorkloadOptions {
             global_permille: 3,
             transaction_percent: 6,
             collection_percent: 45,
+            members: 12,
+            batch_max: 4,
         }
     }
 }
-
-/// Collections per type and database.
-const COLLECTIONS: u64 = 3;
 
 /// Makes commands.
 #[derive(Debug)]
@@ -102,82 +105,26 @@ impl Workload {
             return self.collection_command(writer);
         }
         match self.prng.below(100) {
-            0..30 => Command::Set { key: self.key(), value: self.value(writer), px_ms: self.px_ms() },
-            30..48 => Command::Get(self.string_key()),
-            48..53 => Command::MGet(self.keys()),
-            53..58 => {
+            0..28 => Command::Set { key: self.key(), value: self.value(writer), px_ms: self.px_ms() },
+            28..42 => Command::Get(self.string_key()),
+            42..47 => Command::MGet(self.keys()),
+            47..52 => {
                 let keys = self.keys();
                 Command::MSet(keys.into_iter().map(|key| (key, self.value(writer))).collect())
             }
-            58..64 => Command::Del(self.any_keys()),
-            64..72 => Command::Incr(format!("counter-{}", self.prng.below(4)).into_bytes()),
-            72..78 => Command::Append(self.string_key(), self.value(writer)),
-            78..82 => Command::SetRange(self.key(), self.prng.below(64) as usize, self.value(writer)),
-            82..85 => Command::PExpire(self.any_key(), 1 + self.prng.below(4000)),
-            85..87 => Command::Persist(self.any_key()),
-            87..91 => Command::Rename(self.any_key(), self.any_key()),
+            52..56 => Command::Del(self.any_keys()),
+            56..62 => Command::Incr(format!("counter-{}", self.prng.below(4)).into_bytes()),
+            62..68 => Command::Append(self.string_key(), self.value(writer)),
+            68..72 => Command::SetRange(self.key(), self.prng.below(64) as usize, self.value(writer)),
+            72..80 => Command::PExpire(self.any_key(), self.ttl_ms()),
+            80..84 => Command::Persist(self.any_key()),
+            84..88 => Command::Rename(self.any_key(), self.any_key()),
+            88..91 => Command::Copy(self.any_key(), self.any_key()),
             91..94 => Command::GetSet(self.key(), self.value(writer)),
             94..96 => Command::GetDel(self.string_key()),
             96..98 => Command::SetNx(self.key(), self.value(writer)),
             98 => Command::DbSize,
             _ => Command::Select(self.db()),
-        }
-    }
-
-    fn collection_command(&mut self, writer: usize) -> Command {
-        let (prefix, operation) = match self.prng.below(100) {
-            0..28 => ("list", self.list_operation(writer)),
-            28..50 => ("set", self.set_operation()),
-            50..72 => ("zset", self.zset_operation()),
-            72..96 => ("hash", self.hash_operation(writer)),
-            _ => return Command::Copy(self.any_key(), self.any_key()),
-        };
-        // Now and then it meets another type.
-        let key = if self.prng.chance(4) { self.any_key() } else { self.collection_key(prefix) };
-        Command::Collection(key, operation)
-    }
-
-    fn list_operation(&mut self, writer: usize) -> Operation {
-        match self.prng.below(20) {
-            0..5 => Operation::PushLeft(self.values(writer)),
-            5..11 => Operation::PushRight(self.values(writer)),
-            11..14 => Operation::PopLeft,
-            14..17 => Operation::PopRight,
-            17 => Operation::Trim(self.prng.below(3) as usize, self.prng.below(12) as usize),
-            _ => Operation::Elements,
-        }
-    }
-
-    fn set_operation(&mut self) -> Operation {
-        match self.prng.below(20) {
-            0..9 => Operation::AddMembers(self.members()),
-            9..13 => Operation::RemoveMembers(self.members()),
-            13..17 => Operation::PopMember,
-            _ => Operation::HasMember(self.member()),
-        }
-    }
-
-    fn zset_operation(&mut self) -> Operation {
-        match self.prng.below(20) {
-            0..10 => {
-                let members = self.members();
-                Operation::Score(members.into_iter().map(|it| (self.prng.below(9) as i64 - 4, it)).collect())
-            }
-            10..13 => Operation::RemoveScored(self.members()),
-            13..17 => Operation::PopLowest,
-            _ => Operation::Ranking,
-        }
-    }
-
-    fn hash_operation(&mut self, writer: usize) -> Operation {
-        match self.prng.below(20) {
-            0..9 => {
-                let fields = self.members();
-                Operation::SetFields(fields.into_iter().map(|field| (field, self.value(writer))).collect())
-            }
-            9..12 => Operation::RemoveFields(self.members()),
-            12..16 => Operation::ExpireFields(1 + self.prng.below(3000), self.members()),
-            _ => Operation::Field(self.member()),
         }
     }
 
@@ -202,10 +149,6 @@ impl Workload {
         (0..count).map(|_| self.key()).collect()
     }
 
-    fn collection_key(&mut self, prefix: &str) -> Vec<u8> {
-        format!("{prefix}-{}", self.prng.below(COLLECTIONS)).into_bytes()
-    }
-
     /// The key of any type.
     fn any_key(&mut self) -> Vec<u8> {
         match self.prng.below(8) {
@@ -227,30 +170,14 @@ impl Workload {
         (0..count).map(|_| self.any_key()).collect()
     }
 
-    fn values(&mut self, writer: usize) -> Vec<Vec<u8>> {
-        let count = 1 + self.prng.below(3);
-        (0..count).map(|_| self.value(writer)).collect()
-    }
-
-    /// A member of a set or a field of a hash: few, so that they meet.
-    fn member(&mut self) -> Vec<u8> {
-        let number = self.prng.below(10);
-        match self.prng.below(20) {
-            0..13 => number.to_string().into_bytes(),
-            13..19 => format!("member-{number}").into_bytes(),
-            _ => vec![b'm'; 100 + number as usize],
-        }
-    }
-
-    /// Different ones.
-    fn members(&mut self) -> Vec<Vec<u8>> {
-        let count = 1 + self.prng.below(4);
-        let members: BTreeSet<_> = (0..count).map(|_| self.member()).collect();
-        members.into_iter().collect()
-    }
-
     fn px_ms(&mut self) -> Option<u64> {
-        self.prng.chance(15).then(|| 1 + self.prng.below(3000))
+        self.prng.chance(15).then(|| self.ttl_ms())
+    }
+
+    /// So short that it passes, or so long that it must be kept.
+    fn ttl_ms(&mut self) -> u64 {
+        let max = if self.prng.chance(50) { 2000 } else { 60_000 };
+        1 + self.prng.below(max)
     }
 
     fn value(&mut self, writer: usize) -> Vec<u8> {
@@ -270,6 +197,13 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::Operation;
+
+    /// Type and name of an operation.
+    fn kind(operation: &Operation) -> String {
+        let text = format!("{operation:?}");
+        text.split(['(', ')', ',']).take(2).collect::<Vec<_>>().join(" ")
+    }
 
     #[test]
     fn the_same_seed_makes_the_same_commands_and_all_kinds_of_them() {
@@ -281,11 +215,11 @@ mod tests {
             assert_eq!(pipeline, other.pipeline(writer));
             kinds.extend(pipeline.iter().map(std::mem::discriminant));
             operations.extend(pipeline.iter().filter_map(|command| match command {
-                Command::Collection(_, operation) => Some(std::mem::discriminant(operation)),
+                Command::Collection(_, operation) => Some(kind(operation)),
                 _ => None,
             }));
         }
         assert_eq!(kinds.len(), 25, "every command is made");
-        assert_eq!(operations.len(), 18, "with every type");
+        assert_eq!(operations.len(), 29, "on every type: {operations:?}");
     }
 }

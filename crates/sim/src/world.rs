@@ -1,138 +1,36 @@
 //! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test chooses.
 //!
 //! ```text
-//! step = one of: a client's bytes arrive | a flush | a segment is made | replies are taken | time passes | expiry | log cut
+//! step = one of: a client's bytes arrive | a flush | a segment is made | replies are taken | time passes | expiry | log cut |
+//!               collections get other limits
 //! ```
 //! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server could show.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use commands::{Executor, Host, Interests, Session, clients::Connected};
-use env::{Clock, Disk, Prng, SimClock, SimDisk, SimEntropy};
-use keyspace::{Keyspace, PackedLimits, SlotId};
+use env::{Clock, Disk, Prng, SimClock, SimDisk};
+use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
 use server::{
     conversation::{Conversation, Round, Turn},
-    progress::LoadProgress,
-    recover::{RecoverError, Source},
+    recover::RecoverError,
 };
-use storage::{Durability, Flush, Log, LogOptions, Prepare};
+use storage::{Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 
-use crate::{Command, LyingDisk, Oracle, SimClient, SimHost, Violation, Workload, WorkloadOptions};
+use crate::{
+    Command, LyingDisk, Oracle, Recovered, Sabotage, SimClient, SimHost, Violation, Workload, WorldOptions,
+    content_of, recover,
+    start::{WORKERS, some_limits},
+};
 
-/// The directory of the server.
-pub const DIR: &str = "/data";
-/// Workers, each with an appender of its own.
-const WORKERS: usize = 2;
 /// A client with more replies than this outstanding sends nothing more.
 const UNDELIVERED_MAX: usize = 64;
 /// Rounds of [`World::drain`] after which a client that still waits is taken to wait for ever.
 const DRAIN_ROUNDS_MAX: usize = 20_000;
-
-/// Limits that collections soon exceed.
-const NARROW: PackedLimits = PackedLimits {
-    list_entries: 4,
-    list_bytes: 200,
-    set_integers: 3,
-    set_entries: 5,
-    set_value_bytes: 8,
-    zset_entries: 4,
-    zset_value_bytes: 8,
-    hash_entries: 4,
-    hash_value_bytes: 60,
-};
-
-/// What is broken on purpose, to see the oracle find it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sabotage {
-    /// Replies are delivered before they are durable.
-    EarlyReplies,
-    /// The disk says it has synced and has not.
-    LyingDisk,
-}
-
-/// How a world is set up.
-#[derive(Debug, Clone, Copy)]
-pub struct WorldOptions {
-    /// Chooses everything.
-    pub seed: u64,
-    /// Connections.
-    pub clients: usize,
-    /// What the server promises.
-    pub durability: Durability,
-    /// What the clients ask for.
-    pub workload: WorkloadOptions,
-    /// Bytes per segment.
-    pub segment_bytes: u64,
-    /// Bytes of the ring.
-    pub ring_bytes: u64,
-    /// Whether concurrent writes are merged; without, every write is flushed alone.
-    pub merges: bool,
-    /// Threads that apply the log in recovery; 0 for none but the caller's, which alone is repeatable step by step.
-    pub appliers: usize,
-    /// What is broken on purpose.
-    pub sabotage: Option<Sabotage>,
-}
-
-impl Default for WorldOptions {
-    fn default() -> Self {
-        WorldOptions {
-            seed: 0,
-            clients: 4,
-            durability: Durability::Strict,
-            workload: WorkloadOptions::default(),
-            segment_bytes: 256 << 10,
-            ring_bytes: 64 << 10,
-            merges: true,
-            appliers: 0,
-            sabotage: None,
-        }
-    }
-}
-
-/// A server that has started.
-pub struct Recovered {
-    /// What it holds.
-    pub keyspace: Arc<Keyspace>,
-    /// Where it writes.
-    pub log: Log,
-}
-
-/// Starts a server on this disk, as the binary does, on this thread.
-///
-/// # Errors
-/// As `server::recover::recover`.
-pub fn recover(
-    disk: Arc<dyn Disk>,
-    options: &WorldOptions,
-    clock: &Arc<SimClock>,
-) -> Result<Recovered, RecoverError> {
-    let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
-    // Values have other forms with another seed.
-    keyspace.set_packed_limits(if options.seed.is_multiple_of(2) { PackedLimits::DEFAULT } else { NARROW });
-    let log_options = LogOptions {
-        durability: options.durability,
-        segment_bytes: options.segment_bytes,
-        ring_bytes: options.ring_bytes,
-        appenders_max: WORKERS,
-        unwritten_bytes_max: options.ring_bytes / 4,
-    };
-    let entropy = SimEntropy::new(options.seed);
-    let source = Source {
-        disk,
-        dir: Path::new(DIR),
-        options: log_options,
-        clock: clock.clone(),
-        entropy: &entropy,
-        appliers: options.appliers,
-    };
-    let progress = LoadProgress::new(clock.clone());
-    let log = server::recover::recover(source, &keyspace, &progress)?;
-    Ok(Recovered { keyspace, log })
-}
 
 /// See the module documentation.
 pub struct World {
@@ -234,6 +132,14 @@ impl World {
         Ok(())
     }
 
+    /// Judges what is in memory.
+    ///
+    /// # Errors
+    /// If it is not what the commands have made.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.oracle.check(&content_of(&self.keyspace))
+    }
+
     fn step(&mut self) -> Result<(), Violation> {
         let index = self.prng.below(self.clients.len() as u64) as usize;
         match self.prng.below(100) {
@@ -246,7 +152,8 @@ impl World {
                 self.clock.advance_us(self.prng.below(us));
             }
             95..98 => self.expire(),
-            _ => self.cut(),
+            98 => self.cut(),
+            _ => self.keyspace.set_packed_limits(some_limits(self.prng.next_u64())),
         }
         Ok(())
     }
@@ -354,9 +261,13 @@ impl World {
         executor.take_wrote();
         let due: Vec<SlotId> = self.keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect();
         for slot in due {
-            executor.expire_due(slot, slot, usize::MAX, &self.host);
-            if executor.take_wrote() {
-                self.oracle.expires(now_ms, slot);
+            // Of many fields only some go at a time.
+            loop {
+                executor.expire_due(slot, slot, usize::MAX, &self.host);
+                if !executor.take_wrote() {
+                    break;
+                }
+                self.oracle.expires(now_ms, &content_of(&self.keyspace));
             }
         }
         drop(executor.take_freed());

@@ -6,6 +6,7 @@ use env::{
     Prng, SimClock,
     sim::{CrashMode, FaultPlan},
 };
+use keyspace::Digest;
 use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, recover, scale, seed_or};
 use storage::Durability;
 
@@ -52,7 +53,7 @@ fn many_lives(options: WorldOptions, steps_max: u64) {
     let (disk, clock) = (new_disk(seed), Arc::new(SimClock::new(1_700_000_000_000)));
     let mut prng = Prng::new(seed);
     let mut oracle = oracle_for(&options);
-    let mut survival = Survival::Acknowledged;
+    let (mut survival, mut digest) = (Survival::Acknowledged, None);
     let mut epoch = 0;
     for life in 0..LIVES {
         let options = WorldOptions { seed: prng.next_u64(), ..options };
@@ -62,19 +63,23 @@ fn many_lives(options: WorldOptions, steps_max: u64) {
         let position = position.unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
         assert!(world.log.epoch() > epoch, "seed {seed}, life {life}");
         epoch = world.log.epoch();
+        if let Some(digest) = digest {
+            assert_eq!(world.keyspace.digest(), digest, "seed {seed}, life {life}: not what was stopped");
+        }
         world.oracle.restart(position, world.log.appended_lsn());
 
         let crash_at_io = prng.chance(70).then(|| disk.io_count() + prng.below(120));
         disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
         let steps = prng.below(steps_max) as usize;
         world.run(steps).unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
-        survival = end_life(&mut world, &mut prng);
+        (survival, digest) = end_life(&mut world, &mut prng);
+        world.check().unwrap_or_else(|violation| panic!("seed {seed}, life {life}: {violation}"));
         oracle = world.oracle;
     }
 }
 
-/// Ends a life in some way, and says what survives it.
-fn end_life(world: &mut World, prng: &mut Prng) -> Survival {
+/// Ends a life in some way, and says what survives it; after an orderly stop, all that was in memory.
+fn end_life(world: &mut World, prng: &mut Prng) -> (Survival, Option<Digest>) {
     let disk = world.disk.clone();
     let (durable, written) = (world.log.durable_lsn(), world.log.written_lsn());
     if !world.has_stopped() {
@@ -83,11 +88,11 @@ fn end_life(world: &mut World, prng: &mut Prng) -> Survival {
                 disk.set_fault_plan(FaultPlan::default());
                 world.drain().expect("a sound server answers everybody");
                 world.log.close().expect("a sound disk closes");
-                return Survival::Durable(world.log.durable_lsn());
+                return (Survival::Durable(world.log.durable_lsn()), Some(world.keyspace.digest()));
             }
             1 => {
                 disk.set_fault_plan(FaultPlan::default());
-                return Survival::Written(written);
+                return (Survival::Written(written), None);
             }
             _ => {}
         }
@@ -95,7 +100,8 @@ fn end_life(world: &mut World, prng: &mut Prng) -> Survival {
     let mode = [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random, CrashMode::Random]
         [prng.below(4) as usize];
     disk.crash(mode);
-    if mode == CrashMode::KeepAll { Survival::Written(written) } else { Survival::Durable(durable) }
+    let kept = mode == CrashMode::KeepAll;
+    (if kept { Survival::Written(written) } else { Survival::Durable(durable) }, None)
 }
 
 #[test]

@@ -8,8 +8,10 @@
 mod arguments;
 mod bit_rot;
 mod canary;
+mod collections;
 mod crash;
 mod crash_in_recovery;
+mod effects;
 mod failing_disk;
 mod large;
 mod lives;

@@ -6,14 +6,15 @@ use env::{
     SimClock, SimDisk,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
+use keyspace::{Digest, Keyspace};
 use server::recover::RecoverError;
 use sim::{Content, Oracle, Recovered, Survival, Violation, World, WorldOptions, content_of, recover};
 use storage::Durability;
 
 /// When every simulation begins, unix milliseconds.
 const START_MS: u64 = 1_700_000_000_000;
-/// Out of so many judged states, one has the structure of its keyspace walked as well.
-const CHECKED_EVERY: u64 = 64;
+/// Out of so many states, one has the structure of its keyspace walked as well.
+const CHECKED_EVERY: u64 = 16;
 
 /// The end of a life: the disk as it was left, and what must be on it.
 pub(crate) struct Ended {
@@ -21,6 +22,8 @@ pub(crate) struct Ended {
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) oracle: Oracle,
+    /// Of what was in memory; `None` if the server did not start.
+    pub(crate) digest: Option<Digest>,
     /// After a power cut.
     pub(crate) power_cut: Survival,
     /// After the process has ended.
@@ -48,7 +51,7 @@ pub(crate) fn start(
     World::start(options, disk.clone(), clock.clone(), oracle.clone()).map_err(|error| {
         let survival = Survival::Acknowledged;
         let (power_cut, process_end) = (survival, survival);
-        let ended = Ended { options, disk, clock, oracle, power_cut, process_end };
+        let ended = Ended { options, disk, clock, oracle, digest: None, power_cut, process_end };
         Box::new(NotStarted { ended, error })
     })
 }
@@ -75,15 +78,25 @@ pub(crate) fn live(options: WorldOptions, steps: usize, plan: FaultPlan) -> Ende
     }
 }
 
-/// Stops driving a world.
+/// Stops driving a world, which must hold what was executed.
 pub(crate) fn end(world: World, options: WorldOptions) -> Ended {
+    world.check().unwrap_or_else(|violation| panic!("seed {}: {violation}", options.seed));
+    check_structure(&world.disk, &world.keyspace);
     Ended {
+        digest: Some(world.keyspace.digest()),
         options,
         disk: world.disk.clone(),
         clock: world.clock.clone(),
         power_cut: Survival::Durable(world.log.durable_lsn()),
         process_end: Survival::Written(world.log.written_lsn()),
         oracle: world.oracle,
+    }
+}
+
+/// Checks the structures in memory now and then.
+fn check_structure(disk: &SimDisk, keyspace: &Keyspace) {
+    if disk.io_count().is_multiple_of(CHECKED_EVERY) {
+        keyspace.check();
     }
 }
 
@@ -119,10 +132,12 @@ impl Ended {
         let Recovered { keyspace, log } = recover(disk.clone(), &self.options, &self.clock)
             .map_err(|error| Violation::Protocol(format!("does not start: {error}")))?;
         let content = content_of(&keyspace);
-        if disk.io_count().is_multiple_of(CHECKED_EVERY) {
-            keyspace.check();
+        check_structure(disk, &keyspace);
+        let position = self.oracle.judge(&content, survival)?;
+        if position == self.oracle.executed() && self.digest.is_some_and(|it| it != keyspace.digest()) {
+            return Err(Violation::Protocol("the newest state has another digest than it had".into()));
         }
-        Ok((self.oracle.judge(&content, survival)?, content, log.epoch()))
+        Ok((position, content, log.epoch()))
     }
 
     /// Judges every way of a power cut: all lost, all kept, and `random` mixtures. Returns how many states that were.

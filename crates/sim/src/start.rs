@@ -1,0 +1,144 @@
+//! How a simulated server starts: its options, and recovery as the binary does it, on the caller's thread.
+//!
+//! What it is not: the server at work; see `world`.
+
+use std::{path::Path, sync::Arc};
+
+use env::{Disk, SimClock, SimEntropy};
+use keyspace::{Keyspace, PackedLimits};
+use server::{
+    progress::LoadProgress,
+    recover::{RecoverError, Source},
+};
+use storage::{Durability, Log, LogOptions, Recovery};
+
+use crate::WorkloadOptions;
+
+/// The directory of the server.
+const DIR: &str = "/data";
+/// Workers, each with an appender of its own.
+pub(crate) const WORKERS: usize = 2;
+
+/// Limits that collections soon exceed.
+const NARROW: PackedLimits = PackedLimits {
+    list_entries: 4,
+    list_bytes: 200,
+    set_integers: 3,
+    set_entries: 5,
+    set_value_bytes: 8,
+    zset_entries: 4,
+    zset_value_bytes: 8,
+    hash_entries: 4,
+    hash_value_bytes: 60,
+};
+
+/// What is broken on purpose, to see the oracle find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Replies are delivered before they are durable.
+    EarlyReplies,
+    /// The disk says it has synced and has not.
+    LyingDisk,
+}
+
+/// How a world is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct WorldOptions {
+    /// Chooses everything.
+    pub seed: u64,
+    /// Connections.
+    pub clients: usize,
+    /// What the server promises.
+    pub durability: Durability,
+    /// What the clients ask for.
+    pub workload: WorkloadOptions,
+    /// Bytes per segment.
+    pub segment_bytes: u64,
+    /// Bytes of the ring.
+    pub ring_bytes: u64,
+    /// Whether concurrent writes are merged; without, every write is flushed alone.
+    pub merges: bool,
+    /// Threads that apply the log in recovery; 0 for none but the caller's, which alone is repeatable step by step.
+    pub appliers: usize,
+    /// What is broken on purpose.
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions {
+            seed: 0,
+            clients: 4,
+            durability: Durability::Strict,
+            workload: WorkloadOptions::default(),
+            segment_bytes: 256 << 10,
+            ring_bytes: 64 << 10,
+            merges: true,
+            appliers: 0,
+            sabotage: None,
+        }
+    }
+}
+
+/// A server that has started.
+pub struct Recovered {
+    /// What it holds.
+    pub keyspace: Arc<Keyspace>,
+    /// Where it writes.
+    pub log: Log,
+}
+
+/// Starts a server on this disk, as the binary does, on this thread.
+///
+/// # Errors
+/// As `server::recover::recover`.
+pub fn recover(
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<Recovered, RecoverError> {
+    let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
+    keyspace.set_packed_limits(some_limits(options.seed));
+    let entropy = SimEntropy::new(options.seed);
+    let source = Source {
+        disk,
+        dir: Path::new(DIR),
+        options: log_options(options),
+        clock: clock.clone(),
+        entropy: &entropy,
+        appliers: options.appliers,
+    };
+    let progress = LoadProgress::new(clock.clone());
+    let log = server::recover::recover(source, &keyspace, &progress)?;
+    Ok(Recovered { keyspace, log })
+}
+
+/// The payloads of all records on a disk, in order.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn records(disk: Arc<dyn Disk>, options: &WorldOptions) -> Result<Vec<Vec<u8>>, storage::Error> {
+    let entropy = SimEntropy::new(options.seed);
+    let mut recovery = Recovery::open(disk, Path::new(DIR), log_options(options), &entropy)?;
+    let mut records = Vec::new();
+    let keep = |_, payload: &[u8]| {
+        records.push(payload.to_vec());
+        Ok(())
+    };
+    recovery.replay(keep, |_| {}).map(|()| records)
+}
+
+/// The usual limits or narrow ones: values have one form or another, which must not show.
+pub(crate) fn some_limits(chosen: u64) -> PackedLimits {
+    if chosen.is_multiple_of(2) { PackedLimits::DEFAULT } else { NARROW }
+}
+
+fn log_options(options: &WorldOptions) -> LogOptions {
+    LogOptions {
+        durability: options.durability,
+        segment_bytes: options.segment_bytes,
+        ring_bytes: options.ring_bytes,
+        appenders_max: WORKERS,
+        unwritten_bytes_max: options.ring_bytes / 4,
+    }
+}
