@@ -10,6 +10,9 @@
 //! judged by the [`Ledger`].
 //! What it is not: a second [`World`](crate::World): there are lists and no other data.
 
+mod client;
+mod request;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -30,108 +33,13 @@ use storage::{Flush, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
 
 use crate::{
-    Ledger, Recovered, Sabotage, SimHost, Violation, WorldOptions, command::request, ledger::Element,
-    oracle::is_refusal, recover,
+    Ledger, Recovered, Sabotage, SimHost, Violation, WorldOptions, ledger::Element, recover, start::WORKERS,
 };
+use client::Client;
+use request::{Fact, Request, fact, key, number, unexpected};
 
 const QUEUES: u64 = 5;
-const WORKERS: usize = 2;
 const PIPELINE_MAX: u64 = 4;
-
-/// What a client asks for.
-#[derive(Debug, Clone)]
-enum Request {
-    Push { at_head: bool, queue: u64, elements: Vec<Element> },
-    Pop { at_head: bool, queues: Vec<u64>, timeout_ms: u64 },
-    Take(u64),
-    Move { from: u64, to: u64, timeout_ms: u64 },
-    Unblock(u64),
-    Kill(u64),
-}
-
-impl Request {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
-        let words: Vec<String> = match self {
-            Request::Push { at_head, queue, elements } => {
-                let name = if *at_head { "LPUSH" } else { "RPUSH" };
-                let elements = elements.iter().map(Element::to_string);
-                [name.to_string(), key(*queue)].into_iter().chain(elements).collect()
-            }
-            Request::Pop { at_head, queues, timeout_ms } => {
-                let name = if *at_head { "BLPOP" } else { "BRPOP" };
-                let keys = queues.iter().map(|queue| key(*queue));
-                [name.to_string()].into_iter().chain(keys).chain([seconds(*timeout_ms)]).collect()
-            }
-            Request::Take(queue) => vec!["LPOP".into(), key(*queue)],
-            Request::Move { from, to, timeout_ms } => {
-                vec!["BRPOPLPUSH".into(), key(*from), key(*to), seconds(*timeout_ms)]
-            }
-            Request::Unblock(id) => vec!["CLIENT".into(), "UNBLOCK".into(), id.to_string()],
-            Request::Kill(id) => vec!["CLIENT".into(), "KILL".into(), "ID".into(), id.to_string()],
-        };
-        request(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
-    }
-
-    /// What a client waits for that is blocked in it.
-    fn queues(&self) -> &[u64] {
-        match self {
-            Request::Pop { queues, .. } => queues,
-            Request::Move { from, .. } => std::slice::from_ref(from),
-            _ => &[],
-        }
-    }
-}
-
-fn key(queue: u64) -> String {
-    format!("queue-{queue}")
-}
-
-/// What the delivery of a reply makes sure.
-#[derive(Debug)]
-enum Fact {
-    Pushed(Vec<Element>),
-    Popped(Element),
-    Nothing,
-}
-
-struct Client {
-    conversation: Conversation,
-    worker: usize,
-    turn: Turn,
-    /// Requests without a reply.
-    open: VecDeque<Request>,
-    /// Its place among those who wait; `None` if it does not wait, or has been answered, or is about to be closed.
-    ticket: Option<u64>,
-    deadline_ms: Option<u64>,
-    replied_bytes: u64,
-    delivered_bytes: u64,
-    undelivered: VecDeque<(u64, Fact)>,
-    /// The next reply came as a signal.
-    is_answered: bool,
-}
-
-impl Client {
-    fn id(&self) -> u64 {
-        self.conversation.session.client.id()
-    }
-
-    /// The replies that were made since the last call, with where each ends.
-    fn take_new_replies(&mut self) -> Vec<(u64, Value)> {
-        let end = self.conversation.outbox.mark();
-        let bytes = self.conversation.outbox.bytes_mut();
-        let mut rest = &bytes[bytes.len() - (end - self.replied_bytes) as usize..];
-        let mut replies = Vec::new();
-        while let Some((value, length)) =
-            decode(rest, &DecodeLimits::DEFAULT).expect("replies are well formed")
-        {
-            rest = &rest[length..];
-            self.replied_bytes += length as u64;
-            replies.push((self.replied_bytes, value));
-        }
-        replies
-    }
-}
 
 type Signals = Arc<Mutex<Vec<(u64, Signal)>>>;
 
@@ -204,18 +112,7 @@ impl QueueWorld {
         let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
         let connected = Connected { peer, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
         let session = Session::new(self.host.clients().register(connected), true);
-        Client {
-            conversation: Conversation::new(session),
-            worker: index % WORKERS,
-            turn: Turn::Idle,
-            open: VecDeque::new(),
-            ticket: None,
-            deadline_ms: None,
-            replied_bytes: 0,
-            delivered_bytes: 0,
-            undelivered: VecDeque::new(),
-            is_answered: false,
-        }
+        Client::new(Conversation::new(session), index % WORKERS)
     }
 
     /// The disk.
@@ -466,39 +363,6 @@ impl QueueWorld {
             }
         }
     }
-}
-
-/// What a reply says.
-fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
-    let popped = |value: &Value| match value {
-        Value::Bulk(bytes) => number(bytes).map(Fact::Popped),
-        _ => None,
-    };
-    let fact = match (&request, reply) {
-        (_, refusal) if is_refusal(refusal) => Some(Fact::Nothing),
-        // Woken by hand, or by the end of its time.
-        (Request::Pop { .. } | Request::Move { .. } | Request::Take(_), Value::Null) => Some(Fact::Nothing),
-        (Request::Pop { .. } | Request::Move { .. }, Value::Error(text))
-            if text.starts_with(b"UNBLOCKED") =>
-        {
-            Some(Fact::Nothing)
-        }
-        (Request::Push { elements, .. }, Value::Integer(_)) => Some(Fact::Pushed(elements.clone())),
-        (Request::Pop { .. }, Value::Array(parts)) => parts.get(1).and_then(popped),
-        (Request::Take(_), value) => popped(value),
-        (Request::Move { .. }, Value::Bulk(_)) => Some(Fact::Nothing),
-        (Request::Unblock(_) | Request::Kill(_), Value::Integer(_)) => Some(Fact::Nothing),
-        _ => None,
-    };
-    fact.ok_or_else(|| unexpected(&request, reply))
-}
-
-fn unexpected(request: &Request, reply: &Value) -> Violation {
-    Violation::Protocol(format!("{request:?} replied {reply:?}"))
-}
-
-fn number(bytes: &[u8]) -> Option<Element> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
 /// The elements of all queues.
