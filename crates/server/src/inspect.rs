@@ -313,3 +313,58 @@ fn quoted(bytes: &[u8]) -> String {
     let more = if rest > 0 { format!("... and {rest} bytes") } else { String::new() };
     format!("\"{}\"{more}", shown.escape_ascii())
 }
+
+#[cfg(test)]
+mod tests {
+    use env::{SimClock, SimEntropy};
+    use storage::{
+        LogOptions, Recovery,
+        snapshot::{ChunkInfo, Compression, SnapshotWriter},
+    };
+
+    use super::*;
+
+    /// A directory with a log that needs its snapshot.
+    fn write_data(dir: &Path) -> Result<(), Error> {
+        let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
+        let mut recovery = Recovery::open(Arc::new(RealDisk), dir, options, &SimEntropy::new(1))?;
+        while recovery.next_batch()?.is_some() {}
+        let log = recovery.finish(Arc::new(SimClock::new(0)))?;
+        log.appender().reserve(b"a record")?.publish();
+        log.flush_all()?;
+        let meta = log.begin_snapshot(Compression::Lz4);
+        let (writer, parts) = SnapshotWriter::create(Arc::new(RealDisk), dir, meta, 2)?;
+        let mut summaries = Vec::new();
+        for mut part in parts {
+            for slot in 0..3 {
+                let (lsn, continues) = (meta.begin_lsn, false);
+                let info = ChunkInfo { first_slot: slot, last_slot: slot, rows: 7, lsn, continues };
+                part.append(info, &[slot as u8; 700_000])?;
+            }
+            summaries.push(part.finish()?);
+        }
+        writer.publish(summaries, meta.begin_lsn)?;
+        snapshot::retain(&RealDisk, dir, &log, 1)?;
+        log.close()
+    }
+
+    #[test]
+    fn the_check_fails_for_damaged_and_for_missing_snapshots() {
+        let dir = std::env::temp_dir().join(format!("sheaf-check-{}", std::process::id()));
+        write_data(&dir).unwrap();
+        check(&dir).unwrap();
+        let part = snapshot::directory(&dir).join("snap-0000000000001000.1.part");
+        let intact = std::fs::read(&part).unwrap();
+        let mut damaged = intact.clone();
+        damaged[5000] ^= 1;
+        std::fs::write(&part, &damaged).unwrap();
+        let Err(Error::SnapshotCorrupt(damage)) = check(&dir) else { panic!("the damage was not found") };
+        assert_eq!((damage.path, damage.offset), (part.clone(), 4096));
+        std::fs::write(&part, &intact).unwrap();
+        check(&dir).unwrap();
+        snapshot::remove(&RealDisk, &dir, Lsn::new(4096)).unwrap();
+        let missing = check(&dir).unwrap_err().to_string();
+        assert!(missing.contains("there is none to start from"), "{missing}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

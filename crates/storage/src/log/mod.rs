@@ -147,6 +147,11 @@ impl Log {
         Lsn::new(self.shared.sequencer.tail())
     }
 
+    /// Identifies the log.
+    pub fn id(&self) -> [u8; 16] {
+        self.shared.control.lock().log_id
+    }
+
     /// The epoch this run writes with.
     pub fn epoch(&self) -> u32 {
         self.shared.epoch
@@ -270,9 +275,8 @@ impl Log {
 
     /// What a snapshot is of that begins now: capture slots only after this.
     pub fn begin_snapshot(&self, compression: Compression) -> SnapshotMeta {
-        let Control { log_id, epoch, .. } = *self.shared.control.lock();
         let (begin_lsn, created_unix_ms) = (self.written_lsn(), self.shared.clock.unix_ms());
-        SnapshotMeta { log_id, epoch, begin_lsn, created_unix_ms, compression }
+        SnapshotMeta { log_id: self.id(), epoch: self.epoch(), begin_lsn, created_unix_ms, compression }
     }
 
     /// Makes everything up to `lsn` durable, whatever the durability. Blocks.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! SnapshotWriter::create -> PartWriter (one per thread): append*, finish -> SnapshotWriter::publish
-//! list -> SnapshotReader::open -> runs, read (from any thread)               check, remove, remove_leftovers
+//! list -> SnapshotReader::open -> runs, read (from any thread)               check, retain, remove
 //! ```
 //!
 //! What it is: the files of `snapshots/` in the data directory; framing, compression, checksums, publication, retention.
@@ -24,27 +24,28 @@ mod check;
 mod format;
 mod manifest;
 mod reader;
+mod retention;
 mod writer;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::{
-    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
 
-use env::{Disk, crashsafe::TMP_SUFFIX};
+use env::Disk;
 use lsn::Lsn;
 
-use self::manifest::{FileName, manifest_name, parse_file_name};
+use self::manifest::{FileName, parse_file_name};
 use crate::Error;
 
 pub use check::{SnapshotCheck, check};
 pub use format::{CHUNK_RAW_BYTES_AIM, CHUNK_RAW_BYTES_MAX, ChunkInfo};
 pub use manifest::{PARTS_MAX, PartSummary, SnapshotInfo};
 pub use reader::{ReadBuffers, Run, SnapshotReader};
+pub use retention::{remove, remove_leftovers, retain};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
 /// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy it as a
@@ -85,38 +86,6 @@ pub fn load(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<SnapshotInfo,
     SnapshotInfo::load(disk, &directory(dir), begin_lsn)
 }
 
-/// Removes the snapshot that begins at `begin_lsn`, also one that is damaged: durably not a snapshot any more, then its
-/// parts.
-///
-/// # Errors
-/// I/O errors. The snapshot is then still whole, or none any more, with leftovers.
-pub fn remove(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<(), Error> {
-    withdraw(disk, &directory(dir), begin_lsn)
-}
-
-/// Removes what an interrupted snapshot or removal has left, and returns the names. Not to be called while a snapshot
-/// is being written. [`Recovery::finish`](crate::Recovery::finish) does it.
-///
-/// # Errors
-/// I/O errors; some leftovers may still be there.
-pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, Error> {
-    let snapshots = directory(dir);
-    let names = files(disk, &snapshots)?;
-    let parsed = || names.iter().filter_map(|name| parse_file_name(name));
-    let published: BTreeSet<FileName> =
-        parsed().filter(|name| matches!(name, FileName::Manifest(_))).collect();
-    let is_leftover = |name: &String| match parse_file_name(name) {
-        Some(FileName::Part(begin_lsn, _)) => !published.contains(&FileName::Manifest(begin_lsn)),
-        Some(FileName::Manifest(_)) => false,
-        None => name.strip_suffix(TMP_SUFFIX).is_some_and(|rest| parse_file_name(rest).is_some()),
-    };
-    let leftovers: Vec<String> = names.iter().filter(|name| is_leftover(name)).cloned().collect();
-    if !leftovers.is_empty() {
-        remove_unnamed(disk, &snapshots, &leftovers)?;
-    }
-    Ok(leftovers)
-}
-
 /// The error of a log that starts at `log_start` and is not whole without a snapshot, when there is none.
 pub fn missing(dir: &Path, log_start: Lsn) -> Error {
     let reason = format!(
@@ -124,29 +93,6 @@ pub fn missing(dir: &Path, log_start: Lsn) -> Error {
          it from a backup or a replica"
     );
     Error::Inconsistent { path: directory(dir), reason }
-}
-
-/// Makes a snapshot none: its manifest first.
-fn withdraw(disk: &dyn Disk, snapshots: &Path, begin_lsn: Lsn) -> Result<(), Error> {
-    let path = snapshots.join(manifest_name(begin_lsn));
-    let is_part =
-        |name: &String| matches!(parse_file_name(name), Some(FileName::Part(begin, _)) if begin == begin_lsn);
-    let parts: Vec<String> = files(disk, snapshots)?.into_iter().filter(is_part).collect();
-    remove_if_present(disk, &path)?;
-    remove_unnamed(disk, snapshots, &parts)
-}
-
-/// Removes files that no manifest names, once that is durable: else a crash could bring back a manifest without parts.
-fn remove_unnamed(disk: &dyn Disk, snapshots: &Path, names: &[String]) -> Result<(), Error> {
-    disk.sync_dir(snapshots).map_err(Error::io("sync", snapshots))?;
-    names.iter().try_for_each(|name| remove_if_present(disk, &snapshots.join(name)))
-}
-
-fn remove_if_present(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 /// The files in the directory of the snapshots; none if it does not exist yet.

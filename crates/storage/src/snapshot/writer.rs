@@ -21,7 +21,7 @@ use super::{
     },
     list_begins,
     manifest::{PARTS_MAX, PartSummary, SnapshotInfo, manifest_name, part_name},
-    withdraw,
+    retention::withdraw,
 };
 use crate::Error;
 
@@ -157,7 +157,7 @@ impl PartWriter {
     fn create(writer: &SnapshotWriter, part: u32) -> Result<PartWriter, Error> {
         let path = writer.snapshots.join(part_name(writer.meta.begin_lsn, part));
         let file = writer.disk.create_new(&path).map_err(Error::io("create", &path))?;
-        let mut buffer = AlignedBytes::with_capacity(WRITE_BYTES * 2);
+        let mut buffer = AlignedBytes::new();
         buffer.extend_from_slice(&header_page(&writer.meta.log_id, writer.meta.begin_lsn, part));
         Ok(PartWriter {
             file,

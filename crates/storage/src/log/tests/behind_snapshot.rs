@@ -271,6 +271,36 @@ fn nothing_is_made_durable_where_there_is_no_room_and_that_is_said() {
     log.make_durable(lsn).unwrap();
 }
 
+#[test]
+fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let mut begins = Vec::new();
+    let mut publish_and_retain = || {
+        begins.push(*write_batches(&log, &numbered(3)).last().unwrap());
+        publish(&disk, &log, &[]).unwrap();
+        snapshot::retain(&*disk, Path::new(DIR), &log, 2).unwrap();
+        let listed = snapshot::list_begins(&*disk, Path::new(DIR)).unwrap();
+        assert!(listed.iter().eq(begins.iter().rev().take(2)), "{listed:?}");
+        (begins.clone(), log.start_lsn())
+    };
+    assert_eq!(publish_and_retain().1, Lsn::ZERO, "the log is the older generation");
+    for _ in 0..2 {
+        let (begins, log_start) = publish_and_retain();
+        assert_eq!(log_start, begins[begins.len() - 2]);
+    }
+    let (begins, _) = publish_and_retain();
+    // After a record that voids everything, what was before it is of no use.
+    log.truncate_before(begins[3]).unwrap();
+    snapshot::retain(&*disk, Path::new(DIR), &log, 2).unwrap();
+    assert_eq!(snapshot::list_begins(&*disk, Path::new(DIR)).unwrap(), [begins[3]]);
+    assert_eq!(log.start_lsn(), begins[3]);
+    let path = snapshot::directory(Path::new(DIR)).join(format!("snap-{:016x}.manifest", begins[3].get()));
+    disk.corrupt(&path, 50, 1).unwrap();
+    let damaged = snapshot::retain(&*disk, Path::new(DIR), &log, 1);
+    assert!(matches!(damaged, Err(Error::SnapshotCorrupt(_))) && disk.read_file(&path).is_ok());
+}
+
 /// What a server would serve after a start: the newest snapshot that fits the log, then the log.
 fn restart(disk: &Arc<SimDisk>) -> (Vec<Vec<u8>>, Log) {
     let mut recovery = open(disk).unwrap();
@@ -292,7 +322,6 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
     let run = |disk: &Arc<SimDisk>, log: &Log| -> usize {
         let mut acknowledged = 0;
         let mut appender = log.appender();
-        let mut older = None;
         for round in payloads.chunks(payloads.len() / ROUNDS) {
             for payload in round {
                 append(&mut appender, payload);
@@ -301,12 +330,8 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
                 }
                 acknowledged += 1;
             }
-            let Ok(info) = publish(disk, log, &payloads[..acknowledged]) else { continue };
-            if let Some(kept) = older.replace(info.begin_lsn) {
-                let listed = snapshot::list_begins(&**disk, Path::new(DIR)).unwrap_or_default();
-                let mut old = listed.into_iter().filter(|&begin| begin < kept);
-                let _ = old.try_for_each(|begin| snapshot::remove(&**disk, Path::new(DIR), begin));
-                let _ = log.forget_before(kept);
+            if publish(disk, log, &payloads[..acknowledged]).is_ok() {
+                let _ = snapshot::retain(&**disk, Path::new(DIR), log, 2);
             }
         }
         acknowledged
