@@ -1,0 +1,218 @@
+"""Moving in and out: RDB files between redis-server 7.0.15 and Sheaf, compared key by key."""
+
+import random
+from pathlib import Path
+
+import pytest
+import redis
+
+from differential.pair import RedisOptions
+from differential.state import WITHOUT_ENCODING, first_difference, held
+from harness.server import Options, Server, run_sheaf
+
+pytestmark = pytest.mark.sheaf_only
+
+KEYS = 300
+# Settings under which Redis chooses other encodings for the same data.
+ENCODINGS = {
+    "default": {},
+    "all-large": {
+        "hash-max-listpack-entries": 0,
+        "zset-max-listpack-entries": 0,
+        "set-max-intset-entries": 0,
+        "list-max-listpack-size": 1,
+        "rdbcompression": "no",
+    },
+    "all-packed": {
+        "hash-max-listpack-entries": 100_000,
+        "hash-max-listpack-value": 100_000,
+        "zset-max-listpack-entries": 100_000,
+        "zset-max-listpack-value": 100_000,
+        "set-max-intset-entries": 100_000,
+        "list-max-listpack-size": -5,
+        "list-compress-depth": 1,
+    },
+}
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """A redis-server; what it saves is `dump.rdb` in its directory."""
+    directory = tmp_path / "redis"
+    directory.mkdir()
+    server = Server(directory, RedisOptions())
+    yield server
+    server.close()
+
+
+def fill(port: int, chance: random.Random) -> None:
+    """Keys of every type and many sizes in three databases, some of which expire."""
+    for database in (0, 1, 2):
+        with redis.Redis(port=port, db=database) as client:
+            for number in range(KEYS):
+                key = f"key:{number}".encode() + chance.randbytes(chance.choice((0, 0, 3, 70)))
+                put(client, key, chance)
+                if chance.random() < 0.2:
+                    client.pexpire(key, chance.randrange(10**8, 10**12))
+
+
+def text(chance: random.Random) -> bytes | int:
+    """A string that is a number, short, long, or one that can be compressed."""
+    match chance.randrange(5):
+        case 0:
+            return chance.randrange(-(2 ** chance.choice((7, 15, 31, 63))), 2 ** chance.choice((3, 7, 15, 31, 63)))
+        case 1:
+            return chance.randbytes(chance.choice((0, 1, 20, 63, 64, 300)))
+        case 2:
+            return chance.choice((b"ab", b"xyz", b"\0")) * chance.randrange(1, 400)
+        case 3:
+            return f"member:{chance.randrange(1000)}".encode()
+        case _:
+            return chance.randrange(100)
+
+
+def put(client: redis.Redis, key: bytes, chance: random.Random) -> None:
+    """One key with a value by chance."""
+    count = chance.choice((1, 2, 5, 50, 600))
+    match chance.randrange(6):
+        case 0:
+            client.set(key, text(chance))
+        case 1:
+            client.rpush(key, *(text(chance) for _ in range(count)))
+        case 2:
+            client.sadd(key, *(chance.randrange(-(2**40), 2**40) for _ in range(count)))
+        case 3:
+            client.sadd(key, *(text(chance) for _ in range(count)))
+        case 4:
+            scores = (chance.choice((1, 0.1, float("inf"), float("-inf"), 1e300, chance.random())) for _ in range(count))
+            client.zadd(key, {text(chance): score for score in scores})
+        case 5:
+            client.hset(key, mapping={text(chance): text(chance) for _ in range(count)})
+
+
+def compare(peer: Server, server: Server) -> None:
+    """Both hold the same."""
+    expected = held(peer.port)
+    assert len(expected) == 3 * KEYS
+    assert first_difference(expected, held(server.port), WITHOUT_ENCODING) is None
+
+
+def succeed(*arguments: str) -> str:
+    """Runs `sheaf` and returns what it says."""
+    done = run_sheaf(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def stop(server: Server) -> None:
+    """Stops it in order."""
+    with redis.Redis(port=server.port) as client:
+        client.shutdown()
+    server.process.wait()
+
+
+@pytest.mark.parametrize("settings", ENCODINGS.values(), ids=ENCODINGS.keys())
+def test_a_file_of_redis_arrives_and_goes_back(peer, new_server, tmp_path, pytestconfig, settings):
+    chance = random.Random(pytestconfig.getoption("seed"))
+    peer.start()
+    with redis.Redis(port=peer.port) as client:
+        for name, value in settings.items():
+            client.config_set(name, value)
+        fill(peer.port, chance)
+        client.save()
+    server = new_server()
+    said = succeed("import", str(peer.directory / "dump.rdb"), "--dir", str(server.directory))
+    assert f"imported     {3 * KEYS} keys" in said
+    server.start()
+    compare(peer, server)
+
+    stop(server)
+    back = Server(tmp_path / "back", RedisOptions())
+    back.directory.mkdir()
+    try:
+        for version in ("10", "11", "12"):
+            exported = back.directory / "dump.rdb"
+            said = succeed("export", str(exported), "--dir", str(server.directory), "--rdb-version", version)
+            assert f"exported     {3 * KEYS} keys" in said
+            assert exported.read_bytes().startswith(f"REDIS00{version}".encode())
+            if version != "10":
+                again = new_server()
+                succeed("import", str(exported), "--dir", str(again.directory))
+                again.start()
+                compare(peer, again)
+                stop(again)
+        succeed("export", str(back.directory / "dump.rdb"), "--dir", str(server.directory))
+        back.start()
+        compare(peer, back)
+    finally:
+        back.close()
+
+
+def test_what_cannot_be_imported_is_told(peer, new_server):
+    peer.start()
+    with redis.Redis(port=peer.port) as client:
+        client.xadd("stream", {"field": "value"})
+        client.set("expires", "soon", px=1)
+        client.set("stays", "here")
+        client.function_load("#!lua name=lib\nredis.register_function('f', function() return 1 end)")
+        client.save()
+    server = new_server()
+    said = succeed("import", str(peer.directory / "dump.rdb"), "--dir", str(server.directory))
+    assert 'NOT IMPORTED 1 streams, the first is "stream" of database 0' in said
+    assert "NOT IMPORTED 1 libraries of functions" in said
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        assert client.keys() == [b"stays"]
+
+
+def test_a_directory_that_is_in_use_or_holds_keys_is_left_alone(peer, new_server):
+    peer.start()
+    with redis.Redis(port=peer.port) as client:
+        client.set("key", "of redis")
+        client.save()
+    file, server = str(peer.directory / "dump.rdb"), new_server().start()
+    directory = str(server.directory)
+    with redis.Redis(port=server.port) as client:
+        client.set("key", "of sheaf")
+    for command in ("import", "export"):
+        refused = run_sheaf(command, file, "--dir", directory)
+        assert (refused.returncode, "is held by process" in refused.stderr) == (1, True), refused.stderr
+    stop(server)
+    refused = run_sheaf("import", file, "--dir", directory)
+    assert (refused.returncode, "holds 1 keys already" in refused.stderr) == (1, True), refused.stderr
+    succeed("import", file, "--dir", directory, "--keep-existing")
+    assert "of sheaf" in succeed("log", directory)
+    succeed("import", file, "--dir", directory, "--replace-existing")
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        assert client.get("key") == b"of redis"
+
+
+def test_a_part_of_an_import_is_not_served(new_server, tmp_path):
+    server = new_server()
+    file = tmp_path / "dump.rdb"
+    file.write_bytes(b"REDIS0003\x00\x03key\x05value\xff")
+    succeed("import", str(file), "--dir", str(server.directory))
+    # As an import that was killed leaves it.
+    mark = Path(server.directory) / "import-unfinished"
+    mark.write_text("An import into this directory did not finish. It held no keys before.\n")
+    options = Options()
+    refused = run_sheaf(*options.command_line(server.directory, 0, 0)[1:])
+    assert (refused.returncode, "run the same `sheaf import` again" in refused.stderr) == (1, True), refused.stderr
+    assert run_sheaf("export", str(tmp_path / "out.rdb"), "--dir", str(server.directory)).returncode == 1
+    file.write_bytes(b"REDIS0003\x00\x05other\x05value\xff")
+    succeed("import", str(file), "--dir", str(server.directory))
+    assert not mark.exists()
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        assert client.keys() == [b"other"]
+
+
+def test_a_damaged_file_is_refused_with_its_place(new_server, tmp_path):
+    server = new_server()
+    file = tmp_path / "dump.rdb"
+    file.write_bytes(b"REDIS0010\x00\x03key\x05value")
+    refused = run_sheaf("import", str(file), "--dir", str(server.directory))
+    assert refused.returncode == 1
+    assert "at byte 20: the bytes end inside a value" in refused.stderr
+    assert not list(Path(server.directory).glob("*.seg"))
