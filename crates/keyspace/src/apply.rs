@@ -266,7 +266,11 @@ impl SlotGuard<'_> {
                 self.keyspace.totals.change(db, before, Tally::default());
             }
             let bytes_before = self.state.heap_bytes();
+            let captured = self.state.extra.as_mut().and_then(|extra| extra.captured.take());
             self.state.clear();
+            if captured.is_some() {
+                self.state.extra.get_or_insert_default().captured = captured;
+            }
             self.heap_bytes_changed(bytes_before);
             self.publish_next_expiry();
         }
@@ -282,7 +286,11 @@ impl SlotGuard<'_> {
             return;
         }
         let before = self.state.tally(db);
-        freed.table(std::mem::take(self.state.table_mut(db)));
+        let mut table = std::mem::take(self.state.table_mut(db));
+        if let Some(captured) = self.state.captured_mut() {
+            captured.detach_from(db, &mut table, self.keyspace);
+        }
+        freed.table(table);
         self.keyspace.totals.change(db, before, self.state.tally(db));
         self.note_buckets();
         self.tend_expiry(None);
@@ -297,6 +305,9 @@ impl SlotGuard<'_> {
         let table_a = std::mem::take(self.state.table_mut(a));
         let table_b = std::mem::replace(self.state.table_mut(b), table_a);
         *self.state.table_mut(a) = table_b;
+        if let Some(captured) = self.state.captured_mut() {
+            captured.swap(a, b);
+        }
         self.keyspace.totals.change(a, before_a, before_b);
         self.keyspace.totals.change(b, before_b, before_a);
         self.note_buckets();
@@ -332,9 +343,18 @@ impl SlotState {
         let replaced = occupied.update(|entry| update(entry, stamp));
         let new = Due::of(occupied.entry());
         if let Some(entry) = replaced {
-            freed.entry(entry);
+            self.retire(target.db, entry, freed);
         }
         (applied, Deadlines { old, new })
+    }
+
+    /// An entry is no longer at its key: frees it, unless somebody is still busy with it.
+    #[inline]
+    fn retire(&mut self, db: DbId, entry: Entry, freed: &mut Freed) {
+        match self.captured_mut() {
+            Some(captured) if entry.is_being_captured() => captured.detach(db, entry),
+            _ => freed.entry(entry),
+        }
     }
 
     fn edit_collection(
@@ -375,7 +395,8 @@ impl SlotState {
             let new = Due::of(occupied.entry());
             return (applied, Deadlines { old, new });
         }
-        freed.entry(occupied.remove());
+        let entry = occupied.remove();
+        self.retire(target.db, entry, freed);
         applied.key_removed = true;
         (applied, Deadlines { old, new: Due::default() })
     }
@@ -403,7 +424,7 @@ impl SlotState {
     fn delete(&mut self, target: Target<'_>, freed: &mut Freed) -> (Applied, Deadlines) {
         let Some(entry) = self.take(target) else { return Default::default() };
         let old = Due::of(entry.as_ref());
-        freed.entry(entry);
+        self.retire(target.db, entry, freed);
         let applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         (applied, Deadlines { old, new: Due::default() })
     }
@@ -411,7 +432,13 @@ impl SlotState {
     /// Takes an entry out.
     fn take(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
-        self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove)
+        let mut entry = self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove);
+        if let (Some(captured), Some(entry)) = (self.captured_mut(), &mut entry)
+            && entry.is_being_captured()
+        {
+            captured.finish(target.db, entry);
+        }
+        entry
     }
 
     /// Makes the expiry heap anew from the entries.

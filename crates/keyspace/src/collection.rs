@@ -22,6 +22,7 @@ mod limits;
 mod list;
 mod long_list;
 mod packed;
+pub(crate) mod part;
 pub(crate) mod rank_tree;
 mod set;
 mod value_buf;
@@ -40,12 +41,13 @@ pub use value_buf::ValueBuf;
 pub use zset::{ZsetRange, ZsetView};
 
 use field_map::FieldMap;
-use long_list::LongList;
+pub(crate) use long_list::LongList;
+use part::Part;
 use zset::RankedMap;
 
 use crate::access::AccessStamp;
 use crate::apply::Applied;
-use crate::effect::Effect;
+use crate::effect::{Effect, ItemsBuf, ScoredItemsBuf};
 use crate::entry::Entry;
 use crate::freed::Freed;
 use crate::value::{Value, ValueType};
@@ -63,12 +65,40 @@ pub(crate) enum Big {
 }
 
 impl Big {
+    /// Begins to capture fields or members, of which a list has none: it is shared instead.
+    pub(crate) fn begin_capture(&mut self) {
+        match self {
+            Big::List(_) => unreachable!("lists are shared"),
+            Big::Hash(map) => map.begin_capture(Part::Hash(ItemsBuf::new(), Vec::new())),
+            Big::Set(map) => map.begin_capture(Part::Set(ItemsBuf::new())),
+            Big::Zset(map) => map.scores_mut().begin_capture(Part::Zset(ScoredItemsBuf::new())),
+        }
+    }
+
+    /// As `FieldMap::capture_step`.
+    pub(crate) fn capture_step(&mut self, bytes: usize) -> (Part, bool) {
+        match self {
+            Big::List(_) => unreachable!("lists are shared"),
+            Big::Hash(map) | Big::Set(map) => map.capture_step(bytes),
+            Big::Zset(map) => map.scores_mut().capture_step(bytes),
+        }
+    }
+
+    /// Whether a capture of it has begun and not ended.
+    pub(crate) fn is_being_captured(&self) -> bool {
+        match self {
+            Big::List(_) => false,
+            Big::Hash(map) | Big::Set(map) => map.is_being_captured(),
+            Big::Zset(map) => map.scores().is_being_captured(),
+        }
+    }
+
     /// Starts loading members or fields.
     pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         match self {
             Big::List(_) => {}
             Big::Hash(map) | Big::Set(map) => map.prefetch(members),
-            Big::Zset(map) => map.prefetch(members),
+            Big::Zset(map) => map.scores().prefetch(members),
         }
     }
 

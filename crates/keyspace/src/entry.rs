@@ -146,6 +146,12 @@ impl Entry {
         }
     }
 
+    /// Whether it is a big collection whose capture has begun and not ended.
+    #[inline]
+    pub(crate) fn is_being_captured(&self) -> bool {
+        self.as_ref().big().is_some_and(Big::is_being_captured)
+    }
+
     /// Lists fields of a hash that are due, at most `max`; each once: the caller removes them.
     pub(crate) fn list_expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         if let Some(Big::Hash(map)) = self.big_mut() {

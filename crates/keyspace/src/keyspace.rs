@@ -44,6 +44,8 @@ pub struct Keyspace {
     pub(crate) occupied: SlotSet,
     /// Slots with at least one item in their expiry heap.
     pub(crate) expiring: SlotSet,
+    /// Slots that the snapshot in progress has captured; none while there is no snapshot in progress.
+    pub(crate) captured: SlotSet,
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
     packed_limits: SharedLimits,
@@ -59,6 +61,7 @@ impl Keyspace {
             totals: Totals::new(),
             occupied: SlotSet::new(),
             expiring: SlotSet::new(),
+            captured: SlotSet::new(),
             hints: Hints::new(),
             packed_limits: SharedLimits::new(PackedLimits::DEFAULT),
             collection_seed: options.hash_seed,
@@ -125,6 +128,17 @@ impl Keyspace {
         {
             entry.prefetch_members(members);
         }
+    }
+
+    /// Whether a Move from a slot to another may be logged now: both are locked. It may not if the snapshot in progress has
+    /// the destination without the value and will have the source without it, too.
+    pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
+        self.captured.contains(from) || !self.captured.contains(to)
+    }
+
+    /// A snapshot has ended, or is about to begin: no slot counts as captured.
+    pub fn forget_captured(&self) {
+        self.captured.clear();
     }
 
     /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can

@@ -35,6 +35,7 @@
 
 mod access;
 mod apply;
+mod capture;
 mod check;
 mod collection;
 mod digest;
@@ -58,6 +59,7 @@ mod value;
 
 pub use access::{AccessClock, AccessPolicy, AccessStamp};
 pub use apply::Applied;
+pub use capture::{Capture, Captured, LoadError, Loader};
 pub use collection::{
     Element, HashField, HashView, ListIter, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange,
     ZsetView,

@@ -18,6 +18,7 @@ use lsn::Lsn;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::AccessClock;
+use crate::capture::CapturedMaps;
 use crate::entry::EntryRef;
 use crate::expiry::{ExpiryHeap, Item};
 use crate::hash::KeyHash;
@@ -64,6 +65,8 @@ pub(crate) struct Extra {
     pub(crate) field_heap: ExpiryHeap,
     /// Items of `field_heap` when it was last made anew.
     pub(crate) fields_rebuilt: usize,
+    /// While big collections of this slot are being captured.
+    pub(crate) captured: Option<Box<CapturedMaps>>,
 }
 
 impl SlotState {
@@ -99,6 +102,12 @@ impl SlotState {
             expiring: table.expiring().into(),
             bytes: table.bytes() as u64,
         })
+    }
+
+    /// The big collections of this slot that are being captured, if there are any.
+    #[inline]
+    pub(crate) fn captured_mut(&mut self) -> Option<&mut CapturedMaps> {
+        self.extra.as_mut()?.captured.as_deref_mut()
     }
 
     pub(crate) fn heap(&self) -> Option<&ExpiryHeap> {

@@ -37,6 +37,11 @@ impl SlotSet {
         }
     }
 
+    /// Makes no slot a member.
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
     #[inline]
     pub(crate) fn contains(&self, slot: SlotId) -> bool {
         self.words[slot.index() / 64].load(Relaxed) >> (slot.index() % 64) & 1 != 0

@@ -90,7 +90,8 @@ impl SlotState {
             return (applied, Deadlines { old: Due::default(), new });
         };
         let old = Due::of(occupied.entry());
-        freed.entry(occupied.update(|there| std::mem::replace(there, entry)));
+        let replaced = occupied.update(|there| std::mem::replace(there, entry));
+        self.retire(target.db, replaced, freed);
         (applied, Deadlines { old, new })
     }
 }

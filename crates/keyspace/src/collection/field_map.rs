@@ -19,6 +19,7 @@
 //! - `len`, `table_bytes` and the count of expiring fields are the sums over the segments.
 //! - Memory is bounded by the number of fields whatever their hashes are (`DIRECTORY_SHARE_MIN`).
 
+mod capture;
 mod deadlines;
 mod hasher;
 mod resize;
@@ -35,6 +36,7 @@ use smallvec::SmallVec;
 
 use crate::entry::{Entry, EntryRef};
 use crate::table::prefetch_line;
+use capture::Capture;
 use deadlines::Deadlines;
 use hasher::FieldHasher;
 use segment::{Segment, Tally};
@@ -65,10 +67,12 @@ pub(crate) struct FieldMap {
     table_bytes: usize,
     /// Only while there are deadlines.
     deadlines: Option<Box<Deadlines>>,
+    /// Only while it is captured.
+    capture: Option<Box<Capture>>,
 }
 
 #[cfg(not(test))]
-const _: () = assert!(size_of::<FieldMap>() == 128);
+const _: () = assert!(size_of::<FieldMap>() == 136);
 
 /// What a `FieldMap::put` did.
 pub(crate) enum Put {
@@ -88,6 +92,7 @@ impl FieldMap {
             len: 0,
             table_bytes: 0,
             deadlines: None,
+            capture: None,
         }
     }
 
@@ -173,6 +178,7 @@ impl FieldMap {
     #[inline]
     fn change<R>(&mut self, hash: u64, run: impl FnOnce(&mut Segment) -> R) -> R {
         let number = self.number_of(hash);
+        self.capture_ahead(number);
         let segment = &mut self.segments[number];
         let before = segment.tally();
         let result = run(segment);

@@ -39,6 +39,14 @@ impl<'a> ListView<'a> {
         ListView(Form::Long(list))
     }
 
+    /// The list as it is now, if it is big: see `LongList::share`.
+    pub(crate) fn share(&self) -> Option<LongList> {
+        match self.0 {
+            Form::Packed(_) => None,
+            Form::Long(list) => Some(list.share()),
+        }
+    }
+
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {

@@ -63,6 +63,11 @@ impl LongList {
         list
     }
 
+    /// The list as it is now, without a copy of its elements: chunks that change later are copied then.
+    pub(crate) fn share(&self) -> LongList {
+        LongList { chunks: self.chunks.clone(), len: self.len, buffer_bytes: self.buffer_bytes }
+    }
+
     /// Elements.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -135,9 +140,9 @@ impl LongList {
     #[inline]
     fn push(&mut self, end: End, item: &Item<'_>) {
         if let Some(buffer) = self.end_mut(end) {
-            let capacity = buffer.capacity();
+            let bytes = buffer.bytes();
             if buffer.push(end, item) {
-                let grown = buffer.capacity() - capacity;
+                let grown = buffer.bytes() - bytes;
                 self.buffer_bytes += grown;
                 self.len += 1;
                 return;
@@ -216,16 +221,16 @@ impl LongList {
     /// Changes a chunk and keeps the sums right.
     fn update<R>(&mut self, chunk: usize, change: impl FnOnce(&mut Buffer) -> R) -> R {
         let buffer = &mut self.chunks[chunk];
-        let (len, capacity) = (buffer.len(), buffer.capacity());
+        let (len, bytes) = (buffer.len(), buffer.bytes());
         let result = change(buffer);
         self.len = self.len - len + buffer.len();
-        self.buffer_bytes = self.buffer_bytes - capacity + buffer.capacity();
+        self.buffer_bytes = self.buffer_bytes - bytes + buffer.bytes();
         result
     }
 
     fn add_chunk(&mut self, at: usize, buffer: Buffer) {
         self.len += buffer.len();
-        self.buffer_bytes += buffer.capacity();
+        self.buffer_bytes += buffer.bytes();
         self.chunks.insert(at, buffer);
     }
 
@@ -236,7 +241,7 @@ impl LongList {
         }
         let chunks: VecDeque<Buffer> = self.chunks.drain(chunks).collect();
         let len = chunks.iter().map(Buffer::len).sum();
-        let buffer_bytes = chunks.iter().map(Buffer::capacity).sum();
+        let buffer_bytes = chunks.iter().map(Buffer::bytes).sum();
         self.len -= len;
         self.buffer_bytes -= buffer_bytes;
         if self.chunks.len() < self.chunks.capacity() / 8 {

@@ -22,7 +22,7 @@ use crate::effect::{Items, ScoredItems};
 use crate::entry::Entry;
 use packed::Pair;
 use ranked_map::Handle;
-pub(crate) use ranked_map::RankedMap;
+pub(crate) use ranked_map::{RankedMap, score_of};
 
 /// The payload of a sorted set without members.
 pub(super) const EMPTY: &[u8] = super::packed::EMPTY;

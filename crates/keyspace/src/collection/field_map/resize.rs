@@ -25,6 +25,7 @@ impl FieldMap {
             }
             self.directory = self.directory.iter().flat_map(|&number| [number, number]).collect();
         }
+        self.capture_ahead(number);
         let lower = &mut self.segments[number];
         let bytes = lower.table.bytes();
         let upper = lower.split(|field| self.hasher.hash(field));
@@ -52,6 +53,8 @@ impl FieldMap {
         if buddy.depth() != depth || segment.len() + buddy.len() >= MERGED_LEN_MIN {
             return false;
         }
+        self.capture_ahead(number);
+        self.capture_ahead(buddy_number);
         let buddy = self.take_segment(buddy_number);
         let number = if number == self.segments.len() { buddy_number } else { number };
         let segment = &mut self.segments[number];

@@ -6,26 +6,32 @@
 //!
 //! Invariants
 //! - The body of more than one element is at most `BODY_BYTES_MAX` long.
-//! - Memory has the size of a size class (see `entry::size_class`), so that nothing is unaccounted.
+//! - Memory has, with its count, the size of a size class (see `entry::size_class`), so that nothing is unaccounted.
+//! - Memory that a capture shares is never written: the first change after it copies it.
 //! - Pushing at either end copies each byte of the body a bounded number of times, whatever was pushed or
 //!   removed at which end before.
 
 use std::ops::Range;
 
+use triomphe::Arc;
+
 use crate::collection::chunk::{Chunk, End, Item};
 use crate::collection::element::Encoded;
 use crate::entry::size_class;
 
-/// Longest body of a buffer with more than one element, as Redis has it by default.
-pub(super) const BODY_BYTES_MAX: usize = 8 << 10;
+/// What shared memory takes beside its bytes.
+const COUNT_BYTES: usize = size_of::<usize>();
+
+/// Longest body of a buffer with more than one element: with the count, the 8 KiB that Redis has by default.
+pub(super) const BODY_BYTES_MAX: usize = (8 << 10) - COUNT_BYTES;
 
 /// Smallest memory of a buffer that is pushed to.
 pub(super) const CAPACITY_MIN: usize = 128;
 
-/// The memory of one chunk.
-#[derive(Default)]
+/// The memory of one chunk. A clone shares it, at the cost of counting.
+#[derive(Clone)]
 pub(super) struct Buffer {
-    memory: Box<[u8]>,
+    memory: Arc<[u8]>,
     /// Where the body is in the memory. A body is shorter than 4 GiB because an encoding is.
     start: u32,
     end: u32,
@@ -36,7 +42,7 @@ pub(super) struct Buffer {
 impl Buffer {
     /// A buffer with one element and all its room, if `capacity` is more than the element needs, at `end`.
     pub(super) fn of_item(item: &Item<'_>, end: End, capacity: usize) -> Self {
-        let capacity = size_class(item.len().max(capacity));
+        let capacity = memory_class(item.len().max(capacity));
         let room_in_front = match end {
             End::Front => capacity - item.len(),
             End::Back => 0,
@@ -46,20 +52,20 @@ impl Buffer {
 
     /// A buffer without more room than a size class has.
     pub(super) fn of_chunk(chunk: Chunk<'_>) -> Self {
-        Buffer::new(&[chunk.body()], chunk.len(), size_class(chunk.body().len()), 0)
+        Buffer::new(&[chunk.body()], chunk.len(), memory_class(chunk.body().len()), 0)
     }
 
     /// The elements of both buffers.
     pub(super) fn merged(front: &Buffer, back: &Buffer) -> Self {
         let parts = [front.chunk().body(), back.chunk().body()];
-        Buffer::new(&parts, front.len() + back.len(), size_class(front.body_len() + back.body_len()), 0)
+        Buffer::new(&parts, front.len() + back.len(), memory_class(front.body_len() + back.body_len()), 0)
     }
 
     /// A buffer with these parts as the body.
     fn new(parts: &[&[u8]], len: usize, capacity: usize, room_in_front: usize) -> Self {
-        let mut memory = vec![0; capacity].into_boxed_slice();
+        let mut memory = vec![0; capacity];
         let end = write(&mut memory[room_in_front..], parts) + room_in_front;
-        Buffer { memory, start: offset(room_in_front), end: offset(end), len: offset(len) }
+        Buffer { memory: memory.into(), start: offset(room_in_front), end: offset(end), len: offset(len) }
     }
 
     /// The elements.
@@ -80,10 +86,25 @@ impl Buffer {
         (self.end - self.start) as usize
     }
 
-    /// Bytes of memory.
+    /// Bytes that fit into the memory.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.memory.len()
+    }
+
+    /// Bytes of memory.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.capacity() + COUNT_BYTES
+    }
+
+    /// The memory, to be written: a copy of it if it is shared.
+    #[inline]
+    fn memory_mut(&mut self) -> &mut [u8] {
+        if !self.memory.is_unique() {
+            self.memory = Arc::from(&self.memory[..]);
+        }
+        Arc::get_mut(&mut self.memory).expect("nobody shares it")
     }
 
     /// Adds an element at `end`; `false` if the chunk is full.
@@ -104,7 +125,7 @@ impl Buffer {
                 at
             }
         };
-        write(&mut self.memory[at..], &item.parts());
+        write(&mut self.memory_mut()[at..], &item.parts());
         self.len += 1;
         true
     }
@@ -142,18 +163,21 @@ impl Buffer {
         let head_fits = head_len + inserted_len + tail_len <= end;
         if tail_fits && (tail_len <= head_len || !head_fits) {
             let at = start + head_len;
-            self.memory.copy_within(end - tail_len..end, at + inserted_len);
-            write(&mut self.memory[at..], &parts);
+            let memory = self.memory_mut();
+            memory.copy_within(end - tail_len..end, at + inserted_len);
+            write(&mut memory[at..], &parts);
             self.end = offset(at + inserted_len + tail_len);
         } else if head_fits {
             let at = end - tail_len - inserted_len;
-            self.memory.copy_within(start..start + head_len, at - head_len);
-            write(&mut self.memory[at..], &parts);
+            let memory = self.memory_mut();
+            memory.copy_within(start..start + head_len, at - head_len);
+            write(&mut memory[at..], &parts);
             self.start = offset(at - head_len);
         } else {
             let body = self.chunk().body();
             let body_len = head_len + inserted_len + tail_len;
-            let capacity = size_class(body_len).max(size_class(body_len + body_len / 4).min(BODY_BYTES_MAX));
+            let capacity =
+                memory_class(body_len).max(memory_class(body_len + body_len / 4).min(BODY_BYTES_MAX));
             let [a, b, c] = parts;
             let parts = [&body[..span.start], a, b, c, &body[span.end..]];
             *self = Buffer::new(&parts, len, capacity, 0);
@@ -172,7 +196,7 @@ impl Buffer {
 
     /// Gives room back that nothing will be pushed into.
     pub(super) fn fit(&mut self) {
-        if size_class(self.body_len()) < self.capacity() {
+        if memory_class(self.body_len()) < self.capacity() {
             *self = Buffer::of_chunk(self.chunk());
         }
     }
@@ -195,14 +219,15 @@ impl Buffer {
         if body_len + needed <= capacity / 2 {
             // Both ends get half of the room, so that it will do for many pushes at whichever comes.
             let start = (capacity - body_len) / 2;
-            self.memory.copy_within(self.start as usize..self.end as usize, start);
+            let body = self.start as usize..self.end as usize;
+            self.memory_mut().copy_within(body, start);
             (self.start, self.end) = (offset(start), offset(start + body_len));
             return true;
         }
         if capacity >= BODY_BYTES_MAX {
             return false;
         }
-        let capacity = size_class((2 * capacity).max(body_len + needed)).min(BODY_BYTES_MAX);
+        let capacity = memory_class((2 * capacity).max(body_len + needed)).min(BODY_BYTES_MAX);
         let room_in_front = match end {
             End::Front => capacity - body_len,
             End::Back => 0,
@@ -215,11 +240,24 @@ impl Buffer {
     fn shrink(&mut self) {
         let body_len = self.body_len();
         if self.len > 0 && self.capacity() > CAPACITY_MIN && body_len <= self.capacity() / 8 {
-            let capacity = size_class(2 * body_len).max(CAPACITY_MIN);
+            let capacity = memory_class(2 * body_len).max(CAPACITY_MIN);
             let room_in_front = (capacity - body_len) / 2;
             *self = Buffer::new(&[self.chunk().body()], self.len(), capacity, room_in_front);
         }
     }
+}
+
+impl Default for Buffer {
+    /// No elements and no room.
+    fn default() -> Self {
+        Buffer::new(&[], 0, 0, 0)
+    }
+}
+
+/// What fits into the memory that the allocator gives for so many bytes.
+#[inline]
+fn memory_class(bytes: usize) -> usize {
+    size_class(bytes + COUNT_BYTES) - COUNT_BYTES
 }
 
 /// Writes the parts one after the other to the start of `memory`; returns their length.

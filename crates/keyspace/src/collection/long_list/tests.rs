@@ -17,7 +17,7 @@ impl LongList {
     /// Checks the invariants by a walk over everything.
     fn check(&self) {
         assert_eq!(self.len, self.chunks.iter().map(Buffer::len).sum::<usize>());
-        assert_eq!(self.buffer_bytes, self.chunks.iter().map(Buffer::capacity).sum::<usize>());
+        assert_eq!(self.buffer_bytes, self.chunks.iter().map(Buffer::bytes).sum::<usize>());
         for buffer in &self.chunks {
             assert!(buffer.len() > 0);
             assert!(buffer.len() == 1 || buffer.body_len() <= BODY_BYTES_MAX);

@@ -63,9 +63,14 @@ impl RankedMap {
         self.scores.len()
     }
 
-    /// Starts loading members.
-    pub(crate) fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
-        self.scores.prefetch(members);
+    /// The members, for what does not change them.
+    pub(crate) fn scores(&self) -> &FieldMap {
+        &self.scores
+    }
+
+    /// The members, for what changes nothing that can be seen.
+    pub(crate) fn scores_mut(&mut self) -> &mut FieldMap {
+        &mut self.scores
     }
 
     /// Bytes of memory behind this structure.
@@ -158,7 +163,8 @@ fn add(scores: &mut FieldMap, member: &[u8], score: f64) -> Handle {
 }
 
 #[inline]
-fn score_of(entry: EntryRef<'_>) -> f64 {
+/// The score in an entry of the map.
+pub(crate) fn score_of(entry: EntryRef<'_>) -> f64 {
     f64::from_le_bytes(entry.payload().try_into().expect("a score is the value of every entry"))
 }
 

@@ -1,0 +1,297 @@
+//! What is captured while effects go on is what was there at the moment of each slot.
+
+use std::collections::BTreeMap;
+
+use lsn::Lsn;
+use proptest::prelude::*;
+
+use super::{Capture, Loader};
+use crate::{
+    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, ScoredItems, SlotId,
+    Value, ValueBuf,
+};
+
+type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
+
+fn keyspace(seed: u64) -> Keyspace {
+    let keyspace = Keyspace::new(Options { hash_seed: seed });
+    // Everything but the smallest is big, so that few members make a structure.
+    keyspace.set_packed_limits(PackedLimits {
+        hash_entries: 4,
+        set_entries: 4,
+        set_integers: 4,
+        zset_entries: 4,
+        list_entries: 4,
+        ..PackedLimits::DEFAULT
+    });
+    keyspace
+}
+
+fn content(keyspace: &Keyspace) -> Content {
+    let mut content = Content::new();
+    for slot in SlotId::all() {
+        let guard = keyspace.lock(slot);
+        for db in DbId::all() {
+            for entry in guard.entries(db) {
+                let value = (ValueBuf::of(entry), entry.expire_at_ms());
+                content.insert((db.get(), entry.key().to_vec()), value);
+            }
+        }
+    }
+    content
+}
+
+fn db(number: u8) -> DbId {
+    DbId::new(number).expect("a database")
+}
+
+/// All keys are in one slot, so that its moment is the first piece.
+fn key(number: u8) -> Vec<u8> {
+    format!("{{one}}{number}").into_bytes()
+}
+
+/// The members of a change, in a range that overlaps with that of others.
+fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
+    (from..from + count).map(|number| format!("member:{number}").into_bytes()).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    String(u16),
+    Push(ListEnd, u16),
+    Pop(ListEnd, u16),
+    ListSet(u16),
+    ListInsert(u16),
+    SetAdd(u16, u16),
+    SetRemove(u16, u16),
+    ZsetPut(u16, u16, i8),
+    ZsetRemove(u16, u16),
+    ZsetRemoveRanks(u16, u16),
+    HashPut(u16, u16),
+    HashRemove(u16, u16),
+    HashExpire(u16, u16, u64),
+    Expire(u64),
+    Delete,
+    MoveTo(u8),
+    FlushDb,
+    FlushAll,
+    Swap,
+}
+
+/// Applies a change to a key as one record, at this position.
+fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change), lsn: u64) {
+    let (db, key) = (db(*db_number), key(*key_number));
+    let key = key.as_slice();
+    let mut freed = Freed::new();
+    let mut run = |effect: Effect<'_>| {
+        let mut slot = keyspace.lock(crate::slot_of(key));
+        slot.apply(&effect, AccessClock::default(), &mut freed);
+        slot.set_last_lsn(Lsn::new(lsn));
+    };
+    let add = |from: u16, count: u16, visit: &mut dyn FnMut(Items<'_>)| {
+        let members = members(from, count);
+        visit(Items::Slices(&members.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+    };
+    match *change {
+        Change::String(len) => {
+            let bytes = vec![b'x'; len.into()];
+            run(Effect::Put { db, key, value: Value::String(&bytes), expire_at_ms: None });
+        }
+        Change::Push(end, count) => add(0, count, &mut |items| run(Effect::ListPush { db, key, end, items })),
+        Change::Pop(end, count) => run(Effect::ListPop { db, key, end, count: count.into() }),
+        Change::ListSet(index) => run(Effect::ListSet { db, key, index: index.into(), item: b"another" }),
+        Change::ListInsert(index) => {
+            run(Effect::ListInsert { db, key, index: index.into(), item: b"between" })
+        }
+        Change::SetAdd(from, count) => {
+            add(from, count, &mut |members| run(Effect::SetAdd { db, key, members }))
+        }
+        Change::SetRemove(from, count) => {
+            add(from, count, &mut |members| run(Effect::SetRemove { db, key, members }));
+        }
+        Change::ZsetPut(from, count, score) => {
+            let names = members(from, count);
+            let scored: Vec<(f64, &[u8])> = names
+                .iter()
+                .enumerate()
+                .map(|(n, name)| (f64::from(score) + n as f64, name.as_slice()))
+                .collect();
+            run(Effect::ZsetPut { db, key, members: ScoredItems::Slices(&scored) });
+        }
+        Change::ZsetRemove(from, count) => {
+            add(from, count, &mut |members| run(Effect::ZsetRemove { db, key, members }));
+        }
+        Change::ZsetRemoveRanks(first, count) => {
+            run(Effect::ZsetRemoveRanks { db, key, first: first.into(), count: count.into() });
+        }
+        Change::HashPut(from, count) => {
+            add(from, count * 2, &mut |pairs| run(Effect::HashPut { db, key, pairs }));
+        }
+        Change::HashRemove(from, count) => {
+            add(from, count, &mut |fields| run(Effect::HashRemove { db, key, fields }));
+        }
+        Change::HashExpire(from, count, at_ms) => add(from, count, &mut |fields| {
+            run(Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(at_ms) });
+        }),
+        Change::Expire(at_ms) => run(Effect::SetExpiry { db, key, expire_at_ms: Some(at_ms) }),
+        Change::Delete => run(Effect::Delete { db, key }),
+        Change::MoveTo(other) => {
+            let to_key = self::key(other);
+            run(Effect::Move { db, key, to_db: db, to_key: &to_key });
+        }
+        Change::FlushDb => run(Effect::FlushDb { db }),
+        Change::FlushAll => run(Effect::FlushAll),
+        Change::Swap => run(Effect::SwapDb { a: DbId::ZERO, b: self::db(1) }),
+    }
+}
+
+fn any_change() -> impl Strategy<Value = (u8, u8, Change)> {
+    let end = || prop_oneof![Just(ListEnd::Head), Just(ListEnd::Tail)];
+    // Several segments of a field map, and several chunks of a list.
+    let (at, some) = (|| 0..3000u16, || 1..1500u16);
+    let change = prop_oneof![
+        2 => some().prop_map(Change::String),
+        4 => (end(), some()).prop_map(|(end, count)| Change::Push(end, count)),
+        2 => (end(), some()).prop_map(|(end, count)| Change::Pop(end, count)),
+        2 => at().prop_map(Change::ListSet),
+        2 => at().prop_map(Change::ListInsert),
+        4 => (at(), some()).prop_map(|(from, count)| Change::SetAdd(from, count)),
+        2 => (at(), some()).prop_map(|(from, count)| Change::SetRemove(from, count)),
+        4 => (at(), some(), any::<i8>()).prop_map(|(from, count, score)| Change::ZsetPut(from, count, score)),
+        2 => (at(), some()).prop_map(|(from, count)| Change::ZsetRemove(from, count)),
+        2 => (at(), some()).prop_map(|(first, count)| Change::ZsetRemoveRanks(first, count)),
+        4 => (at(), some()).prop_map(|(from, count)| Change::HashPut(from, count)),
+        2 => (at(), some()).prop_map(|(from, count)| Change::HashRemove(from, count)),
+        2 => (at(), 1..20u16, 1..100u64).prop_map(|(from, count, ms)| Change::HashExpire(from, count, ms)),
+        1 => (1..100u64).prop_map(Change::Expire),
+        2 => Just(Change::Delete),
+        1 => (0..6u8).prop_map(Change::MoveTo),
+        1 => Just(Change::FlushDb),
+        1 => Just(Change::FlushAll),
+        1 => Just(Change::Swap),
+    ];
+    (0..2u8, 0..6u8, change)
+}
+
+fn load(pieces: &[Vec<u8>]) -> Keyspace {
+    let loaded = keyspace(9);
+    let mut loader = Loader::new(&loaded, AccessClock::default());
+    pieces.iter().for_each(|piece| loader.feed(piece).expect("what was captured loads"));
+    loader.finish().expect("it is whole");
+    loaded
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_slot_is_captured_as_it_was_at_one_moment(
+        before in prop::collection::vec(any_change(), 1..25),
+        during in prop::collection::vec(any_change(), 0..25),
+        aim_bytes in prop_oneof![Just(1usize), 500..20_000usize, Just(1 << 30)],
+        max_bytes in prop_oneof![1..60_000usize, Just(1 << 30)],
+    ) {
+        let keyspace = keyspace(3);
+        before.iter().zip(1..).for_each(|(change, lsn)| apply(&keyspace, change, lsn));
+        let (expected, lsn) = (content(&keyspace), before.len() as u64);
+        let slot = crate::slot_of(&key(0));
+
+        let mut capture = Capture::new(&keyspace, slot, slot);
+        let (mut pieces, mut piece, mut changes) = (Vec::new(), Vec::new(), during.iter().zip(lsn + 1..));
+        while let Some(captured) = capture.fill(&mut piece, aim_bytes, max_bytes) {
+            prop_assert_eq!(captured.continues, !pieces.is_empty());
+            prop_assert_eq!((captured.first_slot, captured.lsn), (slot, Lsn::new(lsn)));
+            prop_assert!(piece.len() <= max_bytes);
+            pieces.push(std::mem::take(&mut piece));
+            if let Some((change, lsn)) = changes.next() {
+                apply(&keyspace, change, lsn);
+                keyspace.check();
+            }
+        }
+        drop(capture);
+        let loaded = load(&pieces);
+        loaded.check();
+        prop_assert_eq!(content(&loaded), expected);
+        prop_assert_eq!(loaded.lock(slot).last_lsn(), Lsn::new(lsn));
+        // Nothing stays behind: the same can be captured again.
+        changes.for_each(|(change, lsn)| apply(&keyspace, change, lsn));
+        let mut again = Capture::new(&keyspace, slot, slot);
+        prop_assert!(again.fill(&mut piece, usize::MAX, usize::MAX).is_some());
+        prop_assert_eq!(content(&load(&[piece])), content(&keyspace));
+    }
+
+    #[test]
+    fn a_capture_that_is_given_up_leaves_nothing(
+        changes in prop::collection::vec(any_change(), 1..25),
+        steps in 0..6usize,
+    ) {
+        let keyspace = keyspace(3);
+        changes.iter().zip(1..).for_each(|(change, lsn)| apply(&keyspace, change, lsn));
+        let slot = crate::slot_of(&key(0));
+        let mut piece = Vec::new();
+        let mut capture = Capture::new(&keyspace, slot, slot);
+        for _ in 0..steps {
+            capture.fill(&mut piece, 1000, usize::MAX);
+        }
+        drop(capture);
+        let mut capture = Capture::new(&keyspace, slot, slot);
+        prop_assert!(capture.fill(&mut piece, usize::MAX, usize::MAX).is_some());
+        prop_assert_eq!(content(&load(&[piece])), content(&keyspace));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), with_head in any::<bool>()) {
+        let keyspace = keyspace(3);
+        let mut loader = Loader::new(&keyspace, AccessClock::default());
+        if with_head {
+            loader.feed(&[&[super::HEAD, 1, 0][..], &[0; 12]].concat()).expect("a head");
+        }
+        let _ = loader.feed(&bytes);
+        let _ = loader.finish();
+    }
+}
+
+#[test]
+fn every_slot_comes_once_with_its_keys() {
+    let keyspace = keyspace(3);
+    for number in 0..2000u64 {
+        let key = format!("key:{number}").into_bytes();
+        let mut slot = keyspace.lock(crate::slot_of(&key));
+        let effect =
+            Effect::Put { db: DbId::ZERO, key: &key, value: Value::String(b"v"), expire_at_ms: None };
+        slot.apply(&effect, AccessClock::default(), &mut Freed::new());
+        slot.set_last_lsn(slot.last_lsn().max(Lsn::new(number + 1)));
+    }
+    let expected = content(&keyspace);
+    let middle = SlotId::new(8000).expect("a slot");
+    let ranges = [(SlotId::FIRST, middle), (middle.next().expect("not the last"), SlotId::LAST)];
+    let (mut pieces, mut keys) = (Vec::new(), 0);
+    for (first, last) in ranges {
+        let mut capture = Capture::new(&keyspace, first, last);
+        let mut piece = Vec::new();
+        while let Some(captured) = capture.fill(&mut piece, 4096, 1 << 20) {
+            assert!(first <= captured.first_slot && captured.first_slot <= last && !captured.continues);
+            keys += captured.keys;
+            pieces.push(std::mem::take(&mut piece));
+        }
+        assert_eq!(capture.next_slot(), None);
+    }
+    assert!(pieces.len() > 10);
+    assert_eq!(keys, 2000);
+    let loaded = load(&pieces);
+    assert_eq!(content(&loaded), expected);
+    for slot in SlotId::all() {
+        assert_eq!(loaded.lock(slot).last_lsn(), keyspace.lock(slot).last_lsn());
+    }
+}
+
+#[test]
+fn a_move_must_not_go_where_the_snapshot_has_been_already() {
+    let keyspace = keyspace(3);
+    let (a, b) = (SlotId::FIRST, SlotId::LAST);
+    assert!(keyspace.may_move(a, b) && keyspace.may_move(b, a));
+    Capture::new(&keyspace, a, a).fill(&mut Vec::new(), 1, 1);
+    assert!(keyspace.may_move(a, b) && !keyspace.may_move(b, a));
+    keyspace.forget_captured();
+    assert!(keyspace.may_move(b, a));
+}

@@ -1,0 +1,87 @@
+//! Capturing a map while it changes: every field as it was when the capture began, in bounded steps.
+//!
+//! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its turn is captured
+//! then, ahead of the walk, as a whole; so a change during a capture copies one segment, once.
+//! What it is not: aware of where the copies go (see `capture`).
+//!
+//! Invariants
+//! - What is captured of the hashes is whole segments: all from 0 to `next`, and the ranges in `ahead`.
+//! - Segments change, split and merge only after they are captured. So a segment is captured if its first hash is.
+
+use std::collections::BTreeMap;
+
+use super::FieldMap;
+use crate::collection::part::Part;
+
+/// A capture in progress.
+pub(super) struct Capture {
+    /// Copies that nobody has fetched.
+    part: Part,
+    /// Where the walk goes on; `None` at the end.
+    next: Option<u64>,
+    /// Captured before the walk came there: first hash and end, 0 for the end of all.
+    ahead: BTreeMap<u64, u64>,
+}
+
+impl Capture {
+    fn has(&self, first: u64) -> bool {
+        let is_in = |(_, &end): (&u64, &u64)| end == 0 || first < end;
+        self.next.is_none_or(|next| first < next) || self.ahead.range(..=first).next_back().is_some_and(is_in)
+    }
+}
+
+impl FieldMap {
+    /// Begins to capture; `part` says as what, and is empty.
+    pub(crate) fn begin_capture(&mut self, part: Part) {
+        assert!(self.capture.is_none() && part.is_empty());
+        self.capture = Some(Box::new(Capture { part, next: Some(0), ahead: BTreeMap::new() }));
+    }
+
+    /// Whether it is being captured.
+    pub(crate) fn is_being_captured(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Goes on with the capture for about `bytes`. Returns what was copied since the last call, and whether that was the end.
+    ///
+    /// # Panics
+    /// If it is not being captured.
+    pub(crate) fn capture_step(&mut self, bytes: usize) -> (Part, bool) {
+        let mut capture = self.capture.take().expect("a capture was begun");
+        while let Some(next) = capture.next
+            && capture.part.size_bytes() < bytes
+        {
+            let segment = self.segment(next);
+            if !capture.has(segment.first()) {
+                segment.table.entries().for_each(|entry| capture.part.add(entry));
+            }
+            capture.next = Some(segment.end()).filter(|&end| end > 0);
+        }
+        let none = capture.part.none_of();
+        let part = std::mem::replace(&mut capture.part, none);
+        let has_ended = capture.next.is_none();
+        if !has_ended {
+            self.capture = Some(capture);
+        }
+        (part, has_ended)
+    }
+
+    /// A segment is about to change.
+    #[inline]
+    pub(super) fn capture_ahead(&mut self, number: usize) {
+        if self.capture.is_some() {
+            self.capture_segment(number);
+        }
+    }
+
+    #[cold]
+    fn capture_segment(&mut self, number: usize) {
+        let segment = &self.segments[number];
+        if let Some(capture) = &mut self.capture
+            && !capture.has(segment.first())
+        {
+            segment.table.entries().for_each(|entry| capture.part.add(entry));
+            capture.ahead.insert(segment.first(), segment.end());
+        }
+    }
+}
