@@ -295,3 +295,30 @@ fn a_move_must_not_go_where_the_snapshot_has_been_already() {
     keyspace.forget_captured();
     assert!(keyspace.may_move(b, a));
 }
+
+/// Segments split and merge in the middle of a capture.
+#[test]
+fn a_collection_may_grow_and_shrink_meanwhile() {
+    for (before, during) in [
+        (Change::SetAdd(0, 6000), Change::SetRemove(3, 5990)),
+        (Change::ZsetPut(0, 6000, 1), Change::ZsetRemoveRanks(3, 5990)),
+        (Change::HashPut(0, 3000), Change::HashRemove(3, 5990)),
+        (Change::SetAdd(0, 600), Change::SetAdd(600, 9000)),
+    ] {
+        let keyspace = keyspace(3);
+        apply(&keyspace, &(0, 0, before), 1);
+        let (expected, slot) = (content(&keyspace), crate::slot_of(&key(0)));
+        let mut capture = Capture::new(&keyspace, slot, slot);
+        let (mut pieces, mut piece) = (Vec::new(), Vec::new());
+        let mut lsn = 1;
+        while capture.fill(&mut piece, 2000, usize::MAX).is_some() {
+            pieces.push(std::mem::take(&mut piece));
+            lsn += 1;
+            if lsn == 3 {
+                apply(&keyspace, &(0, 0, during.clone()), lsn);
+            }
+        }
+        assert!(pieces.len() > 2);
+        assert_eq!(content(&load(&pieces)), expected);
+    }
+}

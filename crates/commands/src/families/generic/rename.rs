@@ -4,7 +4,7 @@
 //! its size, but replay must bring two slots together. Anything else is put in its new place and removed from the old one,
 //! in one record, which replays slot by slot.
 
-use keyspace::{DbId, Effect, ValueBuf};
+use keyspace::{DbId, Effect, ValueBuf, slot_of};
 use wire::Args;
 
 use crate::{CommandError, Context, EventClass, families::database::parse_db};
@@ -18,8 +18,9 @@ const MOVE_BYTES_MIN: usize = 16 << 10;
 /// records that changed the slot after it was captured. So while the slot of the new key is captured and that of the old one
 /// is not, this must be `false`: replay would look for the value in a slot from which it was captured as gone. The other way
 /// round a Move is right, if replay only removes the value where it was: it was captured where it went.
-fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> bool {
+fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> bool {
     cx.unit.peek(db, key).is_some_and(|entry| entry.allocated_bytes() >= MOVE_BYTES_MIN)
+        && cx.keyspace.may_move(slot_of(key), slot_of(to_key))
 }
 
 /// A value and its expiry, taken out of its slot.
@@ -92,7 +93,7 @@ fn move_value(
     (db, key): (DbId, &[u8]),
     (to_db, to_key): (DbId, &[u8]),
 ) -> Result<bool, CommandError> {
-    if moves_as_it_is(cx, db, key) {
+    if moves_as_it_is(cx, db, key, to_key) {
         put_at(cx, to_db, to_key, |cx| {
             cx.apply(&Effect::Move { db, key, to_db, to_key });
         });
