@@ -248,4 +248,26 @@ mod tests {
         let Task::Log { dir, selection } = task else { panic!("not log") };
         assert_eq!((dir, selection.from, selection.to), (PathBuf::from("d"), Some(Lsn::new(5)), None));
     }
+
+    #[test]
+    fn moving_in_and_out_takes_a_file_and_the_directory_of_the_server() {
+        let task = |arguments: &[&str]| parse(arguments.iter().map(ToString::to_string)).unwrap();
+        let imports = [
+            (vec!["sheaf", "import", "f", "--dir", "d"], Existing::Refused),
+            (vec!["sheaf", "import", "f", "--dir", "d", "--replace-existing"], Existing::Replaced),
+            (vec!["sheaf", "import", "f", "--dir", "d", "--keep-existing"], Existing::Kept),
+        ];
+        for (arguments, expected) in imports {
+            let Task::Import { file, dir, existing } = task(&arguments) else { panic!("not import") };
+            assert_eq!((file, dir, existing), (PathBuf::from("f"), PathBuf::from("d"), expected));
+        }
+        let Task::Export { format, .. } = task(&["sheaf", "export", "f"]) else { panic!("not export") };
+        assert_eq!(format, Format { version: 10, drops_field_expiry: false });
+        let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
+        let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
+        assert_eq!(format, Format { version: 12, drops_field_expiry: true });
+        let both = ["sheaf", "import", "f", "--replace-existing", "--keep-existing"];
+        assert!(command().try_get_matches_from(both).is_err());
+        assert!(command().try_get_matches_from(["sheaf", "export", "f", "--rdb-version", "9"]).is_err());
+    }
 }
