@@ -306,7 +306,7 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
         needs_snapshot: false,
     };
     match existing.as_slice() {
-        [] => {}
+        [] if snapshot::list_begins(disk, dir)?.is_empty() => {}
         // A first start that was interrupted before its control file: nothing was ever acknowledged.
         [Lsn::ZERO] if !has_records(disk, dir)? => {
             let path = dir.join(segment::file_name(Lsn::ZERO));
@@ -314,7 +314,8 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
         }
         _ => {
             let path = Control::path(dir);
-            let reason = "missing although the directory holds a log; restore it from a backup".into();
+            let reason =
+                "missing although the directory holds a log or snapshots; restore it from a backup".into();
             return Err(Error::Inconsistent { path, reason });
         }
     }

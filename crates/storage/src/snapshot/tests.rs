@@ -114,6 +114,34 @@ fn what_was_written_comes_back_in_runs() {
 }
 
 #[test]
+fn parts_are_written_and_runs_read_by_threads_of_their_own() {
+    let disk = disk();
+    let content: Vec<PartContent> = (0..3).flat_map(|seed| content(seed, 300_000)).collect();
+    let (writer, parts) = SnapshotWriter::create(disk.clone(), dir(), meta(0), 6).unwrap();
+    let summaries = std::thread::scope(|scope| {
+        let write = |(mut part, chunks): (PartWriter, &PartContent)| {
+            chunks.iter().for_each(|(info, payload)| _ = part.append(*info, payload).unwrap());
+            part.finish().unwrap()
+        };
+        let threads: Vec<_> =
+            parts.into_iter().zip(&content).rev().map(|it| scope.spawn(move || write(it))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let info = writer.publish(summaries, Lsn::new(9000)).unwrap();
+    let (reader, expected) = (SnapshotReader::open(&*disk, dir(), &info).unwrap(), content.concat());
+    std::thread::scope(|scope| {
+        for run in reader.runs() {
+            scope.spawn(|| {
+                let mut buffers = ReadBuffers::default();
+                for chunk in run.chunks.clone() {
+                    assert!(reader.read(chunk, &mut buffers).unwrap() == expected[chunk].1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_snapshot_without_rows_is_one() {
     let disk = disk();
     let info = write(&disk, meta(0), &[Vec::new()], 0).unwrap();

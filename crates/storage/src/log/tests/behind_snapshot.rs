@@ -156,6 +156,20 @@ fn snapshots_that_do_not_fit_the_log_are_refused_with_the_reason() {
 }
 
 #[test]
+fn snapshots_without_a_log_are_not_taken_for_an_empty_directory() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    publish(&disk, &log, &numbered(1)).unwrap();
+    drop(log);
+    for name in disk.list(Path::new(DIR)).unwrap() {
+        disk.remove(&Path::new(DIR).join(name)).unwrap();
+    }
+    let Err(Error::Inconsistent { path, .. }) = open(&disk).map(|_| ()) else { panic!("a new log was made") };
+    assert_eq!(path, Path::new(DIR).join("control"));
+    assert!(disk.list(Path::new(DIR)).unwrap().is_empty(), "nothing was changed");
+}
+
+#[test]
 fn a_snapshot_vouches_for_the_log_up_to_its_end() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
