@@ -26,7 +26,7 @@ const COUNT_BYTES: usize = size_of::<usize>();
 pub(super) const BODY_BYTES_MAX: usize = (8 << 10) - COUNT_BYTES;
 
 /// Smallest memory of a buffer that is pushed to.
-pub(super) const CAPACITY_MIN: usize = 128;
+pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 
 /// The memory of one chunk. A clone shares it, at the cost of counting.
 #[derive(Clone)]
