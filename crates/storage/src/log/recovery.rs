@@ -294,6 +294,7 @@ impl Recovery {
 /// Makes a new log in an empty directory: the first segment, then the control file that names it.
 fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entropy) -> Result<(), Error> {
     let existing = segment::list(disk, dir)?;
+    let has_snapshots = !snapshot::list_begins(disk, dir)?.is_empty();
     let mut log_id = [0; 16];
     log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
     log_id[8..].copy_from_slice(&entropy.random_u64().to_le_bytes());
@@ -306,21 +307,22 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
         needs_snapshot: false,
     };
     match existing.as_slice() {
-        [] if snapshot::list_begins(disk, dir)?.is_empty() => {}
+        _ if has_snapshots => return Err(control_missing(dir)),
+        [] => {}
         // A first start that was interrupted before its control file: nothing was ever acknowledged.
         [Lsn::ZERO] if !has_records(disk, dir)? => {
             let path = dir.join(segment::file_name(Lsn::ZERO));
             disk.remove(&path).map_err(Error::io("remove", &path))?;
         }
-        _ => {
-            let path = Control::path(dir);
-            let reason =
-                "missing although the directory holds a log or snapshots; restore it from a backup".into();
-            return Err(Error::Inconsistent { path, reason });
-        }
+        _ => return Err(control_missing(dir)),
     }
     Segment::create(disk, dir, &control, Lsn::ZERO, None)?;
     control.store(disk, dir)
+}
+
+fn control_missing(dir: &Path) -> Error {
+    let reason = "missing although the directory holds a log or snapshots; restore it from a backup".into();
+    Error::Inconsistent { path: Control::path(dir), reason }
 }
 
 /// Removes segments that lie before the start of the log. One that cannot be removed only takes space.
