@@ -69,11 +69,26 @@ impl DebugAccess {
     }
 }
 
+/// What came of asking for a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveAnswer {
+    /// It is being taken.
+    Started,
+    /// It will be taken after the one that is being taken.
+    Scheduled,
+    /// One is being taken, and another was not wanted then.
+    InProgress,
+}
+
 /// What SHUTDOWN was asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
     /// Stop in order.
     InOrder,
+    /// Stop in order, after a snapshot.
+    Save,
+    /// Stop in order, without a snapshot.
+    NoSave,
     /// Cancel a stop that has not happened yet.
     Abort,
 }
@@ -127,7 +142,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// If there is nothing to abort.
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
-    /// Unix seconds of the last moment at which everything written was durable.
+    /// Asks for a snapshot; returns at once. While one is being taken, another only if it may be `scheduled`.
+    fn save(&self, scheduled: bool) -> SaveAnswer;
+    /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
     /// A unit with a FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What
     /// the log holds before `dead_before`, where the record has not begun, is dead once the record is durable.

@@ -47,7 +47,7 @@ pub use context::Context;
 pub use error::CommandError;
 pub use event::{Event, EventClass};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
-pub use host::{DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode};
+pub use host::{DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SaveAnswer, ShutdownMode};
 pub use interest::{Interests, Watches};
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{ReplyMode, Session};

@@ -26,7 +26,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 
 use crate::{
     Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
-    Outcome, Resolved, Session, ShutdownMode,
+    Outcome, Resolved, SaveAnswer, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -545,9 +545,19 @@ impl Host for TestHost {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
         self.asked.lock().push(format!("shutdown {mode:?}"));
         match mode {
-            ShutdownMode::InOrder => Ok(()),
+            ShutdownMode::InOrder | ShutdownMode::Save | ShutdownMode::NoSave => Ok(()),
             ShutdownMode::Abort => Err("ERR No shutdown in progress.".to_string()),
         }
+    }
+
+    fn save(&self, scheduled: bool) -> SaveAnswer {
+        let mut asked = self.asked.lock();
+        let is_busy = asked.iter().any(|it| it == "save");
+        if is_busy && !scheduled {
+            return SaveAnswer::InProgress;
+        }
+        asked.push("save".to_string());
+        if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
     fn last_save_unix_s(&self) -> u64 {

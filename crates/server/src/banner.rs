@@ -12,6 +12,8 @@ pub struct Banner<'a> {
     pub dir: &'a Path,
     /// The durability and what it promises.
     pub durability: &'a str,
+    /// Rows recovered from a snapshot.
+    pub rows: u64,
     /// Records recovered from the log.
     pub records: u64,
     /// Seconds that took.
@@ -34,10 +36,14 @@ impl Banner<'_> {
             "interval" => "a power cut loses at most about a second",
             _ => "the operating system decides when to write",
         };
-        let rate = self.records as f64 / self.seconds.max(1e-6);
-        let recovered = match self.records {
-            0 => "nothing to recover".to_string(),
-            records => format!("{records} records in {:.2} s ({rate:.0}/s)", self.seconds),
+        let rate = (self.rows + self.records) as f64 / self.seconds.max(1e-6);
+        let recovered = match (self.rows, self.records) {
+            (0, 0) => "nothing to recover".to_string(),
+            (0, records) => format!("{records} records in {:.2} s ({rate:.0}/s)", self.seconds),
+            (rows, records) => format!(
+                "{rows} rows of a snapshot and {records} records in {:.2} s ({rate:.0}/s)",
+                self.seconds
+            ),
         };
         format!(
             "\n  \\|/   sheaf {version}\n  \\|/   redis      {redis}\n --+--  http       {http}\n  /|\\   data       \
@@ -60,7 +66,7 @@ impl Banner<'_> {
         }
         tracing::info!(
             target: "server", redis = ?self.redis, http = ?self.http, dir = %self.dir.display(),
-            durability = self.durability, records = self.records, seconds = format!("{:.3}", self.seconds),
+            durability = self.durability, rows = self.rows, records = self.records, seconds = format!("{:.3}", self.seconds),
             keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"
         );
     }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits,
+    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, SaveAnswer,
     ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
@@ -30,6 +30,7 @@ use crate::{
     event_queue::EventCounter,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
+    snapshots::{AtStop, Snapshots},
 };
 
 /// The eviction policies by the names that `maxmemory-policy` takes.
@@ -77,6 +78,7 @@ pub(crate) struct ServerHost {
     pub(crate) progress: LoadProgress,
     /// Takes the events of keys.
     pub(crate) events: EventCounter,
+    pub(crate) snapshots: Snapshots,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
@@ -91,6 +93,8 @@ pub(crate) struct ServerHost {
     rejected_connections: AtomicU64,
     stop: Notify,
     stop_asked: AtomicBool,
+    /// What the stop is to do about a snapshot.
+    at_stop: Mutex<AtStop>,
     /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
@@ -108,6 +112,7 @@ impl ServerHost {
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
             interests: Arc::default(),
             events: EventCounter::default(),
+            snapshots: Snapshots::new(clock.unix_ms()),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
@@ -117,6 +122,7 @@ impl ServerHost {
             rejected_connections: 0.into(),
             stop: Notify::new(),
             stop_asked: false.into(),
+            at_stop: Mutex::new(AtStop::IfWorthIt),
             dead_before: Mutex::new(None),
             settings: RwLock::new(settings),
             facts,
@@ -261,6 +267,11 @@ impl ServerHost {
     pub(crate) fn request_stop(&self) {
         self.stop_asked.store(true, Relaxed);
         self.stop.notify_one();
+    }
+
+    /// What the stop that was asked for is to do about a snapshot.
+    pub(crate) fn at_stop(&self) -> AtStop {
+        *self.at_stop.lock()
     }
 
     /// Notes the slowest write or sync of the log for LATENCY. Called once a second, as LATENCY keeps the worst of each.
@@ -412,18 +423,22 @@ impl Host for ServerHost {
 
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
         match mode {
-            ShutdownMode::InOrder => {
-                self.request_stop();
-                Ok(())
-            }
-            // Stopping takes milliseconds: by the time an abort can arrive, it is done.
-            ShutdownMode::Abort => Err("ERR No shutdown in progress.".into()),
+            // Connections end first, so that by the time an abort can arrive, it is too late.
+            ShutdownMode::Abort => return Err("ERR No shutdown in progress.".into()),
+            ShutdownMode::InOrder => {}
+            ShutdownMode::Save => *self.at_stop.lock() = AtStop::Take,
+            ShutdownMode::NoSave => *self.at_stop.lock() = AtStop::Leave,
         }
+        self.request_stop();
+        Ok(())
+    }
+
+    fn save(&self, scheduled: bool) -> SaveAnswer {
+        self.snapshots.ask(scheduled)
     }
 
     fn last_save_unix_s(&self) -> u64 {
-        // Everything acknowledged is durable at every moment.
-        self.clock.unix_ms() / 1000
+        self.snapshots.figures().last_unix_ms / 1000
     }
 
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {

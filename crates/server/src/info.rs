@@ -122,6 +122,10 @@ fn memory(host: &ServerHost, out: &mut String) {
 fn persistence(host: &ServerHost, out: &mut String) {
     let loading = host.loading();
     let (done, total) = host.progress.bytes();
+    let snapshots = host.snapshots.figures();
+    let running_s = snapshots.running_since_ms.map(|since| host.unix_ms().saturating_sub(since) / 1000);
+    let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
+    let status = if snapshots.last_failed { "err" } else { "ok" };
     let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
     fields!(out, "loading": u8::from(loading.is_some()),);
     if let Some(loading) = loading {
@@ -134,16 +138,23 @@ fn persistence(host: &ServerHost, out: &mut String) {
         );
     }
     fields!(out,
+        "loading_rows": host.progress.rows(),
         "loading_records": host.progress.records(),
         "loading_seconds": format!("{:.3}", host.progress.seconds()),
-        "rdb_changes_since_last_save": 0,
-        "rdb_bgsave_in_progress": 0,
+        "rdb_changes_since_last_save": host.snapshots.changes(host),
+        "rdb_bgsave_in_progress": u8::from(snapshots.in_progress),
         "rdb_last_save_time": host.last_save_unix_s(),
-        "rdb_last_bgsave_status": "ok",
+        "rdb_last_bgsave_status": status,
+        "rdb_last_bgsave_time_sec": seconds(snapshots.last_seconds),
+        "rdb_current_bgsave_time_sec": seconds(running_s),
+        "rdb_saves": snapshots.taken,
+        "snapshot_bytes": snapshots.last_file_bytes,
+        "snapshot_failures": snapshots.failures,
+        "snapshot_written_bytes": host.snapshots.written_bytes(),
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
         "aof_last_write_status": if failed { "err" } else { "ok" },
-        "aof_last_bgrewrite_status": "ok",
+        "aof_last_bgrewrite_status": status,
     );
     if let Some(log) = host.log() {
         let kept = log.appended_lsn().bytes_since(log.start_lsn());

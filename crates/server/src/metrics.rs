@@ -123,7 +123,27 @@ impl Scrape {
             "resident memory of the process",
             env::process::rss_bytes(),
         )?;
+        self.encode_snapshots(encoder)?;
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
+    }
+
+    fn encode_snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (snapshots, now_ms) = (&self.host.snapshots, self.host.unix_ms());
+        let figures = snapshots.figures();
+        let age_s = now_ms.saturating_sub(figures.last_unix_ms) / 1000;
+        gauge(
+            encoder,
+            "sheaf_snapshot_age_seconds",
+            "age of the newest snapshot, or uptime without one",
+            age_s,
+        )?;
+        gauge(encoder, "sheaf_snapshot_bytes", "size of the newest snapshot", figures.last_file_bytes)?;
+        let running = u64::from(figures.in_progress);
+        gauge(encoder, "sheaf_snapshot_in_progress", "1 while a snapshot is taken", running)?;
+        counter(encoder, "sheaf_snapshot_failures", "snapshots that failed", figures.failures)?;
+        counter(encoder, "sheaf_snapshots", "snapshots taken", figures.taken)?;
+        let written = snapshots.written_bytes();
+        counter(encoder, "sheaf_snapshot_written_bytes", "bytes written to snapshots", written)
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! How far recovery has come: written by the reader thread, read by INFO, `/_up`, the LOADING check and the terminal.
+//! How far recovery has come, through the snapshot and then the log: written by the threads that do it, read by INFO, `/_up`, the LOADING check and the terminal.
 
 use std::sync::{
     Arc,
@@ -19,6 +19,9 @@ pub struct LoadProgress {
     position: AtomicU64,
     end: AtomicU64,
     records: AtomicU64,
+    snapshot_bytes: AtomicU64,
+    snapshot_bytes_loaded: AtomicU64,
+    rows: AtomicU64,
 }
 
 impl LoadProgress {
@@ -34,14 +37,25 @@ impl LoadProgress {
             position: 0.into(),
             end: 0.into(),
             records: 0.into(),
+            snapshot_bytes: 0.into(),
+            snapshot_bytes_loaded: 0.into(),
+            rows: 0.into(),
         }
     }
 
-    pub(crate) fn begin(&self, start: Lsn, end: Lsn) {
+    /// There is a snapshot of so many bytes (0: none) to load, and then the log from `start` to `end`.
+    pub(crate) fn begin(&self, snapshot_bytes: u64, start: Lsn, end: Lsn) {
+        self.snapshot_bytes.store(snapshot_bytes, Relaxed);
         self.started_us.store(self.clock.monotonic_us(), Relaxed);
         self.start.store(start.get(), Relaxed);
         self.position.store(start.get(), Relaxed);
         self.end.store(end.get(), Relaxed);
+    }
+
+    /// So much more of the snapshot is loaded.
+    pub(crate) fn loaded(&self, bytes: u64, rows: u64) {
+        self.snapshot_bytes_loaded.fetch_add(bytes, Relaxed);
+        self.rows.fetch_add(rows, Relaxed);
     }
 
     pub(crate) fn reached(&self, lsn: Lsn) {
@@ -70,11 +84,18 @@ impl LoadProgress {
         self.records.load(Relaxed)
     }
 
-    /// Bytes of log (done, in all).
+    /// Rows of the snapshot loaded so far.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Relaxed)
+    }
+
+    /// Bytes of snapshot and log (done, in all).
     pub fn bytes(&self) -> (u64, u64) {
         let start = self.start.load(Relaxed);
-        let done = self.position.load(Relaxed) - start;
-        (done, self.end.load(Relaxed).saturating_sub(start).max(done))
+        let replayed = self.position.load(Relaxed).saturating_sub(start);
+        let log_bytes = self.end.load(Relaxed).saturating_sub(start).max(replayed);
+        let loaded = self.snapshot_bytes_loaded.load(Relaxed);
+        (loaded + replayed, self.snapshot_bytes.load(Relaxed).max(loaded) + log_bytes)
     }
 
     /// Seconds that recovery has taken so far, or took.

@@ -1,6 +1,7 @@
-//! Replaying the log into the keyspace, in parallel by slot.
+//! Recovery: the newest snapshot is loaded, then the log behind it is replayed into the keyspace, in parallel by slot.
 //!
 //! ```text
+//! load-0..n: runs of the snapshot's chunks (see `load`)                  then
 //! reader: read, verify, split by slot --(chunks of effects)--> applier 0: slots 0, W, 2W, ...
 //!                                     --------------------->  applier 1: slots 1, W+1, ...
 //! ```
@@ -11,6 +12,8 @@
 //!   done it, and applies the Move itself. Only large values are moved by such an effect, so this is rare; nobody else waits
 //!   for anything but a queue, so it cannot deadlock.
 //! - A global effect (FLUSHALL, ...) goes to every applier, at its place in each queue; each applies it to its own slots.
+//! - Of a record only what its slot was captured without is applied. A Move whose key was captured before it and whose new
+//!   key after it only removes what was moved; the other way round a value would be lost, so the server does not write that.
 //! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
 
 use std::{
@@ -28,7 +31,10 @@ use keyspace::{AccessClock, Effect, Freed, Keyspace, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{Log, LogOptions, Recovery};
 
-use crate::progress::LoadProgress;
+use crate::{
+    load::{Loaded, load_newest},
+    progress::LoadProgress,
+};
 
 /// Effects are handed over in chunks of about this size.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -55,6 +61,15 @@ pub enum RecoverError {
         /// What is wrong with it.
         reason: keyspace::EffectError,
     },
+    /// A value was moved out of a slot that was captured without it, into one that was captured before.
+    #[error(
+        "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \
+         log. Restore both from a backup or a replica"
+    )]
+    Moved {
+        /// The record.
+        lsn: Lsn,
+    },
     /// The OS refused a thread.
     #[error("cannot start a recovery thread: {0}")]
     Thread(std::io::Error),
@@ -76,7 +91,7 @@ pub struct Source<'a> {
     pub appliers: usize,
 }
 
-/// Recovers the log into `keyspace`, which must be empty, and opens it for writing.
+/// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
 ///
 /// # Errors
 /// See [`RecoverError`]. Nothing on disk was changed then, unless the last step failed.
@@ -89,8 +104,8 @@ pub fn recover(
     Ok(load(source, keyspace, progress)?.finish(clock)?)
 }
 
-/// Recovers the log into `keyspace`, which must be empty, and leaves the directory as it is: [`Recovery::finish`] opens it
-/// for writing.
+/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory as it is: [`Recovery::finish`]
+/// opens the log for writing.
 ///
 /// # Errors
 /// See [`RecoverError`].
@@ -100,30 +115,40 @@ pub fn load(
     progress: &LoadProgress,
 ) -> Result<Recovery, RecoverError> {
     let Source { disk, dir, options, clock, entropy, appliers } = source;
-    let mut recovery = Recovery::open(disk, dir, options, entropy)?;
-    progress.begin(recovery.start(), recovery.end_estimate());
+    let mut recovery = Recovery::open(disk.clone(), dir, options, entropy)?;
     let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
+    let loaded = &load_newest(&mut recovery, (&*disk, dir), keyspace, now, appliers, progress)?;
+    let target = Target { keyspace, now, loaded };
     if appliers == 0 {
-        replay_here(&mut recovery, keyspace, now, progress)?;
+        replay_here(&mut recovery, target, progress)?;
     } else {
-        replay_in_parallel(&mut recovery, keyspace, now, appliers, progress)?;
+        replay_in_parallel(&mut recovery, target, appliers, progress)?;
     }
     Ok(recovery)
 }
 
+/// Where the log is replayed to.
+#[derive(Clone, Copy)]
+struct Target<'k> {
+    keyspace: &'k Keyspace,
+    now: AccessClock,
+    loaded: &'k Loaded,
+}
+
 fn replay_here(
     recovery: &mut Recovery,
-    keyspace: &Keyspace,
-    now: AccessClock,
+    target: Target<'_>,
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
-    let mut applier = Applier { keyspace, now, index: 0, count: 1, freed: Freed::new() };
+    let mut applier = Applier { target, index: 0, count: 1, freed: Freed::new() };
     recovery.replay(
         |lsn, payload| {
             progress.count_record();
             let mut rest = payload;
             while let Some(effect) = decode(&mut rest, lsn)? {
-                applier.apply(lsn, &effect);
+                if let Some(effect) = target.loaded.left_of(effect, lsn)? {
+                    applier.apply(lsn, &effect);
+                }
             }
             Ok(())
         },
@@ -133,8 +158,7 @@ fn replay_here(
 
 fn replay_in_parallel(
     recovery: &mut Recovery,
-    keyspace: &Keyspace,
-    now: AccessClock,
+    target: Target<'_>,
     appliers: usize,
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
@@ -142,14 +166,14 @@ fn replay_in_parallel(
         let mut queues = Vec::new();
         for index in 0..appliers {
             let (sender, receiver) = sync_channel(CHUNKS_QUEUED);
-            let applier = Applier { keyspace, now, index, count: appliers, freed: Freed::new() };
+            let applier = Applier { target, index, count: appliers, freed: Freed::new() };
             let name = format!("apply-{index}");
             let spawned =
                 thread::Builder::new().name(name).spawn_scoped(scope, move || applier.run(&receiver));
             spawned.map_err(RecoverError::Thread)?;
             queues.push(Queue { sender, chunk: Vec::with_capacity(CHUNK_BYTES) });
         }
-        let mut splitter = Splitter { keyspace, now, queues };
+        let mut splitter = Splitter { target, queues };
         recovery.replay(
             |lsn, payload| {
                 progress.count_record();
@@ -168,8 +192,7 @@ fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Effect<'a>>, Recov
 
 /// The reader's side: hands each effect of a record to the applier of its slot.
 struct Splitter<'k> {
-    keyspace: &'k Keyspace,
-    now: AccessClock,
+    target: Target<'k>,
     queues: Vec<Queue>,
 }
 
@@ -180,14 +203,22 @@ impl Splitter<'_> {
             let before = rest;
             let Some(effect) = decode(&mut rest, lsn)? else { return Ok(()) };
             let bytes = &before[..before.len() - rest.len()];
+            let is_move = matches!(effect, Effect::Move { .. });
+            let Some(effect) = self.target.loaded.left_of(effect, lsn)? else { continue };
             match effect.scope() {
                 Scope::Slot(key) => {
                     let owner = slot_of(key).index() % self.queues.len();
-                    self.queues[owner].push(lsn, bytes);
+                    if is_move {
+                        let mut removal = Vec::new();
+                        effect.encode_into(&mut removal);
+                        self.queues[owner].push(lsn, &removal);
+                    } else {
+                        self.queues[owner].push(lsn, bytes);
+                    }
                 }
                 Scope::Two(from, to) => {
                     self.wait_for_appliers();
-                    apply_to_two(self.keyspace, lsn, &effect, [from, to], self.now, &mut Freed::new());
+                    apply_to_two(self.target, lsn, &effect, [from, to], &mut Freed::new());
                 }
                 Scope::Global => self.queues.iter_mut().for_each(|queue| queue.push(lsn, bytes)),
             }
@@ -245,23 +276,15 @@ impl Queue {
 }
 
 /// Applies a Move under the locks of the slots of both keys.
-fn apply_to_two(
-    keyspace: &Keyspace,
-    lsn: Lsn,
-    effect: &Effect<'_>,
-    keys: [&[u8]; 2],
-    now: AccessClock,
-    freed: &mut Freed,
-) {
-    let mut slots = keyspace.lock_many(keys.map(slot_of));
-    slots.apply(effect, now, freed);
+fn apply_to_two(target: Target<'_>, lsn: Lsn, effect: &Effect<'_>, keys: [&[u8]; 2], freed: &mut Freed) {
+    let mut slots = target.keyspace.lock_many(keys.map(slot_of));
+    slots.apply(effect, target.now, freed);
     slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
 }
 
 /// Applies the effects of its slots.
 struct Applier<'k> {
-    keyspace: &'k Keyspace,
-    now: AccessClock,
+    target: Target<'k>,
     index: usize,
     count: usize,
     freed: Freed,
@@ -286,7 +309,7 @@ impl Applier<'_> {
     /// Applies up to a group of effects, after fetching the memory of all; returns what is left.
     fn apply_group<'c>(&mut self, mut rest: &'c [u8]) -> &'c [u8] {
         let mut group: [Option<(Lsn, Effect<'c>, keyspace::KeyHash)>; GROUP] = [const { None }; GROUP];
-        let mut count = 0;
+        let (keyspace, mut count) = (self.target.keyspace, 0);
         while count < GROUP && !rest.is_empty() {
             let (prefix, after) = rest.split_at(PREFIX_BYTES);
             let (lsn, len) = prefix.split_at(8);
@@ -302,8 +325,8 @@ impl Applier<'_> {
                 self.apply(lsn, &effect);
                 return rest;
             };
-            let hash = self.keyspace.hash(key);
-            self.keyspace.prefetch_slot(&hash);
+            let hash = keyspace.hash(key);
+            keyspace.prefetch_slot(&hash);
             group[count] = Some((lsn, effect, hash));
             count += 1;
         }
@@ -312,12 +335,13 @@ impl Applier<'_> {
     }
 
     fn apply_all(&mut self, group: &[Option<(Lsn, Effect<'_>, keyspace::KeyHash)>]) {
+        let Target { keyspace, now, .. } = self.target;
         let keyed = || group.iter().flatten().filter_map(|(_, effect, hash)| Some((effect.db()?, hash)));
-        keyed().for_each(|(db, hash)| self.keyspace.prefetch_bucket(db, hash));
-        keyed().for_each(|(db, hash)| self.keyspace.prefetch_entry(db, hash));
+        keyed().for_each(|(db, hash)| keyspace.prefetch_bucket(db, hash));
+        keyed().for_each(|(db, hash)| keyspace.prefetch_entry(db, hash));
         for (lsn, effect, hash) in group.iter().flatten() {
-            let mut slot = self.keyspace.lock(hash.slot());
-            slot.apply_hashed(effect, hash, self.now, &mut self.freed);
+            let mut slot = keyspace.lock(hash.slot());
+            slot.apply_hashed(effect, hash, now, &mut self.freed);
             slot.set_last_lsn(*lsn);
         }
     }
@@ -326,94 +350,20 @@ impl Applier<'_> {
         let slots: &mut dyn Iterator<Item = SlotId> = match effect.scope() {
             Scope::Slot(key) => &mut std::iter::once(slot_of(key)),
             Scope::Two(from, to) => {
-                return apply_to_two(self.keyspace, lsn, effect, [from, to], self.now, &mut self.freed);
+                return apply_to_two(self.target, lsn, effect, [from, to], &mut self.freed);
             }
-            Scope::Global => &mut SlotId::all().skip(self.index).step_by(self.count),
+            Scope::Global => {
+                let own = SlotId::all().skip(self.index).step_by(self.count);
+                &mut own.filter(|&slot| !self.target.loaded.has(slot, lsn))
+            }
         };
         for slot in slots {
-            let mut slot = self.keyspace.lock(slot);
-            slot.apply(effect, self.now, &mut self.freed);
+            let mut slot = self.target.keyspace.lock(slot);
+            slot.apply(effect, self.target.now, &mut self.freed);
             slot.set_last_lsn(lsn);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-    use keyspace::{DbId, Items, ListEnd, Options, Value};
-
-    use super::*;
-
-    const DIR: &str = "/data";
-
-    fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
-        let (segment_bytes, ring_bytes, unwritten_bytes_max) = (8 << 20, 2 << 20, 256 << 10);
-        let source = Source {
-            disk,
-            dir: Path::new(DIR),
-            options: LogOptions { segment_bytes, ring_bytes, unwritten_bytes_max, ..LogOptions::default() },
-            clock: Arc::new(SimClock::new(0)),
-            entropy: &SimEntropy::new(1),
-            appliers,
-        };
-        let keyspace = Keyspace::new(Options { hash_seed: appliers as u64 });
-        let progress = LoadProgress::new(Arc::new(SimClock::new(0)));
-        let log = recover(source, &keyspace, &progress).expect("a sound log");
-        (keyspace, log)
-    }
-
-    /// Calls `visit` with effects on a few keys of many slots, many of them moves: what is at a key depends on the order
-    /// of all effects before, whichever slots they were on.
-    fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
-        let (db, filling) = (DbId::ZERO, [b'f'; 700]);
-        for step in 0..count {
-            let mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-            let key = format!("key-{}", mixed % 41).into_bytes();
-            let to_key = format!("key-{}", mixed / 41 % 41).into_bytes();
-            let number = step.to_be_bytes();
-            let items = [&number[..], &filling];
-            visit(&match mixed / 2000 % 12 {
-                0..2 => Effect::Move { db, key: &key, to_db: db, to_key: &to_key },
-                2 => Effect::Put { db, key: &key, value: Value::String(&number), expire_at_ms: Some(step) },
-                3 => Effect::Delete { db, key: &key },
-                4 if step % 50 == 0 => Effect::FlushAll,
-                _ => Effect::ListPush { db, key: &key, end: ListEnd::Tail, items: Items::Slices(&items) },
-            });
-        }
-    }
-
-    #[test]
-    fn moves_keep_their_place_in_the_order_however_many_apply() {
-        const EFFECTS: u64 = 8_000;
-        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
-        let (expected, log) = recovered(disk.clone(), 0);
-        let (mut appender, mut record, mut in_record) = (log.appender(), Vec::new(), 0);
-        let now = AccessClock::default();
-        history(EFFECTS, |effect| {
-            match effect.scope() {
-                Scope::Slot(key) => expected.lock(slot_of(key)).apply(effect, now, &mut Freed::new()),
-                Scope::Two(from, to) => {
-                    expected.lock_many([from, to].map(slot_of)).apply(effect, now, &mut Freed::new())
-                }
-                Scope::Global => expected.lock_all().apply(effect, now, &mut Freed::new()),
-            };
-            effect.encode_into(&mut record);
-            in_record += 1;
-            // Several effects to a record, so that moves also come in the middle of one.
-            if in_record == 16 {
-                appender.reserve(&record).expect("a sound disk").publish();
-                record.clear();
-                in_record = 0;
-                log.flush_all().expect("a sound disk");
-                log.prepare_segment().expect("a sound disk");
-            }
-        });
-        assert!(record.is_empty() && expected.len(DbId::ZERO) > 5, "the history is to leave something");
-        log.flush_all().expect("a sound disk");
-        for appliers in [0, 1, 2, 5] {
-            let (keyspace, _log) = recovered(disk.clone_state(), appliers);
-            assert!(keyspace.digest() == expected.digest(), "{appliers} appliers");
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lock the directory -> listen -> start workers (they answer LOADING) -> recover -> attach the log -> ready
-//! stop: no more connections -> workers send what is durable -> the log is closed -> unlock
+//! stop: no more connections -> workers send what is durable -> perhaps a snapshot -> the log is closed -> unlock
 //! ```
 
 use std::{
@@ -30,6 +30,7 @@ use crate::{
     mailbox::{Mailbox, Message},
     reaper::Reaper,
     recover::{RecoverError, Source, recover},
+    snapshots::Snapshots,
     worker,
 };
 
@@ -100,6 +101,7 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
 
     let log = recover_in_background(&host, &dir).await?;
     attach(&host, &mailboxes, &log)?;
+    let snapshots = Snapshots::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
     tokio::select! {
         () = host.stop_requested() => {}
@@ -107,6 +109,9 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
     }
     tracing::info!(target: "server", "stopping");
     stop_workers(mailboxes, threads).await;
+    host.snapshots.stop(host.at_stop());
+    // If it panics, the log is closed all the same.
+    let _ = tokio::task::spawn_blocking(move || snapshots.join()).await;
     log.close().map_err(ServeError::Close)?;
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     Ok(())
@@ -199,11 +204,12 @@ fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
     let (done, total) = host.progress.bytes();
     bar.show(done, total);
     if let Some(loading) = host.loading() {
-        let rate = host.progress.records() as f64 / host.progress.seconds().max(1e-6);
+        let (rows, records) = (host.progress.rows(), host.progress.records());
+        let rate = (rows + records) as f64 / host.progress.seconds().max(1e-6);
         let eta_seconds = loading.eta_seconds.map_or("unknown".into(), |seconds| format!("{seconds:.1}"));
         tracing::info!(
-            target: "server", percent = format!("{:.1}", loading.percent), records = host.progress.records(),
-            records_per_second = format!("{rate:.0}"), eta_seconds, "recovering"
+            target: "server", percent = format!("{:.1}", loading.percent), rows, records,
+            rows_per_second = format!("{rate:.0}"), eta_seconds, "recovering"
         );
     }
 }
@@ -247,6 +253,7 @@ fn show_banner(host: &ServerHost, redis: &[SocketAddr], http: &[SocketAddr], log
         http,
         dir: &host.facts.dir,
         durability,
+        rows: host.progress.rows(),
         records: host.progress.records(),
         seconds: host.progress.seconds(),
         keys: DbId::all().map(|db| host.keyspace().len(db)).sum(),

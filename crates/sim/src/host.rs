@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, ShutdownMode,
-    clients::Clients, observe::Observer,
+    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, SaveAnswer,
+    ShutdownMode, clients::Clients, observe::Observer,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -121,6 +121,11 @@ impl Host for SimHost {
 
     fn shutdown(&self, _mode: ShutdownMode) -> Result<(), String> {
         Err("ERR a simulation is stopped by its test".into())
+    }
+
+    fn save(&self, _scheduled: bool) -> SaveAnswer {
+        // The world takes snapshots when it likes.
+        SaveAnswer::Started
     }
 
     fn last_save_unix_s(&self) -> u64 {

@@ -84,6 +84,9 @@ settings! {
     TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Connections waiting to be accepted.";
     LogSegmentBytes "log-segment-bytes" Kind::Bytes { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
     LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; no syncs every write alone, for comparison.";
+    SnapshotLogBytes "snapshot-log-bytes" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if it is more than the size of the last one; 0 for never.";
+    SnapshotIntervalSeconds "snapshot-interval-seconds" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
+    SnapshotRateBytes "snapshot-rate-bytes" BYTES_ANY, "200mb", Mutable, "Bytes a second that a snapshot is written with at most; 0 for no limit.";
     SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
     SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
     LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";

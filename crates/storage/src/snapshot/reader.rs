@@ -103,11 +103,7 @@ impl SnapshotReader {
     pub fn read<'b>(&self, chunk: usize, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let Chunk { header, part, offset } = &self.chunks[chunk];
         let part = &self.parts[*part as usize];
-        let damaged = |reason: &str| {
-            let slots = Some((header.info.first_slot, header.info.last_slot));
-            let (path, begin_lsn, reason) = (part.path.clone(), self.info.begin_lsn, reason.to_owned());
-            Error::from(SnapshotDamage { path, offset: *offset, begin_lsn, slots, reason })
-        };
+        let damaged = |reason: &str| self.damaged(chunk, reason);
         let bytes = front(&mut buffers.stored, header.occupied_bytes());
         read_exact(part, bytes, *offset, damaged)?;
         let (found, payload) = bytes.split_at(CHUNK_HEADER_BYTES);
@@ -126,6 +122,18 @@ impl SnapshotReader {
             Ok(length) if length == header.raw_len as usize => Ok(raw),
             _ => Err(damaged("the chunk cannot be decompressed")),
         }
+    }
+
+    /// The error of a chunk that is damaged, or whose payload is intact as bytes and makes no sense to whoever reads it.
+    ///
+    /// # Panics
+    /// If `chunk` is in no run.
+    pub fn damaged(&self, chunk: usize, reason: &str) -> Error {
+        let Chunk { header, part, offset } = &self.chunks[chunk];
+        let slots = Some((header.info.first_slot, header.info.last_slot));
+        let path = self.parts[*part as usize].path.clone();
+        let (begin_lsn, reason) = (self.info.begin_lsn, reason.to_owned());
+        SnapshotDamage { path, offset: *offset, begin_lsn, slots, reason }.into()
     }
 
     fn open_part(&mut self, disk: &dyn Disk, snapshots: &Path, summary: &PartSummary) -> Result<(), Error> {

@@ -36,6 +36,9 @@ const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time.
 const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
 
+/// For administrators, once the server has loaded.
+const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
+
 /// What the commands have in common.
 const ROW: Row = Row {
     name: "",
@@ -57,6 +60,24 @@ const HELP: Row =
 
 /// The commands.
 pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "bgrewriteaof",
+        flags: SAVE,
+        complexity: "O(1); the snapshot is taken aside.",
+        summary: "Begins a snapshot, after which the log before it can be removed.",
+        handler: process::bgrewriteaof,
+        ..ROW
+    },
+    Row {
+        name: "bgsave",
+        arity: -1,
+        flags: SAVE,
+        complexity: "O(1); the snapshot is taken aside.",
+        summary: "Begins a snapshot.",
+        syntax: "[SCHEDULE]",
+        handler: process::bgsave,
+        ..ROW
+    },
     Row {
         name: "command",
         arity: -1,
@@ -140,7 +161,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lastsave",
         flags: ALWAYS.or(Flags::FAST).or(Flags::DANGEROUS),
-        summary: "Replies with the unix time at which everything written was last durable.",
+        summary: "Replies with the unix time of the newest snapshot.",
         handler: process::lastsave,
         ..ROW
     },

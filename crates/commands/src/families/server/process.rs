@@ -1,8 +1,8 @@
-//! The process: INFO, TIME, LASTSAVE, SHUTDOWN.
+//! The process: INFO, TIME, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
 
 use wire::Args;
 
-use crate::{CommandError, Context, ShutdownMode};
+use crate::{CommandError, Context, SaveAnswer, ShutdownMode};
 
 /// `INFO [section [section ...]]`
 pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -26,14 +26,42 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
+/// `BGSAVE [SCHEDULE]`
+pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    for option in args.skip(1) {
+        if args.len() > 2 || !option.eq_ignore_ascii_case(b"schedule") {
+            return Err(CommandError::Syntax);
+        }
+    }
+    match cx.host.save(false) {
+        SaveAnswer::InProgress => return Err(CommandError::Text("ERR Background save already in progress")),
+        // As in Redis, where none begins before a transaction has ended.
+        _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
+        SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
+        SaveAnswer::Started => cx.reply.simple("Background saving started"),
+    }
+    Ok(())
+}
+
+/// `BGREWRITEAOF`: what shortens the log here is a snapshot.
+pub(super) fn bgrewriteaof(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    match cx.host.save(true) {
+        SaveAnswer::Started if !cx.in_transaction => {
+            cx.reply.simple("Background append only file rewriting started");
+        }
+        _ => cx.reply.simple("Background append only file rewriting scheduled"),
+    }
+    Ok(())
+}
+
 /// `LASTSAVE`
 pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.reply.integer(cx.host.last_save_unix_s() as i64);
     Ok(())
 }
 
-/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. What was written is durable or becomes so in any case, so that the
-/// options but ABORT make no difference. There is no reply: the connection ends with the server.
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. What was written is durable or becomes so in any case; with a snapshot
+/// the next start is faster. There is no reply: the connection ends with the server.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
     cx.host.shutdown(mode).map_err(CommandError::Composed)?;
@@ -57,7 +85,12 @@ fn parse_shutdown(options: Args<'_>) -> Result<ShutdownMode, CommandError> {
     if (save && nosave) || (abort && options.len() > 1) {
         return Err(CommandError::Syntax);
     }
-    Ok(if abort { ShutdownMode::Abort } else { ShutdownMode::InOrder })
+    Ok(match (abort, save, nosave) {
+        (true, ..) => ShutdownMode::Abort,
+        (_, true, _) => ShutdownMode::Save,
+        (_, _, true) => ShutdownMode::NoSave,
+        _ => ShutdownMode::InOrder,
+    })
 }
 
 #[cfg(test)]
@@ -95,11 +128,31 @@ mod tests {
 
     #[test]
     fn shutdown_has_no_reply_when_it_begins() {
-        for line in ["shutdown", "SHUTDOWN NOSAVE", "shutdown save now force", "shutdown now now"] {
+        for (line, asked) in [
+            ("shutdown", "shutdown InOrder"),
+            ("SHUTDOWN NOSAVE", "shutdown NoSave"),
+            ("shutdown save now force", "shutdown Save"),
+            ("shutdown now now", "shutdown InOrder"),
+        ] {
             let mut server = TestServer::new();
             assert_eq!(server.run(line), "", "{line}");
-            assert_eq!(*server.host.asked.lock(), ["shutdown InOrder"], "{line}");
+            assert_eq!(*server.host.asked.lock(), [asked], "{line}");
         }
+    }
+
+    #[test]
+    fn snapshots_are_asked_for_one_at_a_time() {
+        check(&[
+            ("bgsave now", "-ERR syntax error"),
+            ("bgsave schedule schedule", "-ERR syntax error"),
+            ("bgsave", "+Background saving started"),
+            ("bgsave", "-ERR Background save already in progress"),
+            ("bgsave SCHEDULE", "-ERR Background save already in progress"),
+            ("bgrewriteaof", "+Background append only file rewriting scheduled"),
+            ("bgrewriteaof now", "-ERR wrong number of arguments for 'bgrewriteaof' command"),
+        ]);
+        check(&[("bgrewriteaof", "+Background append only file rewriting started")]);
+        check(&[("multi", "+OK"), ("bgsave", "+QUEUED"), ("exec", "[+Background saving scheduled]")]);
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! Loading the newest snapshot, which the replay of the log then goes on from.
+//!
+//! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot, so the threads
+//! share nothing but the number of the next run and the slots' locks, which nobody else wants.
+//!
+//! What it is not: a judge of which snapshot is to be used. It is always the newest that the log can be replayed behind, and
+//! if that one is damaged, the server does not start: an older one would be an older state, silently.
+//!
+//! Invariants
+//! - Memory in flight is bounded: per thread one chunk as stored and one as decompressed.
+//! - What [`Loaded`] says a slot holds stays as it was when the snapshot was loaded, whatever is replayed meanwhile: several
+//!   effects of one record go to the same slot.
+
+use std::{
+    panic::resume_unwind,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+};
+
+use env::Disk;
+use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
+use lsn::Lsn;
+use storage::{
+    Recovery,
+    snapshot::{self, ReadBuffers, Run, SnapshotReader},
+};
+
+use crate::{progress::LoadProgress, recover::RecoverError};
+
+/// What of the log is in memory before it is replayed.
+pub(crate) struct Loaded {
+    /// The last record of each slot in the snapshot; empty without a snapshot.
+    lsns: Box<[Lsn]>,
+    /// No slot was captured behind this.
+    end_lsn: Lsn,
+}
+
+impl Loaded {
+    /// Whether the slot was captured with what this record did to it.
+    #[inline]
+    pub(crate) fn has(&self, slot: SlotId, lsn: Lsn) -> bool {
+        lsn <= self.end_lsn && self.lsns.get(slot.index()).is_some_and(|&captured| lsn <= captured)
+    }
+
+    /// What of an effect is to be applied still. For an effect on all slots, each slot is to be asked about by itself.
+    #[inline]
+    pub(crate) fn left_of<'e>(
+        &self,
+        effect: Effect<'e>,
+        lsn: Lsn,
+    ) -> Result<Option<Effect<'e>>, RecoverError> {
+        if lsn > self.end_lsn {
+            return Ok(Some(effect));
+        }
+        let has = |key| self.has(slot_of(key), lsn);
+        match (effect.scope(), &effect) {
+            (Scope::Slot(key), _) => Ok((!has(key)).then_some(effect)),
+            (Scope::Two(from, to), &Effect::Move { db, key, .. }) => match (has(from), has(to)) {
+                (false, false) => Ok(Some(effect)),
+                (false, true) => Ok(Some(Effect::Delete { db, key })),
+                (true, true) => Ok(None),
+                (true, false) => Err(RecoverError::Moved { lsn }),
+            },
+            _ => Ok(Some(effect)),
+        }
+    }
+}
+
+/// Loads the newest snapshot of the data directory `dir` into `keyspace`, which is empty, and has the replay start where it
+/// begins. On so many threads besides this one; 0 for this one alone. Does nothing if there is no snapshot.
+pub(crate) fn load_newest(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    keyspace: &Keyspace,
+    now: AccessClock,
+    threads: usize,
+    progress: &LoadProgress,
+) -> Result<Loaded, RecoverError> {
+    // One that begins before the log does is void: a FLUSHALL came after it.
+    let usable = snapshot::list_begins(disk, dir)?.into_iter().find(|&begin| begin >= recovery.start());
+    let Some(begin_lsn) = usable else {
+        progress.begin(0, recovery.start(), recovery.end_estimate());
+        return Ok(Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO });
+    };
+    let info = snapshot::load(disk, dir, begin_lsn)?;
+    recovery.start_at(&info)?;
+    let reader = SnapshotReader::open(disk, dir, &info)?;
+    let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
+    progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
+    Loading { reader: &reader, keyspace, now, progress, next_run: AtomicUsize::new(0) }.load(threads)?;
+    let lsns = SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect();
+    Ok(Loaded { lsns, end_lsn: info.end_lsn })
+}
+
+/// What the threads share.
+struct Loading<'a> {
+    reader: &'a SnapshotReader,
+    keyspace: &'a Keyspace,
+    now: AccessClock,
+    progress: &'a LoadProgress,
+    next_run: AtomicUsize,
+}
+
+impl Loading<'_> {
+    fn load(&self, threads: usize) -> Result<(), RecoverError> {
+        if threads == 0 {
+            return self.load_runs();
+        }
+        thread::scope(|scope| {
+            let start = |index: usize| {
+                thread::Builder::new()
+                    .name(format!("load-{index}"))
+                    .spawn_scoped(scope, || self.load_runs())
+                    .map_err(RecoverError::Thread)
+            };
+            let started: Result<Vec<_>, _> = (0..threads).map(start).collect();
+            if started.is_err() {
+                self.leave_the_rest();
+            }
+            started?.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })
+    }
+
+    /// Loads one run after the other till there are none.
+    fn load_runs(&self) -> Result<(), RecoverError> {
+        let mut buffers = ReadBuffers::default();
+        while let Some(run) = self.reader.runs().get(self.next_run.fetch_add(1, Relaxed)) {
+            self.load_run(run, &mut buffers).inspect_err(|_| self.leave_the_rest())?;
+        }
+        Ok(())
+    }
+
+    fn leave_the_rest(&self) {
+        self.next_run.store(self.reader.runs().len(), Relaxed);
+    }
+
+    fn load_run(&self, run: &Run, buffers: &mut ReadBuffers) -> Result<(), RecoverError> {
+        let mut loader = Loader::new(self.keyspace, self.now);
+        let mut told_bytes = 0;
+        for chunk in run.chunks.clone() {
+            let not_understood = |error: LoadError| self.reader.damaged(chunk, &error.to_string());
+            loader.feed(self.reader.read(chunk, buffers)?).map_err(not_understood)?;
+            // To the chunks of a run evenly: they are about of one size.
+            let bytes = run.file_bytes / run.chunks.len() as u64;
+            told_bytes += bytes;
+            self.progress.loaded(bytes, self.reader.chunk(chunk).rows.into());
+        }
+        self.progress.loaded(run.file_bytes - told_bytes, 0);
+        let last_chunk = run.chunks.end - 1;
+        let cut_short = |error: LoadError| self.reader.damaged(last_chunk, &error.to_string());
+        loader.finish().map_err(cut_short)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{DbId, SLOT_COUNT};
+
+    use super::*;
+
+    /// What is left of an effect of the record at 10, when the slots of `a` and `b` were captured at these records.
+    fn left(effect: Effect<'_>, a: u64, b: u64) -> Result<Option<Effect<'_>>, RecoverError> {
+        let mut lsns = vec![Lsn::ZERO; SLOT_COUNT];
+        lsns[slot_of(b"a").index()] = Lsn::new(a);
+        lsns[slot_of(b"b").index()] = Lsn::new(b);
+        Loaded { lsns: lsns.into(), end_lsn: Lsn::new(a.max(b)) }.left_of(effect, Lsn::new(10))
+    }
+
+    #[test]
+    fn of_an_effect_is_left_what_its_slots_were_captured_without() {
+        let (db, key, to_key) = (DbId::ZERO, &b"a"[..], &b"b"[..]);
+        let (delete, moved) = (Effect::Delete { db, key }, Effect::Move { db, key, to_db: db, to_key });
+        let cases = [
+            (delete, 9, 20, Some(delete)),
+            (delete, 10, 20, None),
+            (moved, 9, 9, Some(moved)),
+            (moved, 9, 10, Some(delete)),
+            (moved, 10, 10, None),
+            (Effect::FlushAll, 20, 20, Some(Effect::FlushAll)),
+        ];
+        for (effect, a, b, expected) in cases {
+            let found = left(effect, a, b).expect("possible");
+            assert_eq!(found, expected, "{effect:?}, captured at {a} and {b}");
+        }
+        assert!(matches!(left(moved, 10, 9), Err(RecoverError::Moved { .. })), "in neither place");
+    }
+
+    #[test]
+    fn without_a_snapshot_everything_is_left() {
+        let nothing = Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO };
+        assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
+    }
+}

@@ -1,0 +1,318 @@
+//! Snapshots of a running server: when one is taken, by whom, how fast, and how it went.
+//!
+//! ```text
+//! "snapshots" thread: waits for a reason -> SnapshotTask -> snapshot-0..n capture and write, paced -> publish -> waits
+//! ```
+//!
+//! What it is: the reasons (growth of the log, time, BGSAVE, a clean stop), the threads, the pace, the figures for INFO and
+//! metrics. What it is not: the taking itself (`task`), nor needed for anything that was acknowledged: that is in the log.
+//!
+//! Invariants
+//! - One snapshot at a time. One that fails is told and tried again later; the server goes on.
+//! - A snapshot that is asked for while another is being taken is taken after it, not merged with it: what was written
+//!   meanwhile may not be in the first.
+
+mod pace;
+mod task;
+
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use commands::SaveAnswer;
+use env::{Disk, RealDisk};
+use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
+use storage::{
+    Log,
+    snapshot::{self, CHUNK_RAW_BYTES_AIM, Compression, PartSummary, SnapshotInfo},
+};
+
+use self::pace::Pace;
+pub use self::task::{GENERATIONS, PartTask, SnapshotPlan, SnapshotTask};
+use crate::{config::Key, host::ServerHost};
+
+/// Threads that write, at most.
+const WRITERS_MAX: usize = 8;
+/// How often reasons are looked for.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// After a failure nothing but a command has another snapshot taken for so long.
+const RETRY_MS: u64 = 60_000;
+/// A clean stop takes a snapshot, unless told otherwise, if the next start had to replay more log than this: about a second.
+const STOP_REPLAY_BYTES_MAX: u64 = 128 << 20;
+
+/// Why a snapshot was not taken.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// What is done about a snapshot when the server stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtStop {
+    /// It is taken if that makes the next start noticeably faster.
+    IfWorthIt,
+    Take,
+    Leave,
+}
+
+/// The figures of INFO and metrics.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    /// One is asked for or being taken.
+    pub(crate) in_progress: bool,
+    /// When the one being taken was begun.
+    pub(crate) running_since_ms: Option<u64>,
+    /// When the newest was begun.
+    pub(crate) last_unix_ms: u64,
+    /// Bytes of its files; 0 without one.
+    pub(crate) last_file_bytes: u64,
+    /// Seconds that the last attempt took.
+    pub(crate) last_seconds: Option<u64>,
+    pub(crate) last_failed: bool,
+    pub(crate) taken: u64,
+    pub(crate) failures: u64,
+    /// Records of the log before the newest.
+    records_at_last: u64,
+    /// Where the newest begins.
+    begin_lsn: Option<Lsn>,
+    /// When the last attempt failed.
+    failed_at_ms: u64,
+}
+
+/// See the module documentation.
+pub(crate) struct Snapshots {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Bytes written to files of snapshots since the start.
+    written_bytes: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+struct State {
+    figures: Figures,
+    wanted: bool,
+    stop: Option<AtStop>,
+}
+
+impl State {
+    fn is_busy(&self) -> bool {
+        self.wanted || self.figures.running_since_ms.is_some()
+    }
+}
+
+impl Snapshots {
+    /// None was taken yet; `now_ms` is told as the time of the last until there is one.
+    pub(crate) fn new(now_ms: u64) -> Snapshots {
+        let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
+        Snapshots {
+            state: Mutex::new(State { figures, wanted: false, stop: None }),
+            wake: Condvar::new(),
+            written_bytes: 0.into(),
+            cancelled: false.into(),
+        }
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let state = self.state.lock();
+        Figures { in_progress: state.is_busy(), ..state.figures }
+    }
+
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Relaxed)
+    }
+
+    /// Records that were written since the newest was begun.
+    pub(crate) fn changes(&self, host: &ServerHost) -> u64 {
+        records(host).saturating_sub(self.figures().records_at_last)
+    }
+
+    /// Asks for a snapshot; while one is being taken, only if it may be `scheduled`.
+    pub(crate) fn ask(&self, scheduled: bool) -> SaveAnswer {
+        let mut state = self.state.lock();
+        let is_busy = state.is_busy();
+        if is_busy && !scheduled {
+            return SaveAnswer::InProgress;
+        }
+        state.wanted = true;
+        self.wake.notify_one();
+        if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
+    }
+
+    /// Has the thread end, after it has given up what it is at and done what is to be done at a stop.
+    pub(crate) fn stop(&self, at_stop: AtStop) {
+        self.cancelled.store(true, Relaxed);
+        self.state.lock().stop = Some(at_stop);
+        self.wake.notify_one();
+    }
+
+    /// Notes what there is and starts the thread.
+    pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
+        let newest = snapshot::list_begins(&RealDisk, &host.facts.dir)
+            .ok()
+            .and_then(|begins| begins.into_iter().find(|&begin| begin >= log.start_lsn()))
+            .and_then(|begin| snapshot::load(&RealDisk, &host.facts.dir, begin).ok());
+        if let Some(info) = newest {
+            host.snapshots.state.lock().figures.newest_is(&info);
+        }
+        let (host, log) = (host.clone(), log.clone());
+        thread::Builder::new().name("snapshots".into()).spawn(move || host.snapshots.run(&host, &log))
+    }
+
+    fn run(&self, host: &ServerHost, log: &Log) {
+        loop {
+            let mut state = self.state.lock();
+            if !state.wanted && state.stop.is_none() {
+                self.wake.wait_for(&mut state, LOOK_PERIOD);
+            }
+            let figures = state.figures;
+            if let Some(at_stop) = state.stop {
+                drop(state);
+                self.cancelled.store(false, Relaxed);
+                let replay_bytes =
+                    log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
+                let is_worth_it = self.changes(host) > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
+                if at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it) {
+                    self.take_and_tell(host, log);
+                }
+                return;
+            }
+            let wanted = std::mem::take(&mut state.wanted);
+            state.figures.running_since_ms = wanted.then(|| host.unix_ms());
+            // The lock is given back first: reasons ask for the figures.
+            drop(state);
+            if wanted || self.is_due(host, log, &figures) {
+                self.take_and_tell(host, log);
+            }
+        }
+    }
+
+    /// Whether the log has grown enough, or enough time has passed.
+    fn is_due(&self, host: &ServerHost, log: &Log, figures: &Figures) -> bool {
+        let (growth_bytes, period_s) = {
+            let settings = host.settings();
+            (settings.integer(Key::SnapshotLogBytes), settings.integer(Key::SnapshotIntervalSeconds))
+        };
+        let now_ms = host.unix_ms();
+        let failed_lately = figures.last_failed && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
+        if failed_lately || self.changes(host) == 0 {
+            return false;
+        }
+        let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
+        let has_grown = growth_bytes > 0 && grown_bytes >= growth_bytes.max(figures.last_file_bytes);
+        let age_ms = now_ms.saturating_sub(figures.last_unix_ms);
+        has_grown || (period_s > 0 && age_ms >= period_s * 1000)
+    }
+
+    fn take_and_tell(&self, host: &ServerHost, log: &Log) {
+        let (begun_ms, records_before) = (host.unix_ms(), records(host));
+        self.state.lock().figures.running_since_ms = Some(begun_ms);
+        let taken = self.take(host, log);
+        let ended_ms = host.unix_ms();
+        let seconds = ended_ms.saturating_sub(begun_ms) / 1000;
+        match &taken {
+            Ok(Some(info)) => tracing::info!(
+                target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(), bytes = info.file_bytes(),
+                milliseconds = ended_ms.saturating_sub(begun_ms), "took a snapshot"
+            ),
+            Ok(None) => tracing::info!(target: "server", "nothing was written since the last snapshot"),
+            Err(Failure::Stopping) => {
+                tracing::info!(target: "server", "gave up a snapshot: the server is stopping")
+            }
+            Err(failure) => tracing::error!(
+                target: "server", error = %failure,
+                "the snapshot failed; the data is safe in the log, but the next start takes longer"
+            ),
+        }
+        let figures = &mut self.state.lock().figures;
+        figures.running_since_ms = None;
+        figures.last_seconds = Some(seconds);
+        figures.last_failed = taken.is_err();
+        match taken {
+            Ok(info) => {
+                figures.taken += 1;
+                if let Some(info) = info {
+                    figures.newest_is(&info);
+                }
+                figures.last_unix_ms = begun_ms;
+                figures.records_at_last = records_before;
+            }
+            Err(_) => {
+                figures.failures += 1;
+                figures.failed_at_ms = ended_ms;
+            }
+        }
+    }
+
+    fn take(&self, host: &ServerHost, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let plan = SnapshotPlan {
+            disk: &disk,
+            dir: &host.facts.dir,
+            log,
+            parts: env::process::cores_available().clamp(1, WRITERS_MAX) as u32,
+            chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
+            compression: Compression::Lz4,
+        };
+        let Some((task, parts)) = SnapshotTask::begin(plan, host.keyspace())? else { return Ok(None) };
+        let pace = Pace::default();
+        let summaries: Result<Vec<PartSummary>, Failure> = thread::scope(|scope| {
+            let start = |(index, part)| {
+                let write = || self.write_part(host, part, &pace);
+                let name = format!("snapshot-{index}");
+                thread::Builder::new().name(name).spawn_scoped(scope, write).map_err(Failure::Thread)
+            };
+            let started: Vec<_> = parts.into_iter().enumerate().map(start).collect();
+            let ended = started.into_iter().map(|it| it?.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            // All of them are waited for, also when one has failed.
+            ended.collect::<Vec<_>>().into_iter().collect()
+        });
+        Ok(Some(task.publish(summaries?)?))
+    }
+
+    fn write_part(
+        &self,
+        host: &ServerHost,
+        mut part: PartTask<'_>,
+        pace: &Pace,
+    ) -> Result<PartSummary, Failure> {
+        // Commands come first. Not permitted to everyone, and not needed.
+        let _ = env::thread::set_nice(5);
+        while let Some(bytes) = part.step()? {
+            self.written_bytes.fetch_add(bytes, Relaxed);
+            let bytes_per_second = host.settings().integer(Key::SnapshotRateBytes);
+            let pause_us = pace.pause_us(bytes, bytes_per_second, commands::Host::monotonic_us(host));
+            if self.cancelled.load(Relaxed) {
+                return Err(Failure::Stopping);
+            }
+            if pause_us > 0 {
+                thread::sleep(Duration::from_micros(pause_us));
+            }
+        }
+        Ok(part.finish()?)
+    }
+}
+
+impl Figures {
+    fn newest_is(&mut self, info: &SnapshotInfo) {
+        self.last_unix_ms = info.created_unix_ms;
+        self.last_file_bytes = info.file_bytes();
+        self.begin_lsn = Some(info.begin_lsn);
+    }
+}
+
+/// Records that were replayed at the start or written since.
+fn records(host: &ServerHost) -> u64 {
+    host.progress.records() + host.log().map_or(0, |log| log.stats().records.load(Relaxed))
+}

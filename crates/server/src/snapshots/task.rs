@@ -1,0 +1,155 @@
+//! Taking one snapshot, in steps: parts that several threads, or one in turn, capture and write, and its publication.
+//!
+//! ```text
+//! SnapshotTask::begin -> PartTask (one per thread): step*, finish -> SnapshotTask::publish
+//! ```
+//!
+//! What it is not: aware of threads, pace or why a snapshot is taken. A simulation drives it in any order of steps.
+//!
+//! Invariants
+//! - One at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: which slots count as captured is known to the keyspace.
+//! - The log is durable up to everything that was captured before the snapshot exists.
+//! - Given up at any step, it leaves nothing that is taken for a snapshot.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::Disk;
+use keyspace::{Capture, Keyspace, SLOT_COUNT, SlotId};
+use storage::{
+    Error, Log,
+    snapshot::{
+        self, CHUNK_RAW_BYTES_MAX, ChunkInfo, Compression, PartSummary, PartWriter, SnapshotInfo,
+        SnapshotMeta, SnapshotWriter,
+    },
+};
+
+/// Snapshots that are kept: the newest, and the one before it in case the newest is damaged.
+pub const GENERATIONS: usize = 2;
+
+/// Where a snapshot is taken from and to, and how.
+#[derive(Clone, Copy)]
+pub struct SnapshotPlan<'a> {
+    /// The disk.
+    pub disk: &'a Arc<dyn Disk>,
+    /// The data directory.
+    pub dir: &'a Path,
+    /// The log that the keyspace writes to.
+    pub log: &'a Log,
+    /// How many parts, each of as many slots: at most 256.
+    pub parts: u32,
+    /// Bytes captured at a step, about.
+    pub chunk_bytes_aim: usize,
+    /// How chunks are compressed.
+    pub compression: Compression,
+}
+
+/// A snapshot in the making. See the module documentation.
+pub struct SnapshotTask<'k> {
+    keyspace: &'k Keyspace,
+    log: Log,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    meta: SnapshotMeta,
+    writer: Option<SnapshotWriter>,
+}
+
+/// A part of a snapshot: a range of slots.
+pub struct PartTask<'k> {
+    capture: Capture<'k>,
+    last_slot: SlotId,
+    writer: PartWriter,
+    chunk: Vec<u8>,
+    chunk_bytes_aim: usize,
+}
+
+impl<'k> SnapshotTask<'k> {
+    /// Begins a snapshot of `keyspace`. `None` if nothing was written since there is one.
+    ///
+    /// # Errors
+    /// I/O errors, a full disk among them.
+    pub fn begin(
+        plan: SnapshotPlan<'_>,
+        keyspace: &'k Keyspace,
+    ) -> Result<Option<(SnapshotTask<'k>, Vec<PartTask<'k>>)>, Error> {
+        let SnapshotPlan { disk, dir, log, parts, chunk_bytes_aim, compression } = plan;
+        keyspace.forget_captured();
+        let meta = log.begin_snapshot(compression);
+        if snapshot::list_begins(&**disk, dir)?.contains(&meta.begin_lsn) {
+            return Ok(None);
+        }
+        let (writer, part_writers) = SnapshotWriter::create(disk.clone(), dir, meta, parts)?;
+        let part = |(number, writer): (usize, PartWriter)| {
+            let slot = |part: usize| part * SLOT_COUNT / parts as usize;
+            let nth = |slot: usize| SlotId::all().nth(slot).unwrap_or(SlotId::LAST);
+            let (first_slot, last_slot) = (nth(slot(number)), nth(slot(number + 1) - 1));
+            let capture = Capture::new(keyspace, first_slot, last_slot);
+            PartTask { capture, last_slot, writer, chunk: Vec::new(), chunk_bytes_aim }
+        };
+        let parts = part_writers.into_iter().enumerate().map(part).collect();
+        let (log, disk, dir) = (log.clone(), disk.clone(), dir.to_path_buf());
+        Ok(Some((SnapshotTask { keyspace, log, disk, dir, meta, writer: Some(writer) }, parts)))
+    }
+
+    /// What it is of.
+    pub fn meta(&self) -> &SnapshotMeta {
+        &self.meta
+    }
+
+    /// Makes the snapshot exist once what was captured is durable, and removes what it makes dispensable. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors, also of the log. There is no snapshot then, unless the disk refuses to take it back.
+    ///
+    /// # Panics
+    /// If `parts` is not one summary of each part.
+    pub fn publish(mut self, parts: Vec<PartSummary>) -> Result<SnapshotInfo, Error> {
+        let highest_lsn = parts.iter().map(|part| part.highest_lsn).max();
+        let end_lsn = self.meta.begin_lsn.max(highest_lsn.unwrap_or(self.meta.begin_lsn));
+        self.log.make_durable(end_lsn)?;
+        let info = self.writer.take().expect("published once").publish(parts, end_lsn)?;
+        if let Err(error) = snapshot::retain(&*self.disk, &self.dir, &self.log, GENERATIONS) {
+            tracing::warn!(
+                target: "server", %error,
+                "cannot remove an old snapshot and the log before it; the next snapshot tries again"
+            );
+        }
+        Ok(info)
+    }
+}
+
+impl Drop for SnapshotTask<'_> {
+    fn drop(&mut self) {
+        self.keyspace.forget_captured();
+    }
+}
+
+impl PartTask<'_> {
+    /// Captures and writes one chunk; returns how many bytes it takes in the file. `None` when there is nothing left.
+    ///
+    /// # Errors
+    /// I/O errors, a full disk among them: the snapshot has failed.
+    pub fn step(&mut self) -> Result<Option<u64>, Error> {
+        let captured = self.capture.fill(&mut self.chunk, self.chunk_bytes_aim, CHUNK_RAW_BYTES_MAX);
+        let Some(captured) = captured else { return Ok(None) };
+        let last_slot = self.capture.next_slot().map_or(self.last_slot.get(), |next| next.get() - 1);
+        let info = ChunkInfo {
+            first_slot: captured.first_slot.get(),
+            last_slot: last_slot.max(captured.first_slot.get()),
+            rows: captured.keys,
+            lsn: captured.lsn,
+            continues: captured.continues,
+        };
+        self.writer.append(info, &self.chunk).map(Some)
+    }
+
+    /// Ends the part, when there is nothing left, and makes it durable.
+    ///
+    /// # Errors
+    /// As [`PartTask::step`].
+    pub fn finish(self) -> Result<PartSummary, Error> {
+        self.writer.finish()
+    }
+}
