@@ -33,6 +33,7 @@ mod operation;
 mod oracle;
 mod queues;
 mod seed;
+mod snapshotting;
 mod start;
 mod workload;
 mod world;

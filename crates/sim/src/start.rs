@@ -15,7 +15,7 @@ use storage::{Durability, Log, LogOptions, Recovery};
 use crate::WorkloadOptions;
 
 /// The directory of the server.
-const DIR: &str = "/data";
+pub(crate) const DIR: &str = "/data";
 /// Workers, each with an appender of its own.
 pub(crate) const WORKERS: usize = 2;
 
@@ -60,6 +60,8 @@ pub struct WorldOptions {
     pub merges: bool,
     /// Threads that apply the log in recovery; 0 for none but the caller's, which alone is repeatable step by step.
     pub appliers: usize,
+    /// At how many of a thousand steps a snapshot begins, if none is being taken.
+    pub snapshots_permille: u64,
     /// What is broken on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -75,6 +77,7 @@ impl Default for WorldOptions {
             ring_bytes: 64 << 10,
             merges: true,
             appliers: 0,
+            snapshots_permille: 0,
             sabotage: None,
         }
     }

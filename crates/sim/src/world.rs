@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! step = one of: a client's bytes arrive | a flush | a segment is made | replies are taken | time passes | expiry | log cut |
-//!               collections get other limits
+//!               collections get other limits | a snapshot begins, goes on, is published
 //! ```
 //! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server could show.
 //!
@@ -24,6 +24,7 @@ use wire::{Limits, RequestBatch};
 use crate::{
     Command, LyingDisk, Oracle, Recovered, Sabotage, SimClient, SimHost, Violation, Workload, WorldOptions,
     content_of, recover,
+    snapshotting::Snapshotting,
     start::{WORKERS, some_limits},
 };
 
@@ -53,6 +54,8 @@ pub struct World {
     workload: Workload,
     prng: Prng,
     failure: Option<String>,
+    snapshots_published: u64,
+    snapshot_failure: Option<String>,
 }
 
 impl World {
@@ -105,6 +108,8 @@ impl World {
             workload,
             prng,
             failure,
+            snapshots_published: 0,
+            snapshot_failure: None,
         })
     }
 
@@ -113,19 +118,34 @@ impl World {
         self.failure.as_deref()
     }
 
+    /// Snapshots that exist, or did before newer ones.
+    pub fn snapshots_published(&self) -> u64 {
+        self.snapshots_published
+    }
+
+    /// Why the last snapshot failed, if one has.
+    pub fn snapshot_failure(&self) -> Option<&str> {
+        self.snapshot_failure.as_deref()
+    }
+
     /// Whether the machine has stopped: nothing can happen any more.
     pub fn has_stopped(&self) -> bool {
         self.disk.has_stopped()
     }
 
-    /// Does `steps` steps, fewer if the machine stops.
+    /// Does `steps` steps, fewer if the machine stops. A snapshot that is being taken at the end is given up.
     ///
     /// # Errors
     /// The first reply that is wrong.
     pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
+        let keyspace = self.keyspace.clone();
+        let mut snapshot = None;
         for _ in 0..steps {
             if self.has_stopped() {
                 break;
+            }
+            if self.options.snapshots_permille > 0 {
+                snapshot = self.snapshot_step(&keyspace, snapshot);
             }
             self.step()?;
         }
@@ -156,6 +176,31 @@ impl World {
             _ => self.keyspace.set_packed_limits(some_limits(self.prng.next_u64())),
         }
         Ok(())
+    }
+
+    /// Begins a snapshot now and then; goes on with the one that is being taken at every other step.
+    fn snapshot_step<'k>(
+        &mut self,
+        keyspace: &'k Keyspace,
+        running: Option<Snapshotting<'k>>,
+    ) -> Option<Snapshotting<'k>> {
+        let stepped = match running {
+            Some(running) if self.prng.chance(50) => {
+                let stepped = running.step(&mut self.prng);
+                self.snapshots_published += u64::from(matches!(stepped, Ok(None)));
+                stepped
+            }
+            Some(running) => Ok(Some(running)),
+            None if self.prng.below(1000) < self.options.snapshots_permille => {
+                let disk: Arc<dyn Disk> = self.disk.clone();
+                Snapshotting::begin(&disk, &self.log, keyspace, &mut self.prng)
+            }
+            None => Ok(None),
+        };
+        stepped.unwrap_or_else(|error| {
+            self.snapshot_failure = Some(error.to_string());
+            None
+        })
     }
 
     /// Sends, lets bytes arrive, or lets an interrupted conversation go on.

@@ -48,7 +48,7 @@ fn leftovers_of_a_run_never_continue_the_next() {
     }
 }
 
-fn many_lives(options: WorldOptions, steps_max: u64) {
+pub(crate) fn many_lives(options: WorldOptions, steps_max: u64) {
     let seed = options.seed;
     let (disk, clock) = (new_disk(seed), Arc::new(SimClock::new(1_700_000_000_000)));
     let mut prng = Prng::new(seed);

@@ -17,4 +17,5 @@ mod large;
 mod lives;
 mod modes;
 mod queues;
+mod snapshots;
 mod states;

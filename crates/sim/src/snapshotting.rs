@@ -1,0 +1,58 @@
+//! A snapshot that a world takes between its other steps: the server's own task, its parts in any order.
+
+use std::{path::Path, sync::Arc};
+
+use env::{Disk, Prng};
+use keyspace::Keyspace;
+use server::snapshots::{PartTask, SnapshotPlan, SnapshotTask};
+use storage::{
+    Error, Log,
+    snapshot::{Compression, PartSummary},
+};
+
+use crate::start::DIR;
+
+/// Parts at most.
+const PARTS_MAX: u64 = 3;
+/// Chunks are so small that most of what a client does comes between two of them.
+const CHUNK_BYTES_MAX: u64 = 4 << 10;
+
+/// Parts before task: none may outlive it.
+pub(crate) struct Snapshotting<'k> {
+    parts: Vec<PartTask<'k>>,
+    summaries: Vec<PartSummary>,
+    task: SnapshotTask<'k>,
+}
+
+impl<'k> Snapshotting<'k> {
+    pub(crate) fn begin(
+        disk: &Arc<dyn Disk>,
+        log: &Log,
+        keyspace: &'k Keyspace,
+        prng: &mut Prng,
+    ) -> Result<Option<Self>, Error> {
+        let plan = SnapshotPlan {
+            disk,
+            dir: Path::new(DIR),
+            log,
+            parts: 1 + prng.below(PARTS_MAX) as u32,
+            chunk_bytes_aim: 1 + prng.below(CHUNK_BYTES_MAX) as usize,
+            compression: if prng.chance(50) { Compression::Lz4 } else { Compression::None },
+        };
+        let begun = SnapshotTask::begin(plan, keyspace)?;
+        Ok(begun.map(|(task, parts)| Snapshotting { parts, summaries: Vec::new(), task }))
+    }
+
+    /// Does a step of some part, or publishes when all are done: then `None` is left.
+    pub(crate) fn step(mut self, prng: &mut Prng) -> Result<Option<Self>, Error> {
+        if self.parts.is_empty() {
+            self.task.publish(self.summaries)?;
+            return Ok(None);
+        }
+        let part = prng.below(self.parts.len() as u64) as usize;
+        if self.parts[part].step()?.is_none() {
+            self.summaries.push(self.parts.swap_remove(part).finish()?);
+        }
+        Ok(Some(self))
+    }
+}
