@@ -90,6 +90,22 @@ def test_kill_storm(new_server, request, durability, share, readers):
     print(f"{kills} kills, {acknowledged} commands acknowledged, {rounds.survivors} more had survived; seed {seed}")
 
 
+@pytest.mark.sheaf_only
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_kill_storm_with_snapshots(new_server, request):
+    """A snapshot is nearly always being taken when the server is killed, or is what the next start begins with."""
+    kills = max(3, round(request.config.getoption("kills") * 0.5))
+    every_second = ("--snapshot-interval-seconds", "1", "--snapshot-log-bytes", "64kb", "--snapshot-rate-bytes", "4mb")
+    server = new_server(log_segment_bytes="1mb", extra=every_second)
+    rounds = Rounds(server, request.config.getoption("seed"), READERS)
+    rounds.run(kills)
+    taken = server.log().count("took a snapshot")
+    assert taken > 0
+    acknowledged = sum(writer.oracle.acknowledged for writer in rounds.writers)
+    print(f"{kills} kills, {taken} snapshots, {acknowledged} commands acknowledged")
+
+
 def test_a_few_kills(new_server, request):
     """The same, short, for every run."""
     Rounds(new_server(), request.config.getoption("seed"), READERS).run(3)
