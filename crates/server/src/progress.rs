@@ -115,3 +115,27 @@ impl LoadProgress {
         Some(Loading { percent: share * 100.0, eta_seconds })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use env::SimClock;
+
+    use super::*;
+
+    #[test]
+    fn snapshot_and_log_are_one_whole() {
+        let clock = Arc::new(SimClock::new(0));
+        let progress = LoadProgress::new(clock.clone());
+        progress.begin(300, Lsn::new(4096), Lsn::new(4196));
+        let seen = || (progress.bytes(), progress.loading().map(|loading| loading.percent));
+        assert_eq!(seen(), ((0, 400), Some(0.0)));
+        clock.advance_us(3_000_000);
+        progress.loaded(300, 7);
+        assert_eq!(seen(), ((300, 400), Some(75.0)));
+        assert_eq!(progress.loading().and_then(|loading| loading.eta_seconds), Some(1.0));
+        progress.reached(Lsn::new(4196));
+        assert_eq!((seen(), progress.rows()), (((400, 400), Some(100.0)), 7));
+        progress.finish();
+        assert_eq!(progress.loading(), None);
+    }
+}
