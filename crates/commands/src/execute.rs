@@ -61,6 +61,17 @@ pub struct Call<'b> {
     pub resolved: Resolved,
 }
 
+impl Call<'_> {
+    /// Whether other arguments call the same command, as far as the first word tells, which it does not for subcommands.
+    #[inline]
+    fn calls_the_same(&self, args: Args<'_>) -> bool {
+        let name = args.at(0);
+        let is_whole =
+            |found: Found| found.row.name.len() == name.len() && !found.row.flags.has(Flags::CONTAINER);
+        self.args.at(0) == name && self.resolved.found.is_some_and(is_whole)
+    }
+}
+
 /// What became of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -199,16 +210,24 @@ impl Executor {
         self.events.take()
     }
 
-    /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot.
+    /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot. What is the same as in
+    /// the command before it is not found out again.
     #[inline]
-    pub fn resolve(&self, args: Args<'_>) -> Resolved {
-        let found = resolve_call(args).ok();
+    pub fn resolve(&self, args: Args<'_>, before: Option<Call<'_>>) -> Resolved {
+        let same = before.filter(|before| before.calls_the_same(args));
+        let found = match same {
+            Some(before) => before.resolved.found,
+            None => resolve_call(args).ok(),
+        };
         let first_key = found.and_then(|found| found.row.keys.first());
-        let hash = first_key.and_then(|index| args.get(index)).map(|key| self.keyspace.hash(key));
-        if let Some(hash) = &hash {
-            self.keyspace.prefetch_slot(hash);
-        }
-        Resolved { found, hash }
+        let Some((index, key)) = first_key.and_then(|index| Some((index, args.get(index)?))) else {
+            return Resolved { found, hash: None };
+        };
+        let same_key = same.filter(|before| before.args.get(index) == Some(key));
+        let known = same_key.and_then(|before| before.resolved.hash);
+        let hash = known.unwrap_or_else(|| self.keyspace.hash(key));
+        self.keyspace.prefetch_slot(&hash);
+        Resolved { found, hash: Some(hash) }
     }
 
     /// Second stage: begins to fetch the bucket.
@@ -230,13 +249,9 @@ impl Executor {
     /// Fourth stage, for a run of commands on one key: begins to fetch what they name of a big collection.
     pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
         let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
-        let mut members = run.clone().filter_map(member).peekable();
-        if members.peek().is_some()
-            && let Some((Some(hash), key)) =
-                run.clone().next().map(|call| (call.resolved.hash, call.args.get(1)))
-            && let Some(key) = key
-        {
-            self.keyspace.prefetch_members(session.db, &hash, key, members);
+        let Some(first) = run.clone().next().filter(|&first| member(first).is_some()) else { return };
+        if let (Some(hash), Some(key)) = (first.resolved.hash, first.args.get(1)) {
+            self.keyspace.prefetch_members(session.db, &hash, key, run.filter_map(member));
         }
     }
 
@@ -517,6 +532,46 @@ fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
         ReplyMode::Skip => {
             out.truncate(before);
             session.reply_mode = ReplyMode::On;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::OwnedArgs;
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn what_is_found_out_does_not_depend_on_the_command_before() {
+        let lines = [
+            "GET a",
+            "GET b",
+            "get a",
+            "SET a 1",
+            "GET",
+            "OBJECT ENCODING a",
+            "OBJECT FREQ a",
+            "OBJECT",
+            "PING",
+            "MSET a 1 b 2",
+            "MSET b 2 a 1",
+            "NOSUCH a",
+            "NOSUCH b",
+            "CONFIG GET a",
+            "CONFIG SET a b",
+        ];
+        let requests = lines.map(|line| line.split(' ').map(str::as_bytes).collect::<OwnedArgs>());
+        let server = TestServer::new();
+        for before in &requests {
+            for args in &requests {
+                let resolve = |args: &OwnedArgs, before| server.executor.resolve(args.as_args(), before);
+                let call = Call { args: before.as_args(), resolved: resolve(before, None) };
+                let (after, alone) = (resolve(args, Some(call)), resolve(args, None));
+                let row = |resolved: Resolved| resolved.found.map(|found| (found.row.name, found.index));
+                assert_eq!((row(after), after.hash), (row(alone), alone.hash), "{args:?} after {before:?}");
+            }
         }
     }
 }

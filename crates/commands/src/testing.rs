@@ -174,7 +174,7 @@ impl TestServer {
 
     fn execute_raw(&mut self, args: &OwnedArgs) -> (Vec<u8>, Lsn) {
         self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
-        let resolved = self.executor.resolve(args.as_args());
+        let resolved = self.executor.resolve(args.as_args(), None);
         self.executor.prefetch_bucket(&self.session, &resolved);
         self.executor.prefetch_entry(&self.session, &resolved);
         let call = Call { args: args.as_args(), resolved };
@@ -201,8 +201,12 @@ impl TestServer {
         let (mut runs, mut replies, mut next) = (Vec::new(), Vec::new(), 0);
         while next < requests.len() {
             self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
-            let resolved = requests.iter().map(|args| self.executor.resolve(args.as_args()));
-            let resolved: Vec<Resolved> = resolved.collect();
+            let mut resolved: Vec<Resolved> = Vec::new();
+            for (index, args) in requests.iter().enumerate() {
+                let call = |index: usize| Call { args: requests[index].as_args(), resolved: resolved[index] };
+                let before = index.checked_sub(1).map(call);
+                resolved.push(self.executor.resolve(args.as_args(), before));
+            }
             let calls = (next..requests.len())
                 .map(|index| Call { args: requests[index].as_args(), resolved: resolved[index] });
             let mut out = Vec::new();

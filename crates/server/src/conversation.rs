@@ -248,8 +248,11 @@ impl Conversation {
         let batch = &*round.batch;
         let executor = &mut *round.executor;
         let mut resolved = [const { Resolved::UNKNOWN }; GROUP];
+        let mut before = None;
         for (index, slot) in resolved[..count].iter_mut().enumerate() {
-            *slot = executor.resolve(batch.command(index, buffer));
+            let args = batch.command(index, buffer);
+            *slot = executor.resolve(args, before);
+            before = Some(Call { args, resolved: *slot });
         }
         if count > 1 {
             for resolved in &resolved[..count] {
