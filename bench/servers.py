@@ -72,7 +72,10 @@ class Program:
             durability = "strict" if persistence is Persistence.SYNCED else "none"
             return [
                 *("serve", "--dir", str(directory), "--bind", "127.0.0.1", "--port", str(ports.resp)),
-                *("--http-port", str(ports.http), "--durability", durability, *self.extra),
+                *("--http-port", str(ports.http)),
+                # As the peers: none in the middle of a measurement.
+                *("--snapshot-log-bytes", "0", "--snapshot-interval-seconds", "0"),
+                *("--durability", durability, *self.extra),
             ]
         log = {
             Persistence.OFF: ("--appendonly", "no"),
