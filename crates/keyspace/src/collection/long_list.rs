@@ -231,6 +231,10 @@ impl LongList {
     fn add_chunk(&mut self, at: usize, buffer: Buffer) {
         self.len += buffer.len();
         self.buffer_bytes += buffer.bytes();
+        if self.chunks.len() == self.chunks.capacity() {
+            // Not twice as many, as by itself: the deque of a list of millions is worth counting.
+            self.chunks.reserve_exact(CHUNKS_ROOM_MIN.max(self.chunks.len() / 8));
+        }
         self.chunks.insert(at, buffer);
     }
 

@@ -18,8 +18,9 @@ pub(super) const LEN_MAX: usize = 63;
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
 /// A full node shares with a neighbour that has room for this many; else it is split. At least 2: both have room
-/// afterwards.
-const ROOM_MIN: usize = LEN_MAX / 8;
+/// afterwards. With an eighth of the length an item takes 20.4 bytes after a million inserts in no order, with this 19.9, in
+/// the same time.
+const ROOM_MIN: usize = LEN_MAX / 16;
 
 pub(super) type Leaf<M> = ArrayVec<Item<M>, LEN_MAX>;
 
