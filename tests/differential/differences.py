@@ -106,7 +106,10 @@ def _only_for_redis(number: bytes) -> bool:
 
 
 def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments or is_error(redis):
+    if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments:
+        return redis
+    # Arguments come before keys: 7.0 has no objection to this one and looks at what the key holds.
+    if is_error(redis) and not redis[1].startswith(b"WRONGTYPE"):
         return redis
     return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
 
