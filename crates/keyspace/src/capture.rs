@@ -34,7 +34,7 @@ use lsn::Lsn;
 
 use crate::ValueBuf;
 use crate::collection::part::Part;
-use crate::collection::{LongList, View};
+use crate::collection::{Big, LongList, View};
 use crate::effect::{Effect, ItemsBuf};
 use crate::entry::{Entry, EntryRef};
 use crate::hash::KeyHash;
@@ -207,14 +207,19 @@ impl<'k> Capture<'k> {
 }
 
 impl Drop for Capture<'_> {
-    /// A capture that is given up leaves nothing behind.
+    /// A capture that is given up leaves nothing behind, and keeps nobody waiting.
     fn drop(&mut self) {
-        let Some(rest) = &mut self.rest else { return };
-        while let Some(map) = rest.maps.front_mut() {
-            if capture_step(self.keyspace, self.slot, map, usize::MAX).1 {
-                rest.maps.pop_front();
-            }
+        if self.rest.is_none() {
+            return;
         }
+        let mut guard = self.keyspace.lock(self.slot);
+        let captured = guard.state.extra.as_mut().and_then(|extra| extra.captured.take());
+        for map in captured.iter().flat_map(|captured| &captured.maps) {
+            map.abandon(&mut guard);
+        }
+        // What is detached can take long to free: not under the lock.
+        drop(guard);
+        drop(captured);
     }
 }
 
@@ -290,12 +295,13 @@ fn capture_step(keyspace: &Keyspace, slot: SlotId, map: &BigMap, bytes: usize) -
     let mut captured = guard.state.extra.as_mut().and_then(|extra| extra.captured.take());
     let maps = &mut captured.as_mut().expect("a capture is in progress").maps;
     let stepped = maps[0].step(&mut guard, &hash, bytes);
-    if stepped.1 {
-        maps.remove(0);
-    }
+    let ended = stepped.1.then(|| maps.remove(0));
     if !maps.is_empty() {
         guard.state.extra.get_or_insert_default().captured = captured;
     }
+    // What was detached can take long to free: not under the lock.
+    drop(guard);
+    drop(ended);
     stepped
 }
 
@@ -334,6 +340,15 @@ impl CapturedMap {
                 let none = part.none_of();
                 (std::mem::replace(part, none), true)
             }
+        }
+    }
+
+    fn abandon(&self, guard: &mut SlotGuard<'_>) {
+        if let Place::AtItsKey = self.place {
+            let hash = guard.keyspace.hash(&self.key);
+            let found = guard.state.table_mut(self.db).get_mut(&hash, &self.key);
+            let abandon = |entry: &mut Entry| entry.big_mut().map(Big::abandon_capture);
+            found.expect("what removes it says so").update(abandon);
         }
     }
 }

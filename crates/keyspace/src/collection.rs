@@ -84,6 +84,15 @@ impl Big {
         }
     }
 
+    /// Ends a capture before its end.
+    pub(crate) fn abandon_capture(&mut self) {
+        match self {
+            Big::List(_) => {}
+            Big::Hash(map) | Big::Set(map) => map.abandon_capture(),
+            Big::Zset(map) => map.scores_mut().abandon_capture(),
+        }
+    }
+
     /// Whether a capture of it has begun and not ended.
     pub(crate) fn is_being_captured(&self) -> bool {
         match self {

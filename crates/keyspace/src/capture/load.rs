@@ -94,7 +94,7 @@ impl<'k> Loader<'k> {
                 Some(&HEAD) => {
                     let Some((head, after)) = rest.split_first_chunk::<HEAD_BYTES>() else { return Ok(rest) };
                     drop(guard.take());
-                    guard = Some(self.enter(head)?);
+                    guard = Some(self.enter(head, after.len())?);
                     rest = after;
                 }
                 Some(_) => {
@@ -118,8 +118,8 @@ impl<'k> Loader<'k> {
         }
     }
 
-    /// Begins a slot.
-    fn enter(&mut self, head: &[u8; HEAD_BYTES]) -> Result<SlotGuard<'k>, LoadError> {
+    /// Begins a slot, of which at most so many bytes are here.
+    fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);
         let number = u16::from_le_bytes([number[0], number[1]]);
@@ -130,13 +130,13 @@ impl<'k> Loader<'k> {
             return Err(LoadError::SlotInUse(slot));
         }
         guard.set_last_lsn(lsn);
-        // What the head claims is room for keys of at least a few bytes each: no more than the stream can hold is made.
+        // However many the head claims: room is made for no more than the bytes can hold.
         let keys = u32::from_le_bytes([*k0, *k1, *k2, *k3]) as usize;
-        guard.reserve(DbId::ZERO, keys.min(ROOM_KEYS_MAX));
+        guard.reserve(DbId::ZERO, keys.min(bytes / PUT_BYTES_MIN));
         self.slot = Some((slot, lsn));
         Ok(guard)
     }
 }
 
-/// Room is made for at most so many keys ahead: ten times what a slot of a billion keys has.
-const ROOM_KEYS_MAX: usize = 1 << 20;
+/// The shortest effect that makes a key: opcode, database, lengths of key and value.
+const PUT_BYTES_MIN: usize = 4;

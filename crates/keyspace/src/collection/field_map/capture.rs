@@ -66,6 +66,11 @@ impl FieldMap {
         (part, has_ended)
     }
 
+    /// Ends the capture before its end.
+    pub(crate) fn abandon_capture(&mut self) {
+        self.capture = None;
+    }
+
     /// A segment is about to change.
     #[inline]
     pub(super) fn capture_ahead(&mut self, number: usize) {
