@@ -149,7 +149,16 @@ impl std::fmt::Debug for Waiter {
 
 /// The wait of a session. Dropping it ends the wait.
 #[derive(Debug)]
-pub struct Wait {
+pub enum Wait {
+    /// For a key that holds something.
+    Key(KeyWait),
+    /// For a [`Promise`](crate::Promise).
+    Promise,
+}
+
+/// See [`Wait::Key`].
+#[derive(Debug)]
+pub struct KeyWait {
     waiter: Arc<Waiter>,
     interests: Arc<Interests>,
 }
@@ -157,17 +166,21 @@ pub struct Wait {
 impl Wait {
     /// For how long the client waits; `None`: for ever.
     pub fn timeout_ms(&self) -> Option<u64> {
-        self.waiter.awaited.timeout_ms
+        match self {
+            Wait::Key(wait) => wait.waiter.awaited.timeout_ms,
+            Wait::Promise => None,
+        }
     }
 
     /// The time is over: ends the wait and returns the reply, unless something else has ended it, whose reply is on its way
     /// then.
     pub fn time_out(&self) -> Option<Vec<u8>> {
-        self.waiter.end().then(|| self.waiter.reply(|reply| reply.null_array()))
+        let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
+        waiter.end().then(|| waiter.reply(|reply| reply.null_array()))
     }
 }
 
-impl Drop for Wait {
+impl Drop for KeyWait {
     fn drop(&mut self) {
         self.waiter.end();
         self.interests.leave(&self.waiter);
@@ -198,7 +211,7 @@ impl Context<'_, '_> {
         });
         session.client.set_waiter(Some(&waiter));
         interests.wait(&waiter);
-        session.wait = Some(Wait { waiter, interests: interests.clone() });
+        session.wait = Some(Wait::Key(KeyWait { waiter, interests: interests.clone() }));
     }
 }
 

@@ -5,7 +5,7 @@
 use keyspace::EvictionPolicy;
 
 use crate::{
-    EventClass,
+    EventClass, Promise,
     clients::{Client, Clients},
     observe::Observer,
     stats::CommandStats,
@@ -68,6 +68,9 @@ impl DebugAccess {
         }
     }
 }
+
+/// The error of SAVE and BGSAVE while a snapshot is being taken.
+pub const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
 
 /// What came of asking for a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +147,11 @@ pub trait Host: Send + Sync {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
     /// Asks for a snapshot; returns at once. While one is being taken, another only if it may be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
+    /// Asks for a snapshot, for a client that waits until it is taken; returns at once.
+    ///
+    /// # Errors
+    /// The whole error text, if one is being taken; the promise is forgotten.
+    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
     /// A unit with a FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What

@@ -32,6 +32,7 @@ mod host;
 mod interest;
 pub mod observe;
 mod observing;
+mod promise;
 mod queueing;
 mod row;
 mod session;
@@ -47,8 +48,11 @@ pub use context::Context;
 pub use error::CommandError;
 pub use event::{Event, EventClass};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
-pub use host::{DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SaveAnswer, ShutdownMode};
+pub use host::{
+    DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+};
 pub use interest::{Interests, Watches};
+pub use promise::Promise;
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};

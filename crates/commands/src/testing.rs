@@ -26,7 +26,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 
 use crate::{
     Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
-    Outcome, Resolved, SaveAnswer, Session, ShutdownMode,
+    Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -375,6 +375,8 @@ pub(crate) struct TestHost {
     pushed: Arc<Mutex<Vec<Pushed>>>,
     /// What blocked clients were answered, likewise.
     answers: Arc<Mutex<Vec<Pushed>>>,
+    /// What clients wait for that have asked for a snapshot.
+    pub(crate) promises: Mutex<Vec<Promise>>,
     pub(crate) observer: Observer,
     /// How long every command seems to take that is timed.
     pub(crate) command_us: AtomicU64,
@@ -398,6 +400,7 @@ impl TestHost {
             asked: Mutex::default(),
             pushed: Arc::default(),
             answers: Arc::default(),
+            promises: Mutex::default(),
             observer: Observer::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
@@ -562,6 +565,15 @@ impl Host for TestHost {
         }
         asked.push("save".to_string());
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
+    }
+
+    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+        let mut promises = self.promises.lock();
+        if !promises.is_empty() {
+            return Err(SAVE_IN_PROGRESS);
+        }
+        promises.push(promise);
+        Ok(())
     }
 
     fn last_save_unix_s(&self) -> u64 {

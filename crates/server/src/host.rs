@@ -13,8 +13,8 @@ use std::{
 };
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, SaveAnswer,
-    ShutdownMode, WorkerStats,
+    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, Promise,
+    SaveAnswer, ShutdownMode, WorkerStats,
     clients::{Client, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
@@ -435,6 +435,10 @@ impl Host for ServerHost {
 
     fn save(&self, scheduled: bool) -> SaveAnswer {
         self.snapshots.ask(scheduled)
+    }
+
+    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+        self.snapshots.ask_and_tell(promise)
     }
 
     fn last_save_unix_s(&self) -> u64 {

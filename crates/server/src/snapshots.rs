@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use commands::SaveAnswer;
+use commands::{Promise, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Disk, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
@@ -103,6 +103,8 @@ pub(crate) struct Snapshots {
 struct State {
     figures: Figures,
     wanted: bool,
+    /// Who waits for the snapshot that is wanted.
+    waiting: Option<Promise>,
     stop: Option<AtStop>,
 }
 
@@ -117,7 +119,7 @@ impl Snapshots {
     pub(crate) fn new(now_ms: u64) -> Snapshots {
         let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
         Snapshots {
-            state: Mutex::new(State { figures, wanted: false, stop: None }),
+            state: Mutex::new(State { figures, wanted: false, waiting: None, stop: None }),
             wake: Condvar::new(),
             written_bytes: 0.into(),
             cancelled: false.into(),
@@ -148,6 +150,17 @@ impl Snapshots {
         state.wanted = true;
         self.wake.notify_one();
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
+    }
+
+    /// Asks for a snapshot, unless one is being taken; the promise is kept when it is taken.
+    pub(crate) fn ask_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+        let mut state = self.state.lock();
+        if state.is_busy() {
+            return Err(SAVE_IN_PROGRESS);
+        }
+        (state.wanted, state.waiting) = (true, Some(promise));
+        self.wake.notify_one();
+        Ok(())
     }
 
     /// Has the thread end, after it has given up what it is at and done what is to be done at a stop.
@@ -184,16 +197,20 @@ impl Snapshots {
                     log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
                 let is_worth_it = self.changes(host) > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
                 if at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it) {
-                    self.take_and_tell(host, log);
+                    // Told in the log; there is nobody left to answer.
+                    let _ = self.take_and_tell(host, log);
                 }
                 return;
             }
-            let wanted = std::mem::take(&mut state.wanted);
+            let (wanted, waiting) = (std::mem::take(&mut state.wanted), state.waiting.take());
             state.figures.running_since_ms = wanted.then(|| host.unix_ms());
             // The lock is given back first: reasons ask for the figures.
             drop(state);
             if wanted || self.is_due(host, log, &figures) {
-                self.take_and_tell(host, log);
+                let outcome = self.take_and_tell(host, log);
+                if let Some(promise) = waiting {
+                    promise.keep(outcome.as_ref().map(|()| ()).map_err(String::as_str));
+                }
             }
         }
     }
@@ -215,7 +232,8 @@ impl Snapshots {
         has_grown || (period_s > 0 && age_ms >= period_s * 1000)
     }
 
-    fn take_and_tell(&self, host: &ServerHost, log: &Log) {
+    /// The error is the reply to who waits for the snapshot.
+    fn take_and_tell(&self, host: &ServerHost, log: &Log) -> Result<(), String> {
         let (begun_ms, records_before) = (host.unix_ms(), records(host));
         self.state.lock().figures.running_since_ms = Some(begun_ms);
         let taken = self.take(host, log);
@@ -235,6 +253,10 @@ impl Snapshots {
                 "the snapshot failed; the data is safe in the log, but the next start takes longer"
             ),
         }
+        let outcome = match &taken {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(format!("ERR the snapshot failed: {failure}")),
+        };
         let figures = &mut self.state.lock().figures;
         figures.running_since_ms = None;
         figures.last_seconds = Some(seconds);
@@ -253,6 +275,7 @@ impl Snapshots {
                 figures.failed_at_ms = ended_ms;
             }
         }
+        outcome
     }
 
     fn take(&self, host: &ServerHost, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {

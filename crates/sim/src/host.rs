@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, SaveAnswer,
+    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, Promise, SaveAnswer,
     ShutdownMode, clients::Clients, observe::Observer,
 };
 use env::{Clock, SimClock};
@@ -126,6 +126,10 @@ impl Host for SimHost {
     fn save(&self, _scheduled: bool) -> SaveAnswer {
         // The world takes snapshots when it likes.
         SaveAnswer::Started
+    }
+
+    fn save_and_tell(&self, _promise: Promise) -> Result<(), &'static str> {
+        Err("ERR a simulation takes snapshots when it likes")
     }
 
     fn last_save_unix_s(&self) -> u64 {

@@ -1,4 +1,6 @@
-"""BGSAVE and its like, and what a restart makes of a snapshot."""
+"""SAVE, BGSAVE and their like, and what a restart makes of a snapshot."""
+
+import os
 
 import pytest
 import redis
@@ -50,6 +52,45 @@ def test_bgsave_and_what_it_says(new_server):
     with pytest.raises(redis.ResponseError, match="syntax error"):
         client.execute_command("BGSAVE", "NOW")
     assert client.bgrewriteaof() is True
+
+
+@pytest.mark.sheaf_only
+def test_save_replies_when_the_snapshot_is_taken(new_server):
+    server = new_server().start()
+    client = redis.Redis(port=server.port)
+    fill(client)
+    pipeline = client.pipeline(transaction=False)
+    pipeline.execute_command("SAVE")
+    pipeline.get("string:7")
+    assert pipeline.execute() == [True, b"v" * 7]
+    assert list((server.directory / "snapshots").glob("*.manifest"))
+    assert client.info("persistence")["rdb_last_bgsave_status"] == "ok"
+    (server.directory / "snapshots").rename(server.directory / "elsewhere")
+    (server.directory / "snapshots").write_text("in the way of the directory")
+    client.set("string:7", "another")
+    with pytest.raises(redis.ResponseError, match="the snapshot failed"):
+        client.save()
+    assert client.get("string:7") == b"another"
+
+
+@pytest.mark.sheaf_only
+def test_others_are_served_while_one_waits_for_save(new_server):
+    server = new_server().start()
+    client = redis.Redis(port=server.port)
+    client.config_set("snapshot-rate-bytes", 400_000)
+    for number in range(40):
+        client.set(f"noise:{number}", os.urandom(100_000))
+    waiting = redis.Connection(port=server.port)
+    waiting.connect()
+    waiting.send_command("SAVE")
+    wait_until("SAVE has begun", lambda: client.info("persistence")["rdb_bgsave_in_progress"] == 1)
+    with pytest.raises(redis.ResponseError, match="Background save already in progress"):
+        client.save()
+    assert client.set("other", "value")
+    assert not waiting.can_read(timeout=0)
+    client.config_set("snapshot-rate-bytes", 0)
+    assert waiting.read_response() == b"OK"
+    assert client.info("clients")["blocked_clients"] == 0
 
 
 @pytest.mark.sheaf_only

@@ -193,6 +193,14 @@ pub(crate) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "save",
+        flags: SAVE.or(Flags::NO_MULTI),
+        complexity: "O(N) where N is the number of keys; the snapshot is taken aside, and only this client waits.",
+        summary: "Takes a snapshot and replies when it is taken.",
+        handler: process::save,
+        ..ROW
+    },
+    Row {
         name: "shutdown",
         arity: -1,
         flags: ADMIN.or(Flags::NO_MULTI),

@@ -1,8 +1,8 @@
-//! The process: INFO, TIME, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
+//! The process: INFO, TIME, SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
 
 use wire::Args;
 
-use crate::{CommandError, Context, SaveAnswer, ShutdownMode};
+use crate::{CommandError, Context, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode};
 
 /// `INFO [section [section ...]]`
 pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -26,6 +26,12 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
+/// `SAVE`: the reply comes when the snapshot is taken. Only this client waits.
+pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let host = cx.host;
+    cx.promise(|promise| host.save_and_tell(promise)).map_err(CommandError::Text)
+}
+
 /// `BGSAVE [SCHEDULE]`
 pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     for option in args.skip(1) {
@@ -34,7 +40,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         }
     }
     match cx.host.save(false) {
-        SaveAnswer::InProgress => return Err(CommandError::Text("ERR Background save already in progress")),
+        SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
         // As in Redis, where none begins before a transaction has ended.
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
@@ -153,6 +159,30 @@ mod tests {
         ]);
         check(&[("bgrewriteaof", "+Background append only file rewriting started")]);
         check(&[("multi", "+OK"), ("bgsave", "+QUEUED"), ("exec", "[+Background saving scheduled]")]);
+    }
+
+    #[test]
+    fn save_is_answered_when_the_snapshot_is_taken() {
+        for (outcome, expected) in [(Ok(()), "+OK"), (Err("ERR no"), "-ERR no")] {
+            let mut server = TestServer::new();
+            let client = server.session.client.id();
+            assert_eq!(server.run("save"), "");
+            assert!(server.session.wait.is_some(), "what follows waits");
+            server.session = server.connect();
+            server.check(&[
+                ("save", "-ERR Background save already in progress"),
+                (&format!("client unblock {client}"), ":0"),
+            ]);
+            assert_eq!(server.host.take_answer(client), None);
+            server.host.promises.lock().pop().expect("a promise").keep(outcome);
+            assert_eq!(server.host.take_answer(client).expect("an answer").0, expected);
+        }
+        check(&[
+            ("save x", "-ERR wrong number of arguments for 'save' command"),
+            ("multi", "+OK"),
+            ("save", "-ERR Command not allowed inside a transaction"),
+            ("exec", "-EXECABORT Transaction discarded because of previous errors."),
+        ]);
     }
 
     #[test]

@@ -1,0 +1,55 @@
+//! Promises: replies that come from work which is done elsewhere, long after the command has run. SAVE is such a command.
+//!
+//! What it is: what is left of the command, in the hands of whoever does the work. The client runs no command meanwhile; a
+//! client that has gone is not answered.
+//! What it is not: a wait for a key (see `blocking`). There is no timeout, and CLIENT UNBLOCK does not end it.
+
+use std::sync::Arc;
+
+use lsn::Lsn;
+use wire::{Protocol, ReplyWriter};
+
+use crate::{Context, ReplyMode, Wait, clients::Client};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Promise {
+    client: Arc<Client>,
+    protocol: Protocol,
+    /// Its replies are off.
+    is_silent: bool,
+}
+
+impl Promise {
+    /// Answers the client: OK, or an error, prefix included.
+    pub fn keep(self, outcome: Result<(), &str>) {
+        let mut bytes = Vec::new();
+        if !self.is_silent {
+            let mut reply = ReplyWriter::new(&mut bytes, self.protocol);
+            match outcome {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
+        }
+        self.client.answer(bytes.into(), Lsn::ZERO);
+    }
+}
+
+impl Context<'_, '_> {
+    /// Hands the reply to `begin`, which passes it on to whoever does the work: the client waits for it. If `begin` fails it
+    /// does not, and the promise is forgotten.
+    ///
+    /// # Errors
+    /// Those of `begin`.
+    pub(crate) fn promise<E>(&mut self, begin: impl FnOnce(Promise) -> Result<(), E>) -> Result<(), E> {
+        let session = &mut *self.session;
+        begin(Promise {
+            client: session.client.clone(),
+            protocol: session.protocol,
+            is_silent: session.reply_mode != ReplyMode::On,
+        })?;
+        // The answer cannot be too early: the worker that runs this delivers it.
+        session.wait = Some(Wait::Promise);
+        Ok(())
+    }
+}
