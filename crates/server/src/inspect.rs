@@ -15,6 +15,8 @@ use storage::{
     snapshot::{self, SnapshotCheck},
 };
 
+use crate::unix_time;
+
 /// A progress bar with time to go, on a terminal only.
 pub(crate) struct ProgressBar {
     bar: Bar,
@@ -72,8 +74,10 @@ pub fn check(dir: &Path) -> Result<(), Error> {
 
 fn print_log_report(report: &CheckReport) {
     println!("log        intact from lsn {} to {}", report.start, report.tail.end);
+    let last =
+        report.closed_at_ms.map_or(String::new(), |ms| format!(", the last at {}", unix_time::shown(ms)));
     println!(
-        "content    {} records in {} batches, written by {} runs",
+        "content    {} records in {} batches, written by {} runs{last}",
         report.records, report.batches, report.epochs
     );
     match report.tail.torn_end {

@@ -40,4 +40,5 @@ pub mod recover;
 pub mod serve;
 pub mod snapshots;
 mod timeouts;
+pub mod unix_time;
 mod worker;

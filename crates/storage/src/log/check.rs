@@ -23,6 +23,8 @@ pub struct CheckReport {
     pub epochs: u64,
     /// Whether the server that wrote last stopped in order.
     pub closed_cleanly: bool,
+    /// When the last batch was closed, in milliseconds since 1970; `None` without one.
+    pub closed_at_ms: Option<u64>,
     /// Whether the log alone is not enough: what was before its start is in a snapshot.
     pub needs_snapshot: bool,
 }
@@ -51,6 +53,7 @@ pub fn check(
             Err(tail) => {
                 let closed_cleanly = reader.control().clean_end == Some(tail.end);
                 let needs_snapshot = reader.control().needs_snapshot;
+                let closed_at_ms = (batches > 0).then(|| reader.closed_at_ms());
                 return Ok(CheckReport {
                     start,
                     tail,
@@ -58,6 +61,7 @@ pub fn check(
                     records,
                     epochs,
                     closed_cleanly,
+                    closed_at_ms,
                     needs_snapshot,
                 });
             }

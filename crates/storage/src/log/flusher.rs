@@ -51,6 +51,8 @@ pub(super) struct Flusher {
     /// A batch that is closed and not yet written: its first and last position.
     closed: Option<(Lsn, Lsn)>,
     next_batch_number: u64,
+    /// When the last batch was closed.
+    closed_at_ms: u64,
     /// Written files that are not synced, oldest first, each with the batch boundary that is reached once it and those
     /// before it are synced: a batch that goes on in the next file is durable only with that.
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
@@ -63,11 +65,12 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    pub(super) fn new(active: Segment, next_batch_number: u64, now_us: u64) -> Self {
+    pub(super) fn new(active: Segment, next_batch_number: u64, closed_at_ms: u64, now_us: u64) -> Self {
         Flusher {
             active,
             closed: None,
             next_batch_number,
+            closed_at_ms,
             unsynced: Vec::new(),
             last_sync_us: now_us,
             last_write_us: now_us,
@@ -107,12 +110,14 @@ impl Shared {
     fn close_batch(&self, flusher: &mut Flusher) -> (Lsn, Lsn) {
         let start = Lsn::new(self.written.load(Ordering::Relaxed));
         let (records_end, end) = self.sequencer.close_batch();
+        flusher.closed_at_ms = flusher.closed_at_ms.max(self.clock.unix_ms());
         let footer = record::Footer {
             start,
             batch_number: flusher.next_batch_number,
             durable: Lsn::new(self.durable.load(Ordering::Relaxed)),
-            epoch: self.epoch,
+            closed_at_ms: flusher.closed_at_ms,
             end: Lsn::new(end),
+            epoch: self.epoch,
         };
         flusher.next_batch_number += 1;
         flusher.unsealed = records_end > start.get();

@@ -23,7 +23,10 @@ use super::{
     record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Invalid, Record, RecordKind},
     segment::{self, Segment},
 };
-use crate::{Control, Damage, Error, snapshot};
+use crate::{
+    Control, Damage, Error,
+    snapshot::{self, SnapshotInfo},
+};
 
 /// How much is read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -53,6 +56,8 @@ pub struct Batch<'r> {
     pub epoch: u32,
     /// Up to where the log was known to be durable when it was written.
     pub durable: Lsn,
+    /// When it was closed, in milliseconds since 1970; never less than that of the batch before.
+    pub closed_at_ms: u64,
     bytes: &'r [u8],
 }
 
@@ -80,6 +85,8 @@ pub struct LogReader {
     position: Lsn,
     epoch: u32,
     next_batch_number: Option<u64>,
+    /// When the last batch was closed, 0 before the first.
+    closed_at_ms: u64,
     /// The log was durable up to here; what cannot be read before is damage.
     vouched: Lsn,
     /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
@@ -131,6 +138,7 @@ impl LogReader {
             position,
             epoch: 0,
             next_batch_number: None,
+            closed_at_ms: 0,
             vouched,
             window,
             consumed: 0,
@@ -147,23 +155,25 @@ impl LogReader {
         self.position
     }
 
-    /// Goes on reading at `position`, a batch boundary before which `epoch` was the last. To be called before the
-    /// first batch is read.
-    pub(crate) fn start_at(&mut self, position: Lsn, epoch: u32) {
-        (self.position, self.epoch) = (position, epoch);
+    /// Goes on reading where a snapshot begins, behind the batch with the footer `before`, if that is known. To be called
+    /// before the first batch is read.
+    pub(crate) fn start_at(&mut self, snapshot: &SnapshotInfo, before: Option<Footer>) {
+        (self.position, self.epoch) = (snapshot.begin_lsn, snapshot.epoch);
+        self.next_batch_number = before.map(|footer| footer.batch_number + 1);
+        self.closed_at_ms = before.map_or(snapshot.created_unix_ms, |footer| footer.closed_at_ms);
     }
 
-    /// Whether a batch ends at `position`, by its footer. Positions outside of the segments are not asked for.
-    pub(crate) fn ends_batch_at(&self, position: Lsn) -> Result<bool, Error> {
+    /// The footer of the batch that ends at `position`, if there is one and its segment is still kept.
+    pub(crate) fn footer_before(&self, position: Lsn) -> Result<Option<Footer>, Error> {
         let mut footer = [0; FOOTER_BYTES];
         let footer_start = Lsn::new(position.get().saturating_sub(FOOTER_BYTES as u64));
         let Some(segment) = self.segments.iter().find(|it| it.start <= footer_start && position <= it.end)
         else {
-            return Ok(false);
+            return Ok(None);
         };
         let read = segment.file.read_at(&mut footer, segment.offset(footer_start));
         let read = read.map_err(Error::io("read", &segment.path))?;
-        Ok(read == FOOTER_BYTES && Footer::decode(&footer, position).is_some())
+        Ok(Footer::decode(&footer[..read], position))
     }
 
     /// The epoch of the last batch, 0 before the first.
@@ -174,6 +184,11 @@ impl LogReader {
     /// The number the next batch must have.
     pub(crate) fn next_batch_number(&self) -> u64 {
         self.next_batch_number.unwrap_or(0)
+    }
+
+    /// When the last batch was closed, in milliseconds since 1970; 0 before the first.
+    pub(crate) fn closed_at_ms(&self) -> u64 {
+        self.closed_at_ms
     }
 
     /// Gives the open segments to who goes on writing.
@@ -209,10 +224,11 @@ impl LogReader {
                 self.position = footer.end;
                 self.epoch = footer.epoch;
                 self.next_batch_number = Some(footer.batch_number + 1);
+                self.closed_at_ms = footer.closed_at_ms;
                 let bytes = &self.window[self.consumed..self.consumed + batch_bytes];
                 self.consumed += batch_bytes;
-                let (number, epoch, durable) = (footer.batch_number, footer.epoch, footer.durable);
-                Ok(Ok(Batch { start, end: footer.end, number, epoch, durable, bytes }))
+                let Footer { end, batch_number: number, epoch, durable, closed_at_ms, .. } = footer;
+                Ok(Ok(Batch { start, end, number, epoch, durable, closed_at_ms, bytes }))
             }
             Err(stop) => self.classify(stop).map(Err),
         }

@@ -8,20 +8,23 @@
 //!  0  u32  crc32c of `len`, then of bytes 8.. 0  u64  position where the batch starts
 //!  4  u32  len: header + payload              8  u64  batch number, counted from 0 over the log's life
 //!  8  u64  lsn: position after the record    16  u64  durable_lsn when the batch was closed
-//! 16  u32  epoch of the writer               24  u32  zero
-//! 20  u8   kind                              28  u32  epoch
-//! 21  u8   zero                              32  u64  lsn: where the batch ends, a multiple of 4096
-//! 22  u16  zero                              40  u32  magic "SEND"
-//! 24  ..   payload, then zeros up to 8       44  u32  crc32c of footer bytes 0..44
+//! 16  u32  epoch of the writer               24  u64  when it was closed, milliseconds since 1970
+//! 20  u8   kind                              32  u64  lsn: where the batch ends, a multiple of 4096
+//! 21  u8   zero                              40  u32  epoch
+//! 22  u16  zero                              44  u32  zero
+//! 24  ..   payload, then zeros up to 8       48  u32  magic "SEND"
+//!                                            52  u32  crc32c of footer bytes 0..52
 //! ```
 //!
 //! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: short records are
 //!   the common case, and their ends would cost more than their words.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
 //! - `lsn` binds a record to its position: bytes left over in a recycled segment are never taken for new ones.
-//! - The footer occupies the last 48 bytes of a 4096-byte block, so that a batch can be found from behind a
+//! - The footer occupies the last 56 bytes of a 4096-byte block, so that a batch can be found from behind a
 //!   damaged place. Its `durable_lsn` *vouches*: damage before it is corruption, damage after the last vouched
 //!   position is an interrupted write.
+//! - The time a batch was closed at never decreases along the log, whatever the machine's clock does, so that "up to this
+//!   time" is a prefix of the log.
 //! - Epochs never decrease along the log: each start of the server writes with a higher one, so leftovers of a
 //!   batch that an earlier run never finished cannot continue a newer run's log.
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is cut: `Part` records, each starting with the u64 chain id,
@@ -38,7 +41,7 @@ pub(crate) const RECORD_ALIGNMENT: u64 = 8;
 /// a block that holds acknowledged records.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Bytes of the footer in a batch-end record.
-pub(crate) const FOOTER_BYTES: usize = 48;
+pub(crate) const FOOTER_BYTES: usize = 56;
 /// The smallest batch-end record.
 pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES) as u64;
 /// The largest payload of one record; larger ones are cut into a chain of parts. 1 MiB: one part of a huge
@@ -246,8 +249,10 @@ pub(crate) struct Footer {
     pub(crate) start: Lsn,
     pub(crate) batch_number: u64,
     pub(crate) durable: Lsn,
-    pub(crate) epoch: u32,
+    /// When the batch was closed, in milliseconds since 1970.
+    pub(crate) closed_at_ms: u64,
     pub(crate) end: Lsn,
+    pub(crate) epoch: u32,
 }
 
 impl Footer {
@@ -255,26 +260,28 @@ impl Footer {
         out[0..8].copy_from_slice(&self.start.get().to_le_bytes());
         out[8..16].copy_from_slice(&self.batch_number.to_le_bytes());
         out[16..24].copy_from_slice(&self.durable.get().to_le_bytes());
-        out[24..28].fill(0);
-        out[28..32].copy_from_slice(&self.epoch.to_le_bytes());
+        out[24..32].copy_from_slice(&self.closed_at_ms.to_le_bytes());
         out[32..40].copy_from_slice(&self.end.get().to_le_bytes());
-        out[40..44].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
-        let crc = crc32c::crc32c(&out[..44]);
-        out[44..48].copy_from_slice(&crc.to_le_bytes());
+        out[40..44].copy_from_slice(&self.epoch.to_le_bytes());
+        out[44..48].fill(0);
+        out[48..52].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..52]);
+        out[52..56].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// The footer in the last bytes of `bytes`, if they are one and belong at a batch that ends at `end`.
     pub(crate) fn decode(bytes: &[u8], end: Lsn) -> Option<Footer> {
         let footer = bytes.get(bytes.len().checked_sub(FOOTER_BYTES)?..)?;
-        if u32_at(footer, 40) != FOOTER_MAGIC || u32_at(footer, 44) != crc32c::crc32c(&footer[..44]) {
+        if u32_at(footer, 48) != FOOTER_MAGIC || u32_at(footer, 52) != crc32c::crc32c(&footer[..52]) {
             return None;
         }
         let decoded = Footer {
             start: Lsn::new(u64_at(footer, 0)),
             batch_number: u64_at(footer, 8),
             durable: Lsn::new(u64_at(footer, 16)),
-            epoch: u32_at(footer, 28),
+            closed_at_ms: u64_at(footer, 24),
             end: Lsn::new(u64_at(footer, 32)),
+            epoch: u32_at(footer, 40),
         };
         let in_order = decoded.durable <= decoded.start && decoded.start < decoded.end;
         (decoded.end == end && in_order).then_some(decoded)
@@ -330,8 +337,9 @@ mod tests {
             start: Lsn::new(4096),
             batch_number: 3,
             durable: Lsn::new(4096),
-            epoch: 2,
+            closed_at_ms: 1_700_000_000_123,
             end: Lsn::new(8192),
+            epoch: 2,
         };
         let mut space = vec![0; 96];
         encode_batch_end(&mut space, &footer);

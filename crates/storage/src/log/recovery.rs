@@ -93,6 +93,7 @@ impl Recovery {
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());
+        let before = self.reader.footer_before(begin_lsn)?;
         let refused = if snapshot.log_id != self.reader.control().log_id {
             Some("belongs to another log; remove it".to_owned())
         } else if begin_lsn < log_start {
@@ -104,7 +105,7 @@ impl Recovery {
                 "needs the log up to lsn {end_lsn}, whose files end at lsn {segments_end}; restore those that are \
                  missing from a backup or a replica"
             ))
-        } else if begin_lsn > log_start && !self.reader.ends_batch_at(begin_lsn)? {
+        } else if begin_lsn > log_start && before.is_none() {
             Some(
                 "begins where no batch of the log ends: the log is damaged there or older than the snapshot; restore \
                  it from a backup or a replica"
@@ -118,7 +119,7 @@ impl Recovery {
             let reason = format!("the snapshot of lsn {begin_lsn} {refused}");
             return Err(Error::Inconsistent { path, reason });
         }
-        self.reader.start_at(begin_lsn, snapshot.epoch);
+        self.reader.start_at(snapshot, before);
         self.chains = Chains::from(begin_lsn);
         self.has_snapshot = true;
         Ok(())
@@ -217,7 +218,7 @@ impl Recovery {
             tracing::warn!(target: "storage", %error, "cannot remove what an unfinished snapshot has left");
         }
 
-        let next_batch_number = self.reader.next_batch_number();
+        let (next_batch_number, closed_at_ms) = (self.reader.next_batch_number(), self.reader.closed_at_ms());
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
         let mut segments: std::collections::VecDeque<Segment> =
             self.reader.into_segments().into_iter().filter(|segment| segment.end > end).collect();
@@ -227,7 +228,7 @@ impl Recovery {
         }
         let prepared_end = segments.back().expect("at least one segment").end;
         let active = segments.pop_front().expect("at least one segment");
-        let flusher = Flusher::new(active, next_batch_number, clock.monotonic_us());
+        let flusher = Flusher::new(active, next_batch_number, closed_at_ms, clock.monotonic_us());
         let ring =
             RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
         Ok(Log {

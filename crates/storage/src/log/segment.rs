@@ -3,7 +3,7 @@
 //! ```text
 //! log-<start, 16 hex digits>.seg
 //!    0  8 bytes  magic "SHEAFSEG"
-//!    8  u32      format version, 1
+//!    8  u32      format version, 2 (in version 1, batches did not say when they were closed)
 //!   12  u32      crc32c of bytes 16..48
 //!   16  16 bytes log id
 //!   32  u64      start: position of the first byte it holds, a multiple of segment_bytes
@@ -30,7 +30,7 @@ use super::record::BLOCK_BYTES;
 use crate::{Control, Error};
 
 const MAGIC: &[u8; 8] = b"SHEAFSEG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_USED_BYTES: usize = 48;
 /// Offset of the first log byte in a segment file.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
@@ -92,9 +92,7 @@ impl Segment {
             file.read_exact_at(&mut header, 0).map_err(Error::io("read", &path))?;
         }
         if header != wanted[..HEADER_USED_BYTES] {
-            let reason =
-                "the segment header is damaged or belongs to another log; restore the file from a backup";
-            return Err(Error::Inconsistent { path, reason: reason.into() });
+            return Err(Error::Inconsistent { path, reason: not_of_this_log(&header, &wanted) });
         }
         Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
     }
@@ -166,6 +164,15 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
         offset += length as u64;
     }
     Ok(())
+}
+
+/// What is wrong with a header that is not the one that is wanted.
+fn not_of_this_log(header: &[u8; HEADER_USED_BYTES], wanted: &[u8]) -> String {
+    if header[..8] == wanted[..8] && header[12..] == wanted[12..HEADER_USED_BYTES] {
+        let found = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        return format!("format version {found}, this server reads version {VERSION}");
+    }
+    "the segment header is damaged or belongs to another log; restore the file from a backup".into()
 }
 
 fn header_bytes(control: &Control, start: Lsn) -> Vec<u8> {

@@ -1,10 +1,14 @@
 //! A log and the snapshots that stand for its beginning: what is forgotten, where replay starts, what is refused.
 
-use env::sim::{CrashMode, FaultPlan};
+use env::{
+    Access,
+    sim::{CrashMode, FaultPlan},
+};
 
 use super::*;
-use crate::snapshot::{
-    self, ChunkInfo, Compression, ReadBuffers, SnapshotInfo, SnapshotReader, SnapshotWriter,
+use crate::{
+    LogReader,
+    snapshot::{self, ChunkInfo, Compression, ReadBuffers, SnapshotInfo, SnapshotReader, SnapshotWriter},
 };
 
 fn open(disk: &Arc<SimDisk>) -> Result<Recovery, Error> {
@@ -372,4 +376,29 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
         io += 1;
     }
     assert!(io > 100, "{io} boundaries");
+}
+
+#[test]
+fn batches_are_numbered_and_timed_in_order_whatever_the_clock_does_and_wherever_replay_starts() {
+    const TIMES_MS: [u64; 6] = [1000, 5000, 2000, 7000, 100, 200];
+    let disk = disk();
+    let mut info = None;
+    for (run, time_ms) in TIMES_MS.into_iter().enumerate() {
+        let mut recovery = open(&disk).unwrap();
+        if let Some(info) = &info {
+            recovery.start_at(info).unwrap();
+        }
+        replayed(&mut recovery).unwrap();
+        let log = recovery.finish(Arc::new(SimClock::new(time_ms))).unwrap();
+        // Each run ends where its snapshot begins, so that the next finds no batch behind that.
+        write_batches(&log, &numbered(usize::from(run > 0)));
+        info = Some(publish(&disk, &log, &numbered(1)).unwrap());
+    }
+    let mut reader = LogReader::open(disk, Path::new(DIR), Access::Read).unwrap();
+    let mut times_ms = Vec::new();
+    while let Ok(batch) = reader.next_batch().unwrap() {
+        assert_eq!(batch.number, times_ms.len() as u64);
+        times_ms.push(batch.closed_at_ms);
+    }
+    assert_eq!(times_ms, [5000, 5000, 7000, 7000, 7000]);
 }
