@@ -11,6 +11,7 @@
 //! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
 //!   done.
 
+mod fill;
 mod relocate;
 
 use std::mem;
@@ -27,6 +28,7 @@ use crate::slot::{SlotGuard, SlotState};
 use crate::table::Occupied;
 use crate::totals::Tally;
 use crate::value::Value;
+pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
 
 /// What applying an effect has done.

@@ -10,14 +10,20 @@
 //! of the moment at which its `last_lsn` was what the stream says.
 //!
 //! # Stream
-//! For each slot a head and then effects (see [`Effect`]), which on an empty slot make what was there: Puts, and for what is
-//! large, further effects that add to it, in order.
+//! For each slot a head and then rows and effects (see [`Effect`]), which on an empty slot make what was there: a row for a key
+//! whose value is one piece of memory, with that memory; Puts and effects that add to them, in order, for what is large.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with
 //!        1  u16  slot, little-endian
 //!        3  u64  its last LSN
 //!       11  u32  about how many keys follow, to make room for
+//!
+//! row:   0  u8   0xfd, which no effect begins with
+//!        1  u8   database
+//!        2  u8   type of the value: 0 string, 1 list, 2 set, 3 sorted set, 4 hash; and 0x80 if it expires
+//!        3  LEB128 numbers: deadline in Unix ms if it expires; bytes of key; bytes of payload
+//!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
@@ -26,13 +32,14 @@
 //! - A collection that is being captured is at its key, or detached into `CapturedMaps` by what removed it from there.
 
 mod load;
+mod row;
 
 use std::collections::VecDeque;
 
 pub use load::{LoadError, Loader};
 use lsn::Lsn;
+use row::Row;
 
-use crate::ValueBuf;
 use crate::collection::part::Part;
 use crate::collection::{Big, LongList, View};
 use crate::effect::{Effect, ItemsBuf};
@@ -48,7 +55,7 @@ use crate::value::{Value, ValueType};
 const HEAD: u8 = 0xfe;
 /// Bytes of a head.
 const HEAD_BYTES: usize = 15;
-/// Strings go into the stream in pieces of this size.
+/// Strings above this size go into the stream in pieces of it.
 const STRING_PIECE_BYTES: usize = 1 << 20;
 
 /// Captures a range of slots. See the module documentation.
@@ -395,12 +402,11 @@ impl CapturedMaps {
     }
 }
 
-/// Adds the effects that make an entry which is not big.
+/// Adds an entry which is not big: as a row, or a long string as effects, in pieces.
 fn put_small(db: DbId, entry: EntryRef<'_>, stream: &mut Vec<u8>) {
     let (key, expire_at_ms) = (entry.key(), entry.expire_at_ms());
-    if entry.value_type() != ValueType::String {
-        ValueBuf::of(entry).for_each_effect(db, key, expire_at_ms, |effect| effect.encode_into(stream));
-        return;
+    if entry.value_type() != ValueType::String || entry.payload().len() <= STRING_PIECE_BYTES {
+        return Row::of(db, entry).encode_into(stream);
     }
     let (first, others) = entry.payload().split_at(entry.payload().len().min(STRING_PIECE_BYTES));
     Effect::Put { db, key, value: Value::String(first), expire_at_ms }.encode_into(stream);

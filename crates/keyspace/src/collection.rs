@@ -26,6 +26,7 @@ pub(crate) mod part;
 pub(crate) mod rank_tree;
 mod set;
 mod value_buf;
+pub(crate) mod verify;
 mod zset;
 
 #[cfg(test)]

@@ -57,6 +57,7 @@
 mod codec;
 mod items;
 
+pub(crate) use codec::{Reader, put_number};
 pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
 
 use crate::id::DbId;

@@ -2,10 +2,15 @@
 
 use lsn::Lsn;
 
+use super::row::{self, Row};
 use super::{HEAD, HEAD_BYTES};
 use crate::access::AccessClock;
+use crate::apply::Filling;
+use crate::collection::PackedLimits;
+use crate::collection::verify::Fit;
 use crate::effect::{Effect, EffectError};
 use crate::freed::Freed;
+use crate::hash::KeyHash;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
 use crate::slot::SlotGuard;
@@ -33,7 +38,13 @@ pub enum LoadError {
     /// An effect on a key of another slot, or on all slots.
     #[error("a key that follows slot {0} belongs to another one")]
     ForeignKey(SlotId),
-    /// The stream ends inside an effect or a head.
+    /// A row whose payload is no value of its type.
+    #[error("a value in slot {0} is none of its type")]
+    Payload(SlotId),
+    /// A row of a key that is there already.
+    #[error("a key comes twice in slot {0}")]
+    KeyInUse(SlotId),
+    /// The stream ends inside an effect, a row or a head.
     #[error("it ends in the middle of slot {0}")]
     CutShort(SlotId),
 }
@@ -43,7 +54,7 @@ pub struct Loader<'k> {
     keyspace: &'k Keyspace,
     clock: AccessClock,
     freed: Freed,
-    slot: Option<(SlotId, Lsn)>,
+    slot: Option<SlotId>,
     /// The beginning of something that the last piece has cut.
     carried: Vec<u8>,
     keys: u64,
@@ -81,41 +92,88 @@ impl<'k> Loader<'k> {
     pub fn finish(self) -> Result<u64, LoadError> {
         match self.carried.is_empty() {
             true => Ok(self.keys),
-            false => Err(LoadError::CutShort(self.slot.map_or(SlotId::FIRST, |(slot, _)| slot))),
+            false => Err(LoadError::CutShort(self.slot.unwrap_or(SlotId::FIRST))),
         }
     }
 
     /// Loads all but what is cut at the end, which it returns.
     fn load<'p>(&mut self, mut rest: &'p [u8]) -> Result<&'p [u8], LoadError> {
-        let mut guard = None;
-        loop {
-            match rest.first() {
-                None => return Ok(rest),
-                Some(&HEAD) => {
-                    let Some((head, after)) = rest.split_first_chunk::<HEAD_BYTES>() else { return Ok(rest) };
-                    drop(guard.take());
-                    guard = Some(self.enter(head, after.len())?);
-                    rest = after;
+        let limits = self.keyspace.rules().limits;
+        let mut filling = None;
+        while let Some(&first) = rest.first() {
+            if first == HEAD {
+                let Some((head, after)) = rest.split_first_chunk::<HEAD_BYTES>() else { break };
+                drop(filling.take());
+                filling = Some(Filling::new(self.enter(head, after.len())?));
+                rest = after;
+                continue;
+            }
+            let slot = self.slot.ok_or(LoadError::NoSlot)?;
+            let keyspace = self.keyspace;
+            let filling = filling.get_or_insert_with(|| Filling::new(keyspace.lock(slot)));
+            let loaded = match first {
+                row::MARK => {
+                    Row::decode_next(&mut rest).map(|row| self.add_row(filling, slot, &row, &limits))
                 }
-                Some(_) => {
-                    let (slot, lsn) = self.slot.ok_or(LoadError::NoSlot)?;
-                    let keyspace = self.keyspace;
-                    let guard = guard.get_or_insert_with(|| keyspace.lock(slot));
-                    let mut after = rest;
-                    let effect = match Effect::decode_next(&mut after) {
-                        Ok(Some(effect)) => effect,
-                        Ok(None) | Err(EffectError::Truncated) => return Ok(rest),
-                        Err(reason) => return Err(LoadError::Effect { slot, reason }),
-                    };
-                    let hash = effect.key().map(|key| keyspace.hash(key)).filter(|hash| hash.slot() == slot);
-                    let hash = hash.ok_or(LoadError::ForeignKey(slot))?;
-                    let applied = guard.apply_hashed(&effect, &hash, self.clock, &mut self.freed);
-                    self.keys += u64::from(applied.key_created);
-                    guard.set_last_lsn(lsn);
-                    rest = after;
-                }
+                _ => Effect::decode_next(&mut rest).map(|effect| {
+                    let effect = effect.expect("there is a byte at least");
+                    filling.with_guard(|guard| self.apply(guard, &effect))
+                }),
+            };
+            match loaded {
+                Ok(loaded) => loaded?,
+                Err(EffectError::Truncated) => break,
+                Err(reason) => return Err(LoadError::Effect { slot, reason }),
             }
         }
+        Ok(rest)
+    }
+
+    #[inline]
+    fn add_row(
+        &mut self,
+        filling: &mut Filling<'_>,
+        slot: SlotId,
+        row: &Row<'_>,
+        limits: &PackedLimits,
+    ) -> Result<(), LoadError> {
+        match row.verify(limits).ok_or(LoadError::Payload(slot))? {
+            Fit::Packed => {
+                let hash = self.hash(row.key, slot)?;
+                if !filling.add(row.db, &hash, row.entry(self.clock.initial())) {
+                    return Err(LoadError::KeyInUse(slot));
+                }
+                self.keys += 1;
+                Ok(())
+            }
+            Fit::Big => {
+                let (value, expire_at_ms) = row.value();
+                let mut applied = Ok(());
+                filling.with_guard(|guard| {
+                    value.for_each_effect(row.db, row.key, expire_at_ms, |effect| {
+                        if applied.is_ok() {
+                            applied = self.apply(guard, effect);
+                        }
+                    });
+                });
+                applied
+            }
+        }
+    }
+
+    fn apply(&mut self, guard: &mut SlotGuard<'_>, effect: &Effect<'_>) -> Result<(), LoadError> {
+        let slot = guard.slot();
+        let hash = self.hash(effect.key().ok_or(LoadError::ForeignKey(slot))?, slot)?;
+        let applied = guard.apply_hashed(effect, &hash, self.clock, &mut self.freed);
+        self.keys += u64::from(applied.key_created);
+        Ok(())
+    }
+
+    /// The hash of a key that must be of this slot.
+    #[inline]
+    fn hash(&self, key: &[u8], slot: SlotId) -> Result<KeyHash, LoadError> {
+        let hash = self.keyspace.hash(key);
+        if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
     /// Begins a slot, of which at most so many bytes are here.
@@ -132,11 +190,8 @@ impl<'k> Loader<'k> {
         guard.set_last_lsn(lsn);
         // However many the head claims: room is made for no more than the bytes can hold.
         let keys = u32::from_le_bytes([*k0, *k1, *k2, *k3]) as usize;
-        guard.reserve(DbId::ZERO, keys.min(bytes / PUT_BYTES_MIN));
-        self.slot = Some((slot, lsn));
+        guard.reserve(DbId::ZERO, keys.min(bytes / row::BYTES_MIN));
+        self.slot = Some(slot);
         Ok(guard)
     }
 }
-
-/// The shortest effect that makes a key: opcode, database, lengths of key and value.
-const PUT_BYTES_MIN: usize = 4;

@@ -33,7 +33,7 @@ pub(crate) const EMPTY: [u8; HEADER_LEN] = [0; HEADER_LEN];
 pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
 /// Bytes of the longest length of an encoding.
-const BACK_LEN_MAX: usize = 5;
+pub(crate) const BACK_LEN_MAX: usize = 5;
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,15 +53,9 @@ impl<'a> Item<'a> {
     /// The item of the element with these bytes.
     pub(crate) fn of(element: &'a [u8]) -> Self {
         let encoded = Encoded::of(element);
-        let mut rest = encoded.len();
-        let back_len = back_len(rest);
         let mut back = [0; BACK_LEN_MAX];
-        for byte in back[..back_len].iter_mut().rev() {
-            *byte = 0x80 | (rest & 0x7f) as u8;
-            rest >>= 7;
-        }
-        back[0] &= 0x7f;
-        Item { encoded, back, back_len: back_len as u8 }
+        let back_len = write_back(encoded.len(), &mut back).len() as u8;
+        Item { encoded, back, back_len }
     }
 
     /// Bytes of the item.
@@ -82,6 +76,18 @@ impl<'a> Item<'a> {
 #[inline]
 fn back_len(encoded_len: usize) -> usize {
     (encoded_len | 1).ilog2() as usize / 7 + 1
+}
+
+/// The length of an encoding as it is written behind it.
+#[inline]
+pub(crate) fn write_back(encoded_len: usize, back: &mut [u8; BACK_LEN_MAX]) -> &[u8] {
+    let (back, mut rest) = (&mut back[..back_len(encoded_len)], encoded_len);
+    for byte in back.iter_mut().rev() {
+        *byte = 0x80 | (rest & 0x7f) as u8;
+        rest >>= 7;
+    }
+    back[0] &= 0x7f;
+    back
 }
 
 /// The length of the last encoding of `body` and the bytes that this length takes.

@@ -224,6 +224,32 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
     }
 }
 
+/// What [`checked_len`] finds.
+pub(crate) struct Checked {
+    /// Bytes of the encoding.
+    pub(crate) encoded_len: usize,
+    /// Bytes of the string; those of the encoding for an integer.
+    pub(crate) string_bytes: usize,
+}
+
+/// As [`encoded_len`], of bytes that are not trusted: `None` unless all of an element is there.
+#[inline]
+pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
+    let first = *packed.first()?;
+    let (head, tail) = match first {
+        0..SHORT => (1, 0),
+        SHORT..MEDIUM => (1, (first & 0x3f) as usize),
+        MEDIUM..INT_12 => (2, (first & 0x0f) as usize * 256 + *packed.get(1)? as usize),
+        INT_12..INT_16 => (2, 0),
+        INT_16..=INT_64 => (1 + integer_width(first), 0),
+        LONG if packed.len() >= 5 => (5, long_len(packed)),
+        _ => return None,
+    };
+    let encoded_len = head + tail;
+    let string_bytes = if tail == 0 { head } else { tail };
+    (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
+}
+
 /// The element at the start of `packed` and the bytes of its encoding.
 #[inline]
 pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {

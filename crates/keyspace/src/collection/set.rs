@@ -12,7 +12,7 @@
 //! Invariants
 //! - A set goes from integers to packed or big, and from packed to big, never back.
 
-mod integers;
+pub(super) mod integers;
 mod random;
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::apply::Applied;
 use crate::effect::{Items, ScoredItems};
 use crate::entry::Entry;
 use packed::Pair;
+pub(super) use packed::checked_score_len;
 use ranked_map::Handle;
 pub(crate) use ranked_map::{RankedMap, score_of};
 

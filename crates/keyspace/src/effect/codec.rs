@@ -216,7 +216,7 @@ fn put_deadline(out: &mut Vec<u8>, expire_at_ms: Option<u64>) {
     }
 }
 
-pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -234,8 +234,9 @@ pub(super) fn bytes_len(bytes: &[u8]) -> usize {
     number_len(bytes.len() as u64) + bytes.len()
 }
 
-pub(super) struct Reader<'a> {
-    pub(super) rest: &'a [u8],
+/// Reads what effects are made of.
+pub(crate) struct Reader<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
@@ -320,17 +321,20 @@ impl<'a> Reader<'a> {
         Ok(f64::from_le_bytes(*bytes))
     }
 
-    fn byte(&mut self) -> Result<u8, EffectError> {
+    #[inline]
+    pub(crate) fn byte(&mut self) -> Result<u8, EffectError> {
         let (&byte, rest) = self.rest.split_first().ok_or(EffectError::Truncated)?;
         self.rest = rest;
         Ok(byte)
     }
 
-    fn db(&mut self) -> Result<DbId, EffectError> {
+    #[inline]
+    pub(crate) fn db(&mut self) -> Result<DbId, EffectError> {
         let number = self.byte()?;
         DbId::new(number).ok_or(EffectError::UnknownDb(number))
     }
 
+    #[inline]
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], EffectError> {
         let len = usize::try_from(self.number()?).map_err(|_| EffectError::Truncated)?;
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(EffectError::Truncated)?;
@@ -338,7 +342,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    pub(super) fn number(&mut self) -> Result<u64, EffectError> {
+    #[inline]
+    pub(crate) fn number(&mut self) -> Result<u64, EffectError> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

@@ -30,9 +30,17 @@ pub(super) struct Integers<'a> {
     bytes: &'a [u8],
 }
 
+/// How many integers a payload that claims this form has; `None` if it cannot have it, or none.
+pub(crate) fn verify(payload: &[u8]) -> Option<usize> {
+    let [width, MARK, bytes @ ..] = payload else { return None };
+    let width: usize = (*width).into();
+    let is_whole = matches!(width, WIDTH_MIN | 4 | 8) && bytes.len().is_multiple_of(width);
+    (is_whole && !bytes.is_empty()).then(|| bytes.len() / width)
+}
+
 /// Whether a payload has this form.
 #[inline]
-pub(super) fn is_integers(payload: &[u8]) -> bool {
+pub(crate) fn is_integers(payload: &[u8]) -> bool {
     payload[1] & MARK != 0
 }
 

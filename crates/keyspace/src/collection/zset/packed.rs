@@ -235,6 +235,16 @@ fn score_len(encoded: &[u8]) -> usize {
     if encoded[0] == FRACTION { SCORE_LEN_MAX } else { element::encoded_len(encoded) }
 }
 
+/// As [`score_len`], of bytes that are not trusted: `None` unless all of a score is there.
+pub(crate) fn checked_score_len(encoded: &[u8]) -> Option<usize> {
+    if let [FRACTION, rest @ ..] = encoded {
+        let bytes = rest.first_chunk()?;
+        return (!f64::from_le_bytes(*bytes).is_nan()).then_some(SCORE_LEN_MAX);
+    }
+    let len = element::checked_len(encoded)?.encoded_len;
+    element::decode_integer(encoded).map(|_| len)
+}
+
 #[inline]
 fn decode_score(encoded: &[u8]) -> f64 {
     if let [FRACTION, bytes @ ..] = encoded {
