@@ -1,0 +1,77 @@
+//! What one subscriber has to be sent: bytes, and blocks that it shares with others.
+//!
+//! ```text
+//! bytes   [ small frames copied here ........................ ]
+//! blocks        ^ block A goes in here       ^ block B
+//! ```
+//!
+//! What is small is copied: that is cheaper than one more piece in a write. What is large is one block for all of its
+//! subscribers, counted by reference within the worker.
+
+use std::rc::Rc;
+
+/// Bytes that several subscribers are sent as they are.
+pub type Block = Rc<[u8]>;
+
+/// From this size on frames are shared instead of copied.
+pub(crate) const SHARED_BYTES_MIN: usize = 2048;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Delivery {
+    bytes: Vec<u8>,
+    /// Blocks, and where in `bytes` each goes in: ascending.
+    blocks: Vec<(usize, Block)>,
+}
+
+impl Delivery {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.blocks.is_empty()
+    }
+
+    /// The bytes between blocks.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes the blocks, each with its position in [`Delivery::bytes`].
+    pub fn take_blocks(&mut self) -> std::vec::Drain<'_, (usize, Block)> {
+        self.blocks.drain(..)
+    }
+
+    /// Takes the bytes by exchanging buffers with one that is empty.
+    pub fn swap_bytes(&mut self, buffer: &mut Vec<u8>) {
+        debug_assert!(buffer.is_empty());
+        std::mem::swap(&mut self.bytes, buffer);
+    }
+
+    /// Forgets everything; keeps no large buffer.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.bytes.clear();
+        // Most subscribers are idle most of the time.
+        if self.bytes.capacity() > SHARED_BYTES_MIN {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Copies everything behind `out`, in order.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        let mut from = 0;
+        for (position, block) in &self.blocks {
+            out.extend_from_slice(&self.bytes[from..*position]);
+            out.extend_from_slice(block);
+            from = *position;
+        }
+        out.extend_from_slice(&self.bytes[from..]);
+    }
+
+    pub(crate) fn copy(&mut self, frames: &[u8]) {
+        self.bytes.extend_from_slice(frames);
+    }
+
+    pub(crate) fn share(&mut self, block: &Block) {
+        self.blocks.push((self.bytes.len(), block.clone()));
+    }
+}

@@ -1,0 +1,303 @@
+//! One worker's part: its subscribers, who among them has subscribed to what, and the messages on their way.
+//!
+//! Belongs to one thread. What others may see of it is in the [`Hub`]; what comes from them lies in its inbox until
+//! [`Local::deliver`].
+
+mod fan_out;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use wire::Protocol;
+
+use crate::{
+    audience::Audiences,
+    batch::Batch,
+    delivery::Delivery,
+    hub::{Hub, Kind},
+    memberships::Memberships,
+    presence::WorkerSet,
+    topic::{Name, Topic},
+};
+use fan_out::FanOut;
+
+/// Bytes of undelivered frames above which [`Local::must_deliver`]: so blocks, and what is delivered at once, stay small.
+const PENDING_BYTES_MAX: usize = 256 << 10;
+
+/// One subscriber of a worker, from [`Local::join`] to [`Local::leave`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriberId(u32);
+
+impl SubscriberId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    client_id: u64,
+    protocol: Protocol,
+    memberships: [Memberships; 3],
+    delivery: Delivery,
+    /// It is in the list of those that something was delivered to.
+    is_due: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Local {
+    hub: Arc<Hub>,
+    worker: usize,
+    audiences: [Audiences; 3],
+    subscribers: Vec<Option<Subscriber>>,
+    free: Vec<SubscriberId>,
+    /// What was published here, by receiving worker.
+    outgoing: Box<[Batch]>,
+    /// Other workers that something is outgoing for.
+    receivers: WorkerSet,
+    /// Patterns were added or removed that others do not see yet.
+    patterns_changed: bool,
+    due: Vec<SubscriberId>,
+    fan_out: FanOut,
+}
+
+impl Local {
+    pub(crate) fn new(hub: Arc<Hub>, worker: usize) -> Local {
+        let workers = hub.inboxes.len();
+        assert!(worker < workers);
+        Local {
+            hub,
+            worker,
+            audiences: Default::default(),
+            subscribers: Vec::new(),
+            free: Vec::new(),
+            outgoing: (0..workers).map(|_| Batch::default()).collect(),
+            receivers: WorkerSet::default(),
+            patterns_changed: false,
+            due: Vec::new(),
+            fan_out: FanOut::default(),
+        }
+    }
+
+    /// What all workers share.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    // ---- subscribers -----------------------------------------------------------------------------------------
+
+    /// Adds a subscriber, without subscriptions.
+    pub fn join(&mut self, client_id: u64, protocol: Protocol) -> SubscriberId {
+        let subscriber = Subscriber {
+            client_id,
+            protocol,
+            memberships: Default::default(),
+            delivery: Delivery::default(),
+            is_due: false,
+        };
+        if let Some(id) = self.free.pop() {
+            self.subscribers[id.index()] = Some(subscriber);
+            return id;
+        }
+        self.subscribers.push(Some(subscriber));
+        SubscriberId(self.subscribers.len() as u32 - 1)
+    }
+
+    /// Ends up to so many subscriptions of a subscriber that has gone, and with the last one the subscriber. Returns whether
+    /// it has ended; if not, this is to be called again: a client with a million of them must not stop the worker.
+    pub fn leave(&mut self, id: SubscriberId, subscriptions_max: usize) -> bool {
+        let mut left = subscriptions_max;
+        for kind in Kind::ALL {
+            for topic in self.subscriber(id).memberships[kind as usize].some(left) {
+                self.remove(id, kind, &Name { bytes: topic.name(), hash: topic.half_hash() });
+                left -= 1;
+            }
+        }
+        let ended = Kind::ALL.iter().all(|kind| self.subscriptions(id, *kind) == 0);
+        if ended {
+            self.subscribers[id.index()] = None;
+            self.free.push(id);
+        }
+        ended
+    }
+
+    /// The subscriber speaks this protocol from now on.
+    pub fn set_protocol(&mut self, id: SubscriberId, protocol: Protocol) {
+        self.settle();
+        self.subscriber_mut(id).protocol = protocol;
+    }
+
+    /// How many subscriptions of a kind it has.
+    pub fn subscriptions(&self, id: SubscriberId, kind: Kind) -> usize {
+        self.subscriber(id).memberships[kind as usize].len()
+    }
+
+    /// The names that it has subscribed to, in no particular order.
+    pub fn names(&self, id: SubscriberId, kind: Kind) -> Vec<Box<[u8]>> {
+        let topics = self.subscriber(id).memberships[kind as usize].some(usize::MAX);
+        topics.iter().map(|topic| topic.name().into()).collect()
+    }
+
+    fn subscriber(&self, id: SubscriberId) -> &Subscriber {
+        self.subscribers[id.index()].as_ref().expect("it has not left")
+    }
+
+    fn subscriber_mut(&mut self, id: SubscriberId) -> &mut Subscriber {
+        self.subscribers[id.index()].as_mut().expect("it has not left")
+    }
+
+    // ---- subscriptions ---------------------------------------------------------------------------------------
+
+    /// Subscribes; `false` if it was subscribed. Whatever is published from now on reaches it.
+    pub fn subscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
+        self.settle();
+        let name = self.hub.name(name);
+        if self.subscriber(id).memberships[kind as usize].has(&name) {
+            return false;
+        }
+        let audiences = &mut self.audiences[kind as usize];
+        let (topic, position) = match audiences.find_mut(&name) {
+            Some(audience) => {
+                audience.topic.presence().add();
+                (audience.topic.clone(), audience.members.push(id))
+            }
+            None => {
+                let topic = self.hub.index(kind).enter(&name, self.worker);
+                audiences.insert(topic.clone(), id);
+                if kind == Kind::Pattern {
+                    self.hub.patterns.add(&topic);
+                    self.patterns_changed = true;
+                }
+                self.hub.note_listening(kind, name.bytes, true);
+                (topic, 0)
+            }
+        };
+        self.subscriber_mut(id).memberships[kind as usize].insert(topic, position);
+        true
+    }
+
+    /// Unsubscribes; `false` if it was not subscribed. What was published before has been delivered.
+    pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
+        self.settle();
+        let hub = self.hub.clone();
+        self.remove(id, kind, &hub.name(name))
+    }
+
+    fn remove(&mut self, id: SubscriberId, kind: Kind, name: &Name<'_>) -> bool {
+        let Some((topic, position)) = self.subscriber_mut(id).memberships[kind as usize].remove(name) else {
+            return false;
+        };
+        let (is_gone, moved) = self.audiences[kind as usize].remove(&topic, position);
+        if let Some(moved) = moved {
+            self.subscriber_mut(moved).memberships[kind as usize].moved(&topic, position);
+        }
+        if !is_gone {
+            topic.presence().subtract();
+            return true;
+        }
+        self.hub.note_listening(kind, topic.name(), false);
+        if self.hub.index(kind).leave(&topic, self.worker) && kind == Kind::Pattern {
+            self.hub.patterns.remove(&topic);
+            self.patterns_changed = true;
+        }
+        true
+    }
+
+    // ---- messages --------------------------------------------------------------------------------------------
+
+    /// Publishes a message; returns how many subscriptions it is for.
+    pub fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_patterns();
+        let found = self.hub.index(kind).read(&self.hub.name(channel), |topic| {
+            (topic.clone(), topic.presence().workers(), topic.presence().count())
+        });
+        let (topic, mut workers, mut count) = found
+            .map_or((None, WorkerSet::default(), 0), |(topic, workers, count)| (Some(topic), workers, count));
+        let mut patterns = SmallVec::<[Topic; 4]>::new();
+        if kind == Kind::Channel {
+            self.hub.patterns.for_each_match(channel, |pattern| {
+                workers = workers.or(pattern.presence().workers());
+                count += pattern.presence().count();
+                patterns.push(pattern.clone());
+            });
+        }
+        for worker in workers.iter() {
+            self.outgoing[worker].push(kind, topic.as_ref(), &patterns, channel, payload);
+            if worker != self.worker {
+                self.receivers = self.receivers.or(WorkerSet::one(worker));
+            }
+        }
+        count
+    }
+
+    /// To be called at the end of a round, before its replies leave: hands over what was published to other workers, and
+    /// shows them changed patterns. Returns whether there is anything to deliver here.
+    pub fn hand_over(&mut self) -> bool {
+        self.publish_patterns();
+        for worker in std::mem::take(&mut self.receivers).iter() {
+            let batch = std::mem::take(&mut self.outgoing[worker]);
+            self.hub.inboxes[worker].send(self.worker, batch);
+        }
+        !self.outgoing[self.worker].is_empty() || !self.due.is_empty()
+    }
+
+    fn publish_patterns(&mut self) {
+        if std::mem::take(&mut self.patterns_changed) {
+            self.hub.patterns.publish();
+        }
+    }
+
+    /// Whether more is undelivered here than should be.
+    pub fn must_deliver(&self) -> bool {
+        self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
+    }
+
+    /// Whether another worker is too far behind: whoever publishes here should stop for a while.
+    pub fn is_congested(&self) -> bool {
+        self.hub.inboxes.iter().any(|inbox| inbox.is_full(self.worker))
+    }
+
+    /// Whether there is anything to deliver.
+    fn has_mail(&self) -> bool {
+        !self.outgoing[self.worker].is_empty() || self.hub.inboxes[self.worker].has_mail()
+    }
+
+    /// Subscriptions are going to change: what was published before is for those who are subscribed now.
+    fn settle(&mut self) {
+        if self.has_mail() {
+            self.deliver();
+        }
+    }
+
+    /// Delivers what was published here and what has been handed over by others, to be taken with [`Local::take_due`].
+    pub fn deliver(&mut self) {
+        let mut own = std::mem::take(&mut self.outgoing[self.worker]);
+        self.deliver_batch(&own);
+        own.clear();
+        self.outgoing[self.worker] = own;
+        let mut batches = SmallVec::<[Batch; 4]>::new();
+        self.hub.inboxes[self.worker].take(|batch| batches.push(batch));
+        batches.iter().for_each(|batch| self.deliver_batch(batch));
+    }
+
+    /// Takes what was delivered to each client.
+    pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery)) {
+        for id in std::mem::take(&mut self.due) {
+            if let Some(subscriber) = self.subscribers[id.index()].as_mut().filter(|it| it.is_due) {
+                subscriber.is_due = false;
+                each(subscriber.client_id, &mut subscriber.delivery);
+                subscriber.delivery.clear();
+            }
+        }
+    }
+
+    /// Copies what was delivered to one client behind `out`, so that what is written next comes after it.
+    pub fn drain_into(&mut self, id: SubscriberId, out: &mut Vec<u8>) {
+        let subscriber = self.subscriber_mut(id);
+        subscriber.delivery.append_to(out);
+        subscriber.delivery.clear();
+    }
+}

@@ -1,0 +1,311 @@
+//! Several workers against a plain model, and two of them on threads.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use proptest::prelude::*;
+use wire::{DecodeLimits, Value, decode, glob};
+
+use super::*;
+
+const WORKERS: usize = 3;
+
+/// What clients were sent and nobody has looked at.
+type Received = BTreeMap<u64, Vec<u8>>;
+
+fn collect(local: &mut Local, received: &mut Received) {
+    local.deliver();
+    local.take_due(|client, delivery| delivery.append_to(received.entry(client).or_default()));
+}
+
+fn values(mut bytes: &[u8]) -> Vec<Value> {
+    let mut values = Vec::new();
+    while let Some((value, len)) = decode(bytes, &DecodeLimits::DEFAULT).expect("frames are well formed") {
+        values.push(value);
+        bytes = &bytes[len..];
+    }
+    assert!(bytes.is_empty(), "frames are whole");
+    values
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect::<String>().replace("\r\n", " ")
+}
+
+#[test]
+fn frames_are_those_of_redis() {
+    let hub = Hub::new(1, 1);
+    let (mut local, mut received) = (hub.local(0), Received::new());
+    let (old, new) = (local.join(1, Protocol::Resp2), local.join(2, Protocol::Resp3));
+    for id in [old, new] {
+        assert!(local.subscribe(id, Kind::Channel, b"ch"));
+        assert!(!local.subscribe(id, Kind::Channel, b"ch"), "once is enough");
+        assert!(local.subscribe(id, Kind::Pattern, b"c*"));
+        assert!(local.subscribe(id, Kind::Shard, b"ch"));
+    }
+    assert_eq!(local.publish(Kind::Channel, b"ch", b"hi"), 4);
+    assert_eq!(local.publish(Kind::Shard, b"ch", b""), 2);
+    assert_eq!(local.publish(Kind::Channel, b"other", b"x"), 0);
+    collect(&mut local, &mut received);
+    let expected = "*3 $7 message $2 ch $2 hi *4 $8 pmessage $2 c* $2 ch $2 hi *3 $8 smessage $2 ch $0  ";
+    assert_eq!(text(&received[&1]), expected);
+    assert_eq!(text(&received[&2]), expected.replace('*', ">").replace("c>", "c*"));
+}
+
+#[test]
+fn what_was_published_before_is_for_those_who_were_subscribed_before() {
+    let hub = Hub::new(2, 1);
+    let (mut here, mut there, mut received) = (hub.local(0), hub.local(1), Received::new());
+    let (first, second) = (here.join(1, Protocol::Resp2), here.join(2, Protocol::Resp2));
+    here.subscribe(first, Kind::Channel, b"a");
+    here.publish(Kind::Channel, b"a", b"own");
+    there.publish(Kind::Channel, b"a", b"from there");
+    assert!(!there.hand_over(), "nothing to deliver there");
+    here.subscribe(second, Kind::Channel, b"a");
+    here.unsubscribe(first, Kind::Channel, b"a");
+    here.publish(Kind::Channel, b"a", b"later");
+    assert!(here.hand_over());
+    collect(&mut here, &mut received);
+    assert_eq!(values(&received[&1]).len(), 2);
+    assert_eq!(values(&received[&2]).len(), 1);
+    let mut out = Vec::new();
+    here.publish(Kind::Channel, b"a", b"x");
+    here.unsubscribe(second, Kind::Channel, b"a");
+    here.drain_into(second, &mut out);
+    assert_eq!(text(&out), "*3 $7 message $1 a $1 x ", "goes before the confirmation");
+}
+
+#[test]
+fn large_frames_are_shared_and_small_ones_are_not() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    for client in 0..3 {
+        let id = local.join(client, Protocol::Resp2);
+        local.subscribe(id, Kind::Channel, b"a");
+        local.subscribe(id, Kind::Channel, b"b");
+    }
+    for _ in 0..100 {
+        local.publish(Kind::Channel, b"a", &[b'x'; 64]);
+    }
+    local.publish(Kind::Channel, b"b", b"small");
+    local.publish(Kind::Channel, b"a", b"small");
+    local.deliver();
+    let mut blocks = Vec::new();
+    local.take_due(|_, delivery| {
+        assert!(delivery.bytes().len() < 100);
+        blocks.extend(delivery.take_blocks());
+    });
+    assert_eq!(blocks.len(), 3);
+    assert_eq!(std::rc::Rc::strong_count(&blocks[0].1), 3, "one block for the run of one channel");
+    assert_eq!(values(&blocks[0].1).len(), 100);
+}
+
+#[test]
+fn who_listens_for_keys_is_known() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    let id = local.join(1, Protocol::Resp2);
+    for (kind, name, hears) in [
+        (Kind::Channel, "__keyspace@0__:a", true),
+        (Kind::Channel, "__ke", false),
+        (Kind::Shard, "__keyspace@0__:a", false),
+        (Kind::Pattern, "__keyevent@*", true),
+        (Kind::Pattern, "*", true),
+        (Kind::Pattern, "__k?y*", true),
+        (Kind::Pattern, "news*", false),
+    ] {
+        local.subscribe(id, kind, name.as_bytes());
+        assert_eq!(hub.hears_of_keys(), hears, "{name}");
+        local.unsubscribe(id, kind, name.as_bytes());
+        assert!(!hub.hears_of_keys());
+    }
+}
+
+#[test]
+fn leaving_can_take_several_steps_and_leaves_nothing() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    let (id, other) = (local.join(1, Protocol::Resp2), local.join(2, Protocol::Resp2));
+    for number in 0..1000u32 {
+        local.subscribe(id, Kind::Channel, &number.to_be_bytes());
+        local.subscribe(other, Kind::Channel, &(number / 2).to_be_bytes());
+    }
+    local.subscribe(id, Kind::Pattern, b"p*");
+    local.publish(Kind::Channel, b"p", b"never taken");
+    let mut steps = 1;
+    while !local.leave(id, 100) {
+        steps += 1;
+    }
+    assert_eq!((steps, hub.topics(Kind::Channel), hub.topics(Kind::Pattern)), (11, 500, 0));
+    assert!(local.leave(other, 1000));
+    assert_eq!(hub.topics(Kind::Channel), 0);
+    let next = local.join(3, Protocol::Resp2);
+    local.subscribe(next, Kind::Channel, b"p");
+    local.take_due(|client, _| panic!("nothing was published for {client}"));
+}
+
+#[test]
+fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_and_go() {
+    let hub = Hub::new(2, 1);
+    let (confirmed, published) = (AtomicU32::new(0), AtomicU32::new(0));
+    const ROUNDS: u32 = 20_000;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut local = hub.local(0);
+            let id = local.join(1, Protocol::Resp2);
+            for round in 1..=ROUNDS {
+                let by_pattern = round % 4 == 0;
+                let (kind, name): (_, &[u8]) =
+                    if by_pattern { (Kind::Pattern, b"c*") } else { (Kind::Channel, b"ch") };
+                local.subscribe(id, kind, name);
+                local.hand_over();
+                confirmed.store(round, SeqCst);
+                while published.load(SeqCst) < round {
+                    std::thread::yield_now();
+                }
+                let mut received = Received::new();
+                collect(&mut local, &mut received);
+                assert_eq!(received.get(&1).map_or(0, |bytes| values(bytes).len()), 1, "round {round}");
+                local.unsubscribe(id, kind, name);
+            }
+        });
+        threads.spawn(|| {
+            let mut local = hub.local(1);
+            let id = local.join(2, Protocol::Resp2);
+            for round in 1..=ROUNDS {
+                // The same channel here: its topic retires and comes back all the time.
+                local.subscribe(id, Kind::Channel, b"ch");
+                local.unsubscribe(id, Kind::Channel, b"ch");
+                while confirmed.load(SeqCst) < round {
+                    std::thread::yield_now();
+                }
+                local.publish(Kind::Channel, b"ch", b"x");
+                local.hand_over();
+                published.store(round, SeqCst);
+            }
+        });
+    });
+    assert_eq!(hub.topics(Kind::Channel) + hub.topics(Kind::Pattern), 0);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Subscribe { client: usize, kind: usize, name: String },
+    Unsubscribe { client: usize, kind: usize, name: String },
+    Publish { worker: usize, shard: bool, channel: String },
+    Deliver { worker: usize },
+    Reconnect { client: usize, newer: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (client, kind, worker) = (|| 0..6usize, || 0..3usize, || 0..WORKERS);
+    let name = || prop_oneof!["[ab]{0,2}", "[ab]?\\*[ab]?", Just("*".to_string()), Just("[ab]b".to_string())];
+    prop_oneof![
+        3 => (client(), kind(), name()).prop_map(|(client, kind, name)| Step::Subscribe { client, kind, name }),
+        2 => (client(), kind(), name()).prop_map(|(client, kind, name)| Step::Unsubscribe { client, kind, name }),
+        6 => (worker(), prop::bool::weighted(0.2), "[ab]{0,2}")
+            .prop_map(|(worker, shard, channel)| Step::Publish { worker, shard, channel }),
+        1 => worker().prop_map(|worker| Step::Deliver { worker }),
+        1 => (client(), any::<bool>()).prop_map(|(client, newer)| Step::Reconnect { client, newer }),
+    ]
+}
+
+/// The id of its connection, its subscriber, and what it has subscribed to.
+type Client = (u64, SubscriberId, BTreeSet<(usize, String)>);
+
+/// What a client was told, by the worker that published it.
+type Told = BTreeMap<(u64, u8), Vec<String>>;
+
+proptest! {
+    /// However deliveries are delayed, every client gets what was published while it was subscribed, in each publisher's
+    /// order, once per subscription that matches.
+    #[test]
+    fn several_workers_do_what_one_map_does(steps in prop::collection::vec(step(), 1..120)) {
+        let hub = Hub::new(WORKERS, 7);
+        let mut locals: Vec<Local> = (0..WORKERS).map(|worker| hub.local(worker)).collect();
+        // Client c is on worker c % WORKERS.
+        let mut clients: Vec<Client> = (0..6)
+            .map(|client| (client as u64, locals[client % WORKERS].join(client as u64, Protocol::Resp2), BTreeSet::new()))
+            .collect();
+        let (mut received, mut expected) = (Received::new(), Told::new());
+        for (number, step) in steps.iter().enumerate() {
+            match step {
+                Step::Subscribe { client, kind, name } => {
+                    let (_, id, subscribed) = &mut clients[*client];
+                    let is_new = locals[client % WORKERS].subscribe(*id, Kind::ALL[*kind], name.as_bytes());
+                    prop_assert_eq!(is_new, subscribed.insert((*kind, name.clone())));
+                }
+                Step::Unsubscribe { client, kind, name } => {
+                    let (_, id, subscribed) = &mut clients[*client];
+                    let was = locals[client % WORKERS].unsubscribe(*id, Kind::ALL[*kind], name.as_bytes());
+                    prop_assert_eq!(was, subscribed.remove(&(*kind, name.clone())));
+                }
+                Step::Publish { worker, shard, channel } => {
+                    let kind = if *shard { Kind::Shard } else { Kind::Channel };
+                    let payload = format!("{}:{number}", char::from(b'0' + *worker as u8));
+                    let count = locals[*worker].publish(kind, channel.as_bytes(), payload.as_bytes());
+                    let mut told = 0;
+                    for (connection, _, subscribed) in &clients {
+                        let tells = |(of, name): &&(usize, String)| match Kind::ALL[*of] {
+                            Kind::Pattern => !shard && glob::matches(name.as_bytes(), channel.as_bytes()),
+                            of => of == kind && name == channel,
+                        };
+                        // By name first; patterns have no order among each other.
+                        let mut told_here: Vec<String> = subscribed.iter().filter(tells)
+                            .map(|(of, name)| format!("{payload} {} {channel}", if *of == 1 { name } else { "" }))
+                            .collect();
+                        told_here.sort();
+                        told += told_here.len();
+                        expected.entry((*connection, b'0' + *worker as u8)).or_default().append(&mut told_here);
+                    }
+                    prop_assert_eq!(count, told);
+                }
+                Step::Deliver { worker } => collect(&mut locals[*worker], &mut received),
+                Step::Reconnect { client, newer } => {
+                    let worker = client % WORKERS;
+                    collect(&mut locals[worker], &mut received);
+                    let (connection, id, subscribed) = &mut clients[*client];
+                    while !locals[worker].leave(*id, 2) {}
+                    subscribed.clear();
+                    *connection += 6;
+                    let protocol = if *newer { Protocol::Resp3 } else { Protocol::Resp2 };
+                    *id = locals[worker].join(*connection, protocol);
+                }
+            }
+            locals.iter_mut().for_each(|local| { local.hand_over(); });
+        }
+        locals.iter_mut().for_each(|local| collect(local, &mut received));
+        let mut told = Told::new();
+        for (connection, bytes) in &received {
+            for value in values(bytes) {
+                let (Value::Array(parts) | Value::Push(parts)) = value else { panic!("a frame") };
+                let parts: Vec<String> = parts.iter()
+                    .map(|part| match part { Value::Bulk(bytes) => text(bytes), other => panic!("{other:?}") })
+                    .collect();
+                let (pattern, channel, payload) = match &parts[..] {
+                    [_, channel, payload] => ("", channel, payload),
+                    [_, pattern, channel, payload] => (&pattern[..], channel, payload),
+                    other => panic!("{other:?}"),
+                };
+                let line = format!("{payload} {pattern} {channel}");
+                told.entry((*connection, payload.as_bytes()[0])).or_default().push(line);
+            }
+        }
+        expected.retain(|_, lines| !lines.is_empty());
+        let in_order = |told: &Told| -> Told {
+            let payload = |line: &String| line.split(' ').next().map(str::to_string);
+            told.iter().map(|(key, lines)| {
+                let mut lines = lines.clone();
+                lines.chunk_by_mut(|left, right| payload(left) == payload(right)).for_each(<[String]>::sort);
+                (*key, lines)
+            }).collect()
+        };
+        prop_assert_eq!(in_order(&told), in_order(&expected));
+        for (client, (_, id, _)) in clients.iter().enumerate() {
+            while !locals[client % WORKERS].leave(*id, 3) {}
+        }
+        prop_assert!(Kind::ALL.iter().all(|kind| hub.topics(*kind) == 0) && !hub.hears_of_keys());
+    }
+}

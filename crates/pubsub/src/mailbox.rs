@@ -1,0 +1,144 @@
+//! Mailboxes: batches on their way from one worker to another.
+//!
+//! What it is: one mailbox per ordered pair of workers, so that senders do not meet, and one word per receiver that says
+//! which of them hold something. What it is not: unbounded: who fills one is told and stops publishing until there is room.
+//!
+//! Invariants
+//! - A receiver that takes what its word shows never leaves a batch behind without its bit set: senders put the batch in
+//!   first and set the bit then, receivers clear the bits first and look then.
+//! - Who sets the first bit of a word wakes the receiver; so it is woken once for all that comes before it looks.
+
+use std::{
+    fmt,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+
+/// Bytes of frames in one mailbox above which its sender should stop.
+const MAILBOX_BYTES_MAX: usize = 16 << 20;
+
+/// Wakes a worker. Called from any other worker: must not block.
+pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    batches: Mutex<Vec<Batch>>,
+    bytes: AtomicUsize,
+}
+
+/// What one worker receives.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    from: Box<[Mailbox]>,
+    /// Who has sent something.
+    senders: [AtomicU64; 2],
+    wake: OnceLock<Wake>,
+}
+
+impl Inbox {
+    /// For so many senders.
+    pub(crate) fn new(workers: usize) -> Inbox {
+        Inbox { from: (0..workers).map(|_| Mailbox::default()).collect(), ..Inbox::default() }
+    }
+
+    /// From now on the receiver is woken so.
+    pub(crate) fn listen(&self, wake: Wake) {
+        let _ = self.wake.set(wake);
+    }
+
+    /// Hands a batch over.
+    pub(crate) fn send(&self, from: usize, batch: Batch) {
+        let mailbox = &self.from[from];
+        mailbox.bytes.fetch_add(batch.bytes.len(), Relaxed);
+        mailbox.batches.lock().push(batch);
+        let before = self.senders[from / 64].fetch_or(1 << (from % 64), SeqCst);
+        if before == 0
+            && let Some(wake) = self.wake.get()
+        {
+            wake();
+        }
+    }
+
+    /// Whether this sender should stop until the receiver has caught up.
+    pub(crate) fn is_full(&self, from: usize) -> bool {
+        self.from[from].bytes.load(Relaxed) > MAILBOX_BYTES_MAX
+    }
+
+    /// Whether something has come.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.senders.iter().any(|senders| senders.load(SeqCst) != 0)
+    }
+
+    /// Takes all that has come, the batches of each sender in its order.
+    pub(crate) fn take(&self, mut each: impl FnMut(Batch)) {
+        for (word, senders) in self.senders.iter().enumerate() {
+            let mut senders = if senders.load(SeqCst) == 0 { 0 } else { senders.swap(0, SeqCst) };
+            while senders != 0 {
+                let mailbox = &self.from[word * 64 + senders.trailing_zeros() as usize];
+                senders &= senders - 1;
+                let batches = std::mem::take(&mut *mailbox.batches.lock());
+                for batch in batches {
+                    mailbox.bytes.fetch_sub(batch.bytes.len(), Relaxed);
+                    each(batch);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicU32};
+
+    use super::*;
+    use crate::hub::Kind;
+
+    fn batch(payload: &[u8]) -> Batch {
+        let mut batch = Batch::default();
+        batch.push(Kind::Channel, None, &[], b"c", payload);
+        batch
+    }
+
+    #[test]
+    fn a_receiver_is_woken_once_for_all_that_has_come() {
+        let (inbox, woken) = (Inbox::new(100), Arc::new(AtomicU32::new(0)));
+        let counter = woken.clone();
+        inbox.listen(Box::new(move || {
+            counter.fetch_add(1, SeqCst);
+        }));
+        inbox.send(3, batch(b"a"));
+        inbox.send(5, batch(b"b"));
+        inbox.send(3, batch(b"c"));
+        assert_eq!(woken.load(SeqCst), 1);
+        let mut taken = Vec::new();
+        inbox.take(|batch| taken.push(batch.bytes.last_chunk::<3>().unwrap()[0]));
+        assert_eq!(taken, b"acb");
+        assert!(!inbox.has_mail());
+        inbox.send(99, batch(b"d"));
+        assert_eq!(woken.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn a_sender_that_is_too_far_ahead_is_told() {
+        let inbox = Inbox::new(2);
+        inbox.send(1, batch(&vec![b'x'; MAILBOX_BYTES_MAX]));
+        assert!(inbox.is_full(1) && !inbox.is_full(0));
+        inbox.take(drop);
+        assert!(!inbox.is_full(1));
+    }
+}

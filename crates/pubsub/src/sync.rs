@@ -1,0 +1,7 @@
+//! The atomics of the presence protocol: the standard library's, or loom's when it is model-checked
+//! (`RUSTFLAGS="--cfg loom" cargo test -p pubsub --release loom`).
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,0 +1,80 @@
+//! A topic: something that can be subscribed to (a channel, a pattern, a shard channel), as one shared allocation.
+//!
+//! Invariants
+//! - Two topics are the same if they are the same allocation: a name may have a retired topic beside a living one.
+
+use std::{fmt, ptr};
+
+use triomphe::ThinArc;
+
+use crate::presence::Presence;
+
+/// A name with its hash, computed once per command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Name<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) hash: u32,
+}
+
+#[derive(Debug)]
+struct Head {
+    presence: Presence,
+    hash: u32,
+}
+
+/// See the module documentation. 8 bytes; cloning counts a reference.
+#[derive(Clone)]
+pub(crate) struct Topic(ThinArc<Head, u8>);
+
+impl Topic {
+    pub(crate) fn new(name: Name<'_>) -> Topic {
+        Topic(ThinArc::from_header_and_slice(Head { presence: Presence::new(), hash: name.hash }, name.bytes))
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    /// Who has subscribed.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.0.header.header.presence
+    }
+
+    /// The hash for tables.
+    pub(crate) fn hash(&self) -> u64 {
+        spread(self.0.header.header.hash)
+    }
+
+    /// The hash of its [`Name`].
+    pub(crate) fn half_hash(&self) -> u32 {
+        self.0.header.header.hash
+    }
+
+    pub(crate) fn has_name(&self, name: &Name<'_>) -> bool {
+        self.0.header.header.hash == name.hash && self.name() == name.bytes
+    }
+
+    /// Whether both are the same topic.
+    pub(crate) fn is(&self, other: &Topic) -> bool {
+        ptr::eq(self.0.ptr(), other.0.ptr())
+    }
+}
+
+impl Name<'_> {
+    /// The hash for tables.
+    pub(crate) fn hash(&self) -> u64 {
+        spread(self.hash)
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topic({})", self.name().escape_ascii())
+    }
+}
+
+/// Half a hash is kept, which tells apart as many names as there can be; tables want the upper bits filled as well.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
