@@ -13,6 +13,9 @@ from fill import Fill
 from servers import Persistence
 
 ALL = ("sheaf", "redis", "valkey")
+WITH_TARANTOOL = (*ALL, "tarantool")
+# How a server that is started ended before: in order, or by kill -9.
+START, START_KILLED = "START", "START killed"
 # Sheaf syncing every write alone: what the log would do without merging.
 UNMERGED = "sheaf-unmerged"
 
@@ -43,13 +46,26 @@ CALL_MS = Metric("call_ms", "longest ms", "{:.2f}")
 PING_MS = Metric("ping_ms", "longest PING ms", "{:.2f}")
 CALL_CPU_MS = Metric("call_cpu_ms", "CPU ms of one", "{:.2f}")
 SERVER_MS = Metric("server_ms", "by its own clock ms", "{:.2f}")
+P999_MS = Metric("p999_ms", "p99.9 ms", "{:.3f}")
+LONGEST_MS = Metric("longest_ms", "longest ms", "{:.1f}")
 READY_S = Metric("ready_s", "ready s", "{:.2f}")
-RECORDS_S = Metric("records_s", "records/s", "{:,.0f}")
+READY_MS = Metric("ready_ms", "ready ms", "{:.1f}")
+ROWS_S = Metric("rows_s", "rows/s", "{:,.0f}")
+CPU_S = Metric("cpu_s", "CPU s", "{:.2f}")
+RSS_READY = Metric("rss_mb", "RSS ready MB", "{:,.0f}")
+SNAPSHOT_MB = Metric("snapshot_mb", "snapshot MB", "{:,.0f}")
+DISK_MB = Metric("disk_mb", "all files MB", "{:,.0f}")
+GROWTH_MB = Metric("growth_mb", "RSS growth MB", "{:,.1f}")
+SNAPSHOTS = Metric("snapshots", "snapshots", "{:.0f}")
+SNAPSHOT_S = Metric("snapshot_s", "s each", "{:.2f}")
 
 
 @dataclass(frozen=True)
 class Target:
-    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` where that is given."""
+    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` where that is given.
+
+    `against` is another server with the same operation, or another operation of Sheaf.
+    """
 
     op: str
     metric: Metric
@@ -100,18 +116,49 @@ class MemoryCase:
 
 
 @dataclass(frozen=True)
-class ReplayCase:
-    """kill -9 after writing one record per key; the time from exec until PING is answered with PONG."""
+class StartCase:
+    """From exec until commands are answered, on `rows` things in a snapshot, or in the log, or on nothing."""
 
     name: str
     title: str
-    keys: int
-    value_bytes: int
+    fill: Fill | None
+    rows: int
+    persistence: Persistence
     targets: tuple[Target, ...]
-    contenders: tuple[str, ...] = ("sheaf", "redis")
-    persistence = Persistence.LOGGED
-    metrics = (READY_S, RECORDS_S, CPU)
-    ratios = (RECORDS_S, CPU)
+    contenders: tuple[str, ...] = WITH_TARANTOOL
+    operations: tuple[str, ...] = (START,)
+    metrics = (READY_S, READY_MS, ROWS_S, CPU_S, RSS_READY, SNAPSHOT_MB, DISK_MB)
+    ratios = (ROWS_S, CPU_S)
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the data is in a snapshot; else in the log."""
+        return self.fill is not None and self.persistence is Persistence.OFF
+
+
+@dataclass(frozen=True)
+class SnapshotCase:
+    """redis-benchmark against a server that takes snapshots all the while, and against the same one undisturbed.
+
+    `members` are those of a sorted set that is there besides the strings.
+    """
+
+    name: str
+    title: str
+    persistence: Persistence
+    load: Load
+    op: str
+    ops: int
+    members: int
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ALL
+    metrics = (OPS_S, P50_MS, P99_MS, P999_MS, LONGEST_MS, CLIENT_SHARE, GROWTH_MB, SNAPSHOTS, SNAPSHOT_S)
+    ratios = (OPS_S,)
+
+    @property
+    def operations(self) -> tuple[str, str]:
+        """Undisturbed and during snapshots."""
+        return self.op, during(self.op)
 
 
 @dataclass(frozen=True)
@@ -129,7 +176,12 @@ class StallCase:
     ratios = (CALL_CPU_MS,)
 
 
-Case = LoadCase | MemoryCase | ReplayCase | StallCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase
+
+
+def during(op: str) -> str:
+    """The name of an operation while snapshots are taken."""
+    return f"{op} during"
 
 
 def baseline(case: Case) -> str:
@@ -166,6 +218,21 @@ def _strict(name: str, connections: int, pipeline: int, ops: int, targets: tuple
         operations=("SET",),
         ops=ops,
         targets=targets,
+    )
+
+
+def _snapshot_load(name: str, synced: str, persistence: Persistence, ops: int) -> SnapshotCase:
+    return SnapshotCase(
+        name=name,
+        title=f"SET, 32 B values, 5M keys, c=50 P=16, {synced}, while snapshots are taken",
+        persistence=persistence,
+        load=Load(connections=50, pipeline=16, value_bytes=32, keys=5_000_000),
+        op="SET",
+        ops=ops,
+        members=0,
+        targets=_at_least(OPS_S, 0.85, "SET", during("SET"))
+        + _at_most(P99_MS, 1.5, "SET", during("SET"))
+        + _at_most(GROWTH_MB, 64, None, during("SET")),
     )
 
 
@@ -270,11 +337,53 @@ CASES: tuple[Case, ...] = (
             for target in _at_most(metric, 5.0, None, *stall.COMMANDS)
         ),
     ),
-    ReplayCase(
-        name="replay",
-        title="Log replay at start after kill -9: keys k:<n>, 32 B values, one record each",
-        keys=5_000_000,
-        value_bytes=32,
-        targets=_at_least(RECORDS_S, 2_000_000, None, "REPLAY"),
+    StartCase(
+        name="start-hashes",
+        title="Start on a snapshot of 10M hashes of 10 small integer fields",
+        fill=Fill.HASHES,
+        rows=10_000_000,
+        persistence=Persistence.OFF,
+        targets=_at_least(ROWS_S, 5_000_000, None, START)
+        + _at_least(ROWS_S, 4.0, "tarantool", START)
+        + _at_least(ROWS_S, 5.0, "redis", START)
+        + _at_most(RSS_READY, 1000, None, START),
+    ),
+    StartCase(
+        name="start-strings",
+        title="Start on a snapshot of 10M strings of 32 B",
+        fill=Fill.HEX_STRINGS,
+        rows=10_000_000,
+        persistence=Persistence.OFF,
+        targets=_at_least(ROWS_S, 6_000_000, None, START),
+        contenders=ALL,
+    ),
+    StartCase(
+        name="start-log",
+        title="Start on a log of 10M SETs of 32 B, one record each, without a snapshot",
+        fill=Fill.HEX_STRINGS,
+        rows=10_000_000,
+        persistence=Persistence.LOGGED,
+        targets=_at_least(ROWS_S, 2_500_000, None, START),
+    ),
+    StartCase(
+        name="start-empty",
+        title="Start of a server without data, after it was stopped and after kill -9",
+        fill=None,
+        rows=0,
+        persistence=Persistence.LOGGED,
+        targets=_at_most(READY_MS, 50, None, START, START_KILLED),
+        operations=(START, START_KILLED),
+    ),
+    _snapshot_load("snapshot-load", "nothing synced", Persistence.OFF, 6_000_000),
+    _snapshot_load("snapshot-load-strict", "every acknowledged write on disk", Persistence.SYNCED, 3_000_000),
+    SnapshotCase(
+        name="snapshot-reads",
+        title="GET of 1M keys, c=50 P=1, while snapshots with a sorted set of 5M members are taken",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=1, value_bytes=32),
+        op="GET",
+        ops=400_000,
+        members=5_000_000,
+        targets=_at_most(P999_MS, 5.0, None, during("GET")),
     ),
 )

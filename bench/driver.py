@@ -5,18 +5,17 @@ then operations per second say little and the server's CPU per operation is the 
 why the client's own CPU share is reported too.
 """
 
-import csv
-import io
+import re
 import resource
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from procfs import die_with_parent
 
 
 class DriverFailed(Exception):
-    """redis-benchmark failed, or printed something other than its CSV table."""
+    """redis-benchmark failed, or printed something other than its report."""
 
 
 # Operations that are sent as they stand here: redis-benchmark replaces each __rand_int__ by a random number of the
@@ -57,7 +56,8 @@ class Load:
         return [
             *("-p", str(port), "-c", str(self.connections), "-P", str(self.pipeline)),
             *("-n", str(ops), "-r", str(self.keys), "-d", str(self.value_bytes)),
-            *(("--csv", *COMMANDS[op]) if op in COMMANDS else ("-t", op.lower(), "--csv")),
+            *("--precision", "3"),
+            *(COMMANDS[op] if op in COMMANDS else ("-t", op.lower())),
         ]
 
 
@@ -68,6 +68,8 @@ class Figures:
     ops_s: float
     p50_ms: float
     p99_ms: float
+    p999_ms: float
+    longest_ms: float
     client_share: float  # CPU of the client / elapsed time; 1.0 = one core, all that it can use
 
 
@@ -90,19 +92,20 @@ def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: flo
     elapsed_s = time.monotonic() - started
     if done.returncode != 0:
         raise DriverFailed(f"{' '.join(arguments)}: {(done.stderr or done.stdout).strip()[-500:]}")
-    ops_s, p50_ms, p99_ms = parse_csv(done.stdout, " ".join(COMMANDS.get(op, (op,))))
-    return Figures(ops_s, p50_ms, p99_ms, (_children_cpu_s() - cpu_before) / elapsed_s)
+    return replace(parse_report(done.stdout), client_share=(_children_cpu_s() - cpu_before) / elapsed_s)
 
 
-def parse_csv(output: str, op: str) -> tuple[float, float, float]:
-    """(operations per second, p50 ms, p99 ms) of the row named `op`."""
-    for row in csv.DictReader(io.StringIO(output)):
-        if row.get("test") == op:
-            try:
-                return float(row["rps"]), float(row["p50_latency_ms"]), float(row["p99_latency_ms"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise DriverFailed(f"a row without figures: {row}") from error
-    raise DriverFailed(f"no row {op} in the output: {output.strip()[-500:]!r}")
+def parse_report(output: str) -> Figures:
+    """The figures of one operation, `client_share` apart, out of the text that redis-benchmark ends with."""
+    throughput = re.findall(r"throughput summary: ([\d.]+) requests per second", output)
+    summary = re.findall(r"latency summary \(msec\):\n.*\n((?: +[\d.]+){6})\s*$", output, re.MULTILINE)
+    shares = re.findall(r"^([\d.]+)% <= ([\d.]+) milliseconds", output, re.MULTILINE)
+    if len(throughput) != 1 or len(summary) != 1:
+        raise DriverFailed(f"no report of one operation in the output: {output.strip()[-500:]!r}")
+    _average, _least, p50_ms, _p95, p99_ms, longest_ms = map(float, summary[0].split())
+    # The table ends with 100 %. Its steps halve what is left, so the first at or above is a little above.
+    p999_ms = next((float(ms) for share, ms in shares if float(share) >= 99.9), longest_ms)
+    return Figures(float(throughput[0]), p50_ms, p99_ms, p999_ms, longest_ms, client_share=0.0)
 
 
 def _children_cpu_s() -> float:

@@ -1,22 +1,31 @@
-"""What a memory case loads: which commands make which data.
+"""What a case loads: which commands make which data, and how to tell that it is there.
 
-Every command is answered by OK or by an integer; `things` says how many keys, members or elements it adds, which is
-what memory is counted per.
+Every command is answered by OK or by an integer; a thing is a key, member or element, which is what memory and starts
+are counted per.
 """
 
+import functools
 from collections.abc import Iterator
 from enum import Enum
+
+import resp
 
 # Things per generated block of requests.
 BLOCK_THINGS = 20_000
 # Members per command that builds one large collection.
 PER_COMMAND = 500
+# The values of a hash repeat after so many hashes.
+HASH_PERIOD = 100_000
+HASH_FIELDS = 10
+# Odd numbers that spread 0, 1, 2, ... over 64 bits.
+SPREAD_HIGH, SPREAD_LOW = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
 class Fill(Enum):
     """The kinds of data; the value names the case."""
 
     STRINGS = "strings"
+    HEX_STRINGS = "hex-strings"
     HASHES = "hashes"
     ZSETS = "zsets"
     LARGE_ZSET = "large-zset"
@@ -27,6 +36,7 @@ class Fill(Enum):
         """For titles."""
         return {
             Fill.STRINGS: "strings of 32 B, per key",
+            Fill.HEX_STRINGS: "strings of 32 hexadecimal digits, per key",
             Fill.HASHES: "1M hashes of 10 small integer fields, per hash",
             Fill.ZSETS: "1M sorted sets of 20 members, per sorted set",
             Fill.LARGE_ZSET: "one sorted set of 10M members, per member",
@@ -46,34 +56,54 @@ class Fill(Enum):
     def blocks(self, count: int) -> Iterator[tuple[bytes, int]]:
         """Requests that add `count` things, and how many commands are in each block."""
         for start in range(0, count, BLOCK_THINGS):
-            numbers = range(start, min(start + BLOCK_THINGS, count))
-            commands = [_request(words) for words in self._commands(numbers)]
+            commands = list(self._commands(range(start, min(start + BLOCK_THINGS, count))))
             yield b"".join(commands), len(commands)
 
-    def _commands(self, numbers: range) -> Iterator[list[bytes]]:
+    def probe(self, number: int) -> tuple[list[str], resp.Reply]:
+        """The command that reads key `number`, and its reply; only of the kinds with a key per thing that starts load."""
+        if self is Fill.HEX_STRINGS:
+            return ["GET", f"key:{number:08d}"], _hex_value(number).decode()
+        assert self is Fill.HASHES
+        return ["HGETALL", f"row:{number:08d}"], [word.decode() for word in _hash_fields(number)]
+
+    def _commands(self, numbers: range) -> Iterator[bytes]:
         if self is Fill.STRINGS:
             for n in numbers:
-                yield [b"SET", b"k:%d" % n, b"x" * 32]
-        elif self is Fill.HASHES:
+                yield resp.command(b"SET", b"k:%d" % n, b"x" * 32)
+        elif self is Fill.HEX_STRINGS:
             for n in numbers:
-                fields = [word for f in range(10) for word in (b"f%d" % f, b"%d" % ((n * 31 + f * 977) % 10_000))]
-                yield [b"HSET", b"row:%08d" % n, *fields]
+                yield b"*3\r\n$3\r\nSET\r\n$12\r\nkey:%08d\r\n$32\r\n%b\r\n" % (n, _hex_value(n))
+        elif self is Fill.HASHES:
+            tails = _hash_tails()
+            for n in numbers:
+                yield b"*22\r\n$4\r\nHSET\r\n$12\r\nrow:%08d\r\n%b" % (n, tails[n % HASH_PERIOD])
         elif self is Fill.ZSETS:
             for n in numbers:
                 members = [word for m in range(20) for word in (b"%d" % (n % 1000 + m), b"member:%d" % m)]
-                yield [b"ZADD", b"zset:%d" % n, *members]
+                yield resp.command(b"ZADD", b"zset:%d" % n, *members)
         else:
             for start in range(numbers.start, numbers.stop, PER_COMMAND):
                 chunk = range(start, min(start + PER_COMMAND, numbers.stop))
                 if self is Fill.LARGE_ZSET:
                     # Scores in no order, each member once.
                     pairs = [word for n in chunk for word in (b"%d" % (n * 7_919 % 10_000_019), b"m:%d" % n)]
-                    yield [b"ZADD", b"large", *pairs]
+                    yield resp.command(b"ZADD", b"large", *pairs)
                 else:
-                    yield [b"RPUSH", b"large", *(b"e%07d" % n for n in chunk)]
+                    yield resp.command(b"RPUSH", b"large", *(b"e%07d" % n for n in chunk))
 
 
-def _request(words: list[bytes]) -> bytes:
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
+def _hex_value(number: int) -> bytes:
+    """Nothing in it repeats, so that no server saves anything by compressing it."""
+    return b"%016x%016x" % (number * SPREAD_HIGH & (1 << 64) - 1, number * SPREAD_LOW & (1 << 64) - 1)
+
+
+def _hash_fields(number: int) -> list[bytes]:
+    """Small integers in no order that a compressor could find."""
+    places = [(f, number % HASH_PERIOD * HASH_FIELDS + f) for f in range(HASH_FIELDS)]
+    return [word for f, x in places for word in (b"f%d" % f, b"%d" % ((x * x * 31 + x * 977) % 99_991 % 10_000))]
+
+
+@functools.cache
+def _hash_tails() -> list[bytes]:
+    """What follows the key in the request for each hash of a period: making it anew for millions takes minutes."""
+    return [b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in _hash_fields(n)) for n in range(HASH_PERIOD)]

@@ -14,21 +14,21 @@ import report
 from cases import CASES, UNMERGED, Case
 from driver import DriverFailed
 from resp import ServerReply
-from servers import Program, ServerFailed, find_redis, find_sheaf, find_valkey
+from servers import Program, ServerFailed, find_redis, find_sheaf, find_tarantool, find_valkey
 from suite import Progress, Result, Suite
 
 QUICK_SCALE = 10
 # Above this, other work on the machine makes the figures rough.
 LOAD_AVERAGE_QUIET = 0.7
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SERVERS = ("sheaf", "redis", "valkey")
+SERVERS = ("sheaf", "redis", "valkey", "tarantool")
 
 
 def main(arguments: list[str]) -> int:
     """Returns the exit status: 0 measured, 1 something failed, 2 wrong usage, 130 interrupted."""
     options = _parse(arguments)
     if options.list:
-        print("\n".join(f"{case.name:12} {case.title}" for case in CASES))
+        print("\n".join(f"{case.name:20} {case.title}" for case in CASES))
         return 0
     for number in SIGNALS:
         signal.signal(number, _interrupt)
@@ -51,7 +51,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/run", description="Sheaf, Redis and Valkey side by side.")
+    parser = argparse.ArgumentParser(prog="bench/run", description="Sheaf, Redis, Valkey and Tarantool side by side.")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     parser.add_argument(
         "--case",
@@ -65,7 +65,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=_chosen(list(SERVERS)),
         default=list(SERVERS),
         metavar="NAME[,NAME]",
-        help="only these of sheaf, redis, valkey",
+        help=f"only these of {', '.join(SERVERS)}",
     )
     parser.add_argument("--reps", type=_positive, default=3, help="repetitions (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help=f"divide the operation counts by {QUICK_SCALE}")
@@ -77,9 +77,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="where data directories are made and removed (default: bench/data)",
     )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="make the data of start-* cases in DIR, leave it there, and start on what is there already",
+    )
     parser.add_argument("--sheaf", metavar="PATH", help="default: target/release/sheaf")
     parser.add_argument("--redis", metavar="PATH", help="default: redis-server in PATH")
     parser.add_argument("--valkey", metavar="PATH", help="default: the server that bench/setup installed")
+    parser.add_argument("--tarantool", metavar="PATH", help="default: tarantool in PATH")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables with command lines")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of each repetition")
     return parser.parse_args(arguments)
@@ -106,14 +113,17 @@ def _positive(text: str) -> int:
 def _programs(options: argparse.Namespace) -> dict[str, Program]:
     """The chosen servers by name; `sheaf` brings its variant without merging along."""
     programs = {}
-    if "sheaf" in options.servers:
+    needed = {name for case in _cases(options) for name in case.contenders} & set(options.servers)
+    if "sheaf" in needed:
         sheaf = find_sheaf(options.sheaf, options.workers)
         programs["sheaf"] = sheaf
         programs[UNMERGED] = replace(sheaf, name=UNMERGED, extra=(*sheaf.extra, "--log-merge", "false"))
-    if "redis" in options.servers:
+    if "redis" in needed:
         programs["redis"] = find_redis(options.redis)
-    if "valkey" in options.servers:
+    if "valkey" in needed:
         programs["valkey"] = find_valkey(options.valkey)
+    if "tarantool" in needed:
+        programs["tarantool"] = find_tarantool(options.tarantool)
     return programs
 
 
@@ -132,7 +142,7 @@ def _measure(options: argparse.Namespace) -> None:
         print(f"load average {context.load_average:.2f}: other work is running, figures are rough", file=sys.stderr)
     # A directory of our own inside DIR: whatever else lies there is never touched.
     with tempfile.TemporaryDirectory(prefix="run-", dir=options.data) as directory:
-        suite = Suite(programs, _benchmark(), Path(directory), options.reps, context.scale)
+        suite = Suite(programs, _benchmark(), Path(directory), options.reps, context.scale, options.keep)
         cases = [case for case in _cases(options) if suite.contenders(case)]
         progress = Progress(sum(map(suite.forecast_s, cases)))
         results: list[Result] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cases import Case, LoadCase, Metric, StallCase, Target, baseline
+from cases import Case, LoadCase, MemoryCase, Metric, SnapshotCase, StallCase, Target, baseline
 from servers import Program
 from suite import Result
 
@@ -67,19 +67,23 @@ def judge(result: Result) -> list[Verdict]:
     verdicts = []
     for target in result.case.targets:
         value = median(result, "sheaf", target.op, target.metric)
-        if target.against is not None:
+        if target.against in result.case.contenders:
             value = ratio(value, median(result, target.against, target.op, target.metric))
+        elif target.against is not None:
+            value = ratio(value, median(result, "sheaf", target.against, target.metric))
         verdicts.append(Verdict(target, value))
     return verdicts
 
 
 def _spread(result: Result, server: str, op: str) -> str:
-    """How far the repetitions lie apart in the case's first metric: (max - min) / median."""
-    key = result.case.metrics[0].key
-    values = [sample[key] for sample in result.samples[server, op]]
-    known = [value for value in values if value is not None]
-    middle = statistics.median(known) if known else 0
-    return f"{(max(known) - min(known)) / middle:.0%}" if middle else "–"
+    """How far the repetitions lie apart in the first metric that there is: (max - min) / median."""
+    for metric in result.case.metrics:
+        values = [sample.get(metric.key) for sample in result.samples[server, op]]
+        known = [value for value in values if value is not None]
+        if known:
+            middle = statistics.median(known)
+            return f"{(max(known) - min(known)) / middle:.0%}" if middle else "–"
+    return "–"
 
 
 def figures_table(result: Result) -> list[list[str]]:
@@ -100,7 +104,7 @@ def figures_table(result: Result) -> list[list[str]]:
 
 
 def _op_order(case: Case, op: str) -> int:
-    return case.operations.index(op) if isinstance(case, LoadCase | StallCase) else 0
+    return 0 if isinstance(case, MemoryCase) else case.operations.index(op)
 
 
 def targets_table(result: Result) -> list[list[str]]:
@@ -138,9 +142,10 @@ def command_lines(result: Result, context: Context) -> list[str]:
     if isinstance(case, StallCase):
         servers = [server.with_one_worker() for server in servers]
     lines = [server.shown(case.persistence) for server in servers]
-    if isinstance(case, LoadCase):
+    if isinstance(case, LoadCase | SnapshotCase):
         ops = max(case.ops // context.scale, 1)
-        lines += [" ".join(["redis-benchmark", *case.load.arguments("PORT", op, ops)]) for op in case.operations]
+        sent = case.operations if isinstance(case, LoadCase) else (case.op,)
+        lines += [" ".join(["redis-benchmark", *case.load.arguments("PORT", op, ops)]) for op in sent]
     return lines
 
 

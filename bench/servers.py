@@ -24,10 +24,14 @@ from pathlib import Path
 
 import procfs
 import resp
+from fill import Fill
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READY_POLL_S = 0.005
+# How often a server is asked whether its snapshot is complete.
+SNAPSHOT_POLL_S = 0.02
+SNAPSHOT_TIMEOUT_S = 300.0
 # After SIGCONT a server catches up with its timers; measured work starts after this.
 SETTLE_S = 0.2
 
@@ -66,6 +70,11 @@ class Program:
         """Sheaf has its own flags and a /metrics page."""
         return self.name.startswith("sheaf")
 
+    @property
+    def is_tarantool(self) -> bool:
+        """Tarantool runs a script, and speaks no Redis protocol."""
+        return self.name == "tarantool"
+
     def arguments(self, directory: Path | str, ports: Ports, persistence: Persistence) -> list[str]:
         """The command line after the program's path."""
         if self.is_sheaf:
@@ -77,9 +86,12 @@ class Program:
                 *("--snapshot-log-bytes", "0", "--snapshot-interval-seconds", "0"),
                 *("--durability", durability, *self.extra),
             ]
+        if self.is_tarantool:
+            wal_mode = "none" if persistence is Persistence.OFF else "write"
+            return [str(Path(__file__).with_name("tarantool.lua")), str(directory), str(ports.resp), wal_mode]
         log = {
             Persistence.OFF: ("--appendonly", "no"),
-            Persistence.LOGGED: ("--appendonly", "yes", "--appendfsync", "no"),
+            Persistence.LOGGED: ("--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no"),
             Persistence.SYNCED: ("--appendonly", "yes", "--appendfsync", "always"),
         }[persistence]
         return [
@@ -91,7 +103,8 @@ class Program:
         """The command line for a report, without anything that differs from run to run."""
         arguments = self.arguments("DIR", Ports("PORT", "HTTP_PORT"), persistence)
         preload = f"LD_PRELOAD={self.preload} " if self.preload else ""
-        words = [argument or '""' for argument in arguments]
+        here = str(Path(__file__).parent.parent)
+        words = [argument.replace(here + "/", "") or '""' for argument in arguments]
         return f"{preload}{Path(self.path).name} {' '.join(words)}"
 
     def environment(self) -> dict[str, str]:
@@ -129,6 +142,11 @@ def find_valkey(path: str | None) -> Program:
     return Program("valkey", _executable("valkey-server", path, "--valkey"), preload=preload)
 
 
+def find_tarantool(path: str | None) -> Program:
+    """Debian's tarantool, or the one at `path`."""
+    return Program("tarantool", _executable("tarantool", path, "--tarantool"))
+
+
 def find_sheaf(path: str | None, workers: int | None) -> Program:
     """The release build of this checkout, or the one at `path`."""
     built = Path(__file__).parent.parent / "target/release/sheaf"
@@ -163,8 +181,8 @@ class Server:
             raise ServerFailed(f"{self.program.name} is not running")
         return self._process.pid
 
-    def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Starts the process; returns the seconds from exec until it answers PING with PONG."""
+    def start(self, timeout_s: float = START_TIMEOUT_S, poll_s: float = READY_POLL_S) -> float:
+        """Starts the process; returns the seconds from exec until it executes commands: all of its data is there."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.ports = Ports(*_free_ports(2))
         arguments = self.program.arguments(self.directory.resolve(), self.ports, self.persistence)
@@ -181,19 +199,20 @@ class Server:
                 start_new_session=True,
                 preexec_fn=procfs.die_with_parent,
             )
-        return self._await_ready(started, timeout_s) - started
+        ready = self._await_ready(started + timeout_s, poll_s)
+        self._check_identity()
+        return ready - started
 
-    def _await_ready(self, started: float, timeout_s: float) -> float:
-        while time.monotonic() - started < timeout_s:
+    def _await_ready(self, until: float, poll_s: float) -> float:
+        while time.monotonic() < until:
             self.check_alive()
-            if self._answers_ping():
-                now = time.monotonic()
-                self._check_identity()
-                return now
-            time.sleep(READY_POLL_S)
-        raise ServerFailed(f"{self.program.name} not ready after {timeout_s:.0f} s:\n{self._log_tail()}")
+            if self._answers():
+                return time.monotonic()
+            time.sleep(poll_s)
+        raise ServerFailed(f"{self.program.name} not ready in time:\n{self._log_tail()}")
 
-    def _answers_ping(self) -> bool:
+    def _answers(self) -> bool:
+        # An error, LOADING among them, is no answer.
         try:
             with self.client() as client:
                 return client.call("PING") == "PONG"
@@ -219,6 +238,48 @@ class Server:
     def client(self) -> resp.Client:
         """A new connection."""
         return resp.Client(int(self.ports.resp))
+
+    def fill(self, fill: Fill, count: int) -> None:
+        """Adds `count` things."""
+        resp.load_blocks(int(self.ports.resp), fill.blocks(count))
+
+    def check(self, fill: Fill | None, count: int) -> None:
+        """A figure about less data than intended would be wrong without anyone noticing: raises ServerFailed."""
+        with self.client() as client:
+            found = client.call("DBSIZE")
+            if found != count:
+                raise ServerFailed(f"{self.program.name} holds {found} keys instead of {count}")
+            for number in [] if fill is None else range(0, count, max(count // 7, 1)):
+                words, expected = fill.probe(number)
+                if client.call(*words) != expected:
+                    raise ServerFailed(f"{self.program.name}: {' '.join(words)} is not what was written")
+
+    def take_snapshot(self) -> None:
+        """Has it take a snapshot of what it holds, and waits until that is complete."""
+        with self.client() as client:
+            self.begin_snapshot(client)
+            self.await_snapshot(client)
+
+    def begin_snapshot(self, client: resp.Client) -> None:
+        """Asks for one. Sheaf takes none where nothing was written since the last one, so something is."""
+        client.call("SET", "snapshot", "mark")
+        client.call("DEL", "snapshot")
+        client.call("BGSAVE")
+
+    def is_taking_snapshot(self, client: resp.Client) -> bool:
+        """Raises ServerFailed if one has failed."""
+        info = client.info()
+        if info.get("rdb_last_bgsave_status") != "ok":
+            raise ServerFailed(f"{self.program.name}: the snapshot failed:\n{self._log_tail()}")
+        return info.get("rdb_bgsave_in_progress") != "0"
+
+    def await_snapshot(self, client: resp.Client) -> None:
+        """Until none is being taken."""
+        until = time.monotonic() + SNAPSHOT_TIMEOUT_S
+        while self.is_taking_snapshot(client):
+            if time.monotonic() > until:
+                raise ServerFailed(f"{self.program.name}: no end of the snapshot")
+            time.sleep(SNAPSHOT_POLL_S)
 
     def pause(self) -> None:
         """Takes the CPU away; memory, files and sockets stay."""

@@ -7,23 +7,27 @@ Invariant: at most one server runs at any time; the others are stopped or not st
 """
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import driver
 import resp
 import stall
-from cases import Case, LoadCase, MemoryCase, ReplayCase, StallCase
-from servers import Fleet, Persistence, Program, Running, Server, ServerFailed
+import starts
+from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
+from fill import Fill
+from servers import Fleet, Persistence, Program, Running, Server
+from snapshots import Watched
+from tarantool import TarantoolServer
 
 # Time for a server to return to rest (buffers written out, query buffers freed) after a bulk load.
 REST_S = 1.0
-REPLAY_TIMEOUT_S = 600.0
 # Rough loading speed of resp.load; only the forecast of the remaining time depends on it.
 LOAD_KEYS_S = 400_000
 
@@ -74,13 +78,17 @@ class Progress:
 
 @dataclass
 class Suite:
-    """What all cases share. `scale` divides operation and key counts (1 = full size)."""
+    """What all cases share. `scale` divides operation and key counts (1 = full size).
+
+    Data that starts are measured on is made in `kept` if that is given, and left and found again there.
+    """
 
     programs: dict[str, Program]
     benchmark: str
     directory: Path
     reps: int
     scale: int
+    kept: Path | None = None
 
     def contenders(self, case: Case) -> list[Program]:
         """The programs of the case that were chosen, in the case's order."""
@@ -95,10 +103,11 @@ class Suite:
             return servers * (self._prepare_s(case) + measured_s * self.reps)
         if isinstance(case, StallCase):
             return servers * self.reps * self._stall_s(case)
-        fill_s = self._count(case.keys) / LOAD_KEYS_S + 2
-        fills = self.reps if isinstance(case, MemoryCase) else 1
-        restarts = self.reps if isinstance(case, ReplayCase) else 0
-        return servers * fill_s * (fills + restarts / 2)
+        if isinstance(case, StartCase):
+            return servers * (self._make_s(case) + self.reps * self._start_s(case) * len(case.operations))
+        if isinstance(case, SnapshotCase):
+            return servers * (self._fill_s(case) + self.reps * self._run_s(case) * len(case.operations))
+        return servers * self._weigh_s(case) * self.reps
 
     def run(self, case: Case, progress: Progress) -> Result:
         """Measures one case and leaves nothing behind."""
@@ -110,8 +119,10 @@ class Suite:
                 self._run_memory(case, result, progress)
             elif isinstance(case, StallCase):
                 self._run_stall(case, result, progress)
+            elif isinstance(case, StartCase):
+                self._run_starts(case, result, progress)
             else:
-                self._run_replay(case, result, progress)
+                self._run_snapshots(case, result, progress)
         finally:
             progress.clear()
             shutil.rmtree(self.directory / case.name, ignore_errors=True)
@@ -119,7 +130,7 @@ class Suite:
 
     def _fleet(self, case: Case) -> Fleet:
         base = self.directory / case.name
-        return Fleet([Server(program, base / program.name, case.persistence) for program in self.contenders(case)])
+        return Fleet([_server(program, base / program.name, case.persistence) for program in self.contenders(case)])
 
     def _count(self, full: int) -> int:
         return max(full // self.scale, 1)
@@ -141,7 +152,7 @@ class Suite:
         fill_s = case.load.keys / LOAD_KEYS_S if "GET" in case.operations else 0
         return fill_s + self._run_s(case) * len(case.operations) / 10 + 1
 
-    def _run_s(self, case: LoadCase) -> float:
+    def _run_s(self, case: LoadCase | SnapshotCase) -> float:
         """Full-size runs take about four seconds each (cases.py)."""
         return 4 / self.scale + 0.3
 
@@ -163,11 +174,8 @@ class Suite:
             cpu_s = server.cpu_s() - cpu_before
             log_after = self._log_counters(case, server)
         sample: Sample = {
-            "ops_s": figures.ops_s,
-            "p50_ms": figures.p50_ms,
-            "p99_ms": figures.p99_ms,
+            **asdict(figures),
             "cpu_s_per_1m": cpu_s / ops * 1e6,
-            "client_share": figures.client_share,
             "writes_per_sync": writes_per_sync(log_before, log_after),
         }
         result.add(server.program.name, op, sample)
@@ -179,21 +187,23 @@ class Suite:
     # Memory
 
     def _run_memory(self, case: MemoryCase, result: Result, progress: Progress) -> None:
-        forecast_s = self.forecast_s(case) / max(self.reps * len(self.contenders(case)), 1)
         for rep in range(1, self.reps + 1):
             with self._fleet(case) as fleet:
                 for server in fleet.servers:
                     words = f"{case.name}: {server.program.name}: load, repetition {rep} of {self.reps}"
-                    progress.step(words, forecast_s, partial(self._weigh, case, server, result))
+                    progress.step(words, self._weigh_s(case), partial(self._weigh, case, server, result))
             shutil.rmtree(self.directory / case.name)
+
+    def _weigh_s(self, case: MemoryCase) -> float:
+        return self._count(case.keys) / LOAD_KEYS_S + 2
 
     def _weigh(self, case: MemoryCase, server: Server, result: Result) -> None:
         keys = self._count(case.keys)
         server.start()
         time.sleep(REST_S)
         empty_bytes = server.rss_bytes()
-        resp.load_blocks(int(server.ports.resp), case.fill.blocks(keys))
-        _check_keys(server, 1 if case.fill.is_one_key else keys)
+        server.fill(case.fill, keys)
+        server.check(None, 1 if case.fill.is_one_key else keys)
         time.sleep(REST_S)
         loaded_bytes = server.rss_bytes()
         server.stop()
@@ -221,41 +231,86 @@ class Suite:
         things = self._count(case.things)
         server.start()
         resp.load_blocks(int(server.ports.resp), stall.blocks(things))
-        _check_keys(server, len(stall.KEYS))
+        server.check(None, len(stall.KEYS))
         os.sync()
         time.sleep(REST_S)
         stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
         server.stop()
 
-    # Replay
+    # Starts
 
-    def _run_replay(self, case: ReplayCase, result: Result, progress: Progress) -> None:
-        forecast_s = self.forecast_s(case) / max((self.reps / 2 + 1) * len(self.contenders(case)), 1)
-        with self._fleet(case) as fleet:
-            for server in fleet.servers:
-                words = f"{case.name}: {server.program.name}: write the log"
-                progress.step(words, forecast_s, partial(self._write_log, case, server))
+    def _run_starts(self, case: StartCase, result: Result, progress: Progress) -> None:
+        rows = self._count(case.rows) if case.rows else 0
+        made = [(program, self._data_directory(case, program, rows)) for program in self.contenders(case)]
+        for program, directory in made:
+            words = f"{case.name}: {program.name}: make the data"
+            progress.step(words, self._make_s(case), partial(_make_data, case, program, directory, rows))
+        with Fleet([_server(program, directory, case.persistence) for program, directory in made]) as fleet:
             for rep in range(1, self.reps + 1):
                 for server in fleet.servers:
-                    words = f"{case.name}: {server.program.name}: restart, repetition {rep} of {self.reps}"
-                    progress.step(words, forecast_s / 2, partial(self._restart, case, server, result))
+                    for op in case.operations:
+                        words = f"{case.name}: {server.program.name}: {op}, repetition {rep} of {self.reps}"
+                        progress.step(words, self._start_s(case), partial(self._start, case, server, op, rows, result))
 
-    def _write_log(self, case: ReplayCase, server: Server) -> None:
+    def _data_directory(self, case: StartCase, program: Program, rows: int) -> Path:
+        """What is kept is found again by the same version of the server only."""
+        version = re.sub(r"\W+", "-", program.version()).strip("-").lower()
+        return (self.kept or self.directory) / case.name / f"{rows}-{program.name}-{version}"
+
+    def _make_s(self, case: StartCase) -> float:
+        return self._count(case.rows) / LOAD_KEYS_S * 2 + 2
+
+    def _start_s(self, case: StartCase) -> float:
+        return self._count(case.rows) / LOAD_KEYS_S / 2 + 1
+
+    def _start(self, case: StartCase, server: Server, op: str, rows: int, result: Result) -> None:
+        result.add(server.program.name, op, starts.measure(case, server, op, rows))
+
+    # Snapshots
+
+    def _run_snapshots(self, case: SnapshotCase, result: Result, progress: Progress) -> None:
+        with self._fleet(case) as fleet:
+            for server in fleet.servers:
+                words = f"{case.name}: {server.program.name}: fill and warm up"
+                progress.step(words, self._fill_s(case), partial(self._prepare_snapshots, case, server))
+            calm_bytes = {server: server.rss_bytes() for server in fleet.servers}
+            for rep in range(1, self.reps + 1):
+                for server in fleet.servers:
+                    for op in case.operations:
+                        words = f"{case.name}: {server.program.name}: {op}, repetition {rep} of {self.reps}"
+                        work = partial(self._watch, case, server, op, calm_bytes[server], result)
+                        progress.step(words, self._run_s(case), work)
+
+    def _fill_s(self, case: SnapshotCase) -> float:
+        return self._count(case.load.keys + case.members) / LOAD_KEYS_S + 5
+
+    def _scaled_load(self, case: SnapshotCase) -> driver.Load:
+        return replace(case.load, keys=self._count(case.load.keys))
+
+    def _prepare_snapshots(self, case: SnapshotCase, server: Server) -> None:
+        load = self._scaled_load(case)
         server.start()
-        _fill(server, b"k:%d", self._count(case.keys), case.value_bytes)
-        # Nothing is synced here, so give the log thread time to hand everything to the OS.
-        time.sleep(REST_S)
-        server.kill()
+        with Running(server):
+            _fill(server, b"key:%012d", load.keys, load.value_bytes)
+            if case.members:
+                server.fill(Fill.LARGE_ZSET, self._count(case.members))
+            driver.drive(self.benchmark, load, int(server.ports.resp), case.op, self._count(case.ops // 2))
+            time.sleep(REST_S)
 
-    def _restart(self, case: ReplayCase, server: Server, result: Result) -> None:
-        keys = self._count(case.keys)
-        os.sync()
-        ready_s = server.start(REPLAY_TIMEOUT_S)
-        cpu_s = server.cpu_s()
-        _check_keys(server, keys)
-        server.kill()
-        sample: Sample = {"ready_s": ready_s, "records_s": keys / ready_s, "cpu_s_per_1m": cpu_s / keys * 1e6}
-        result.add(server.program.name, "REPLAY", sample)
+    def _watch(self, case: SnapshotCase, server: Server, op: str, calm_bytes: int, result: Result) -> None:
+        is_disturbed = op != case.op
+        with Running(server), Watched(server, is_disturbed) as watched:
+            load, ops = self._scaled_load(case), self._count(case.ops)
+            figures = driver.drive(self.benchmark, load, int(server.ports.resp), case.op, ops)
+        grown_bytes = watched.rss_bytes_max - calm_bytes + watched.copied_bytes_max
+        taken = watched.snapshots_s
+        sample: Sample = {
+            **asdict(figures),
+            "growth_mb": grown_bytes / 1e6,
+            "snapshots": len(taken) if is_disturbed else None,
+            "snapshot_s": sum(taken) / len(taken) if taken else None,
+        }
+        result.add(server.program.name, op, sample)
 
 
 def writes_per_sync(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
@@ -265,14 +320,21 @@ def writes_per_sync(before: tuple[float, float] | None, after: tuple[float, floa
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
+def _server(program: Program, directory: Path, persistence: Persistence) -> Server:
+    return (TarantoolServer if program.is_tarantool else Server)(program, directory, persistence)
+
+
+def _make_data(case: StartCase, program: Program, directory: Path, rows: int) -> None:
+    """Whatever is at `directory` is complete: it is made elsewhere."""
+    if directory.exists():
+        return
+    draft = directory.with_name(f"{directory.name}-draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    with Fleet([_server(program, draft, case.persistence)]) as fleet:
+        starts.make(case, fleet.servers[0], rows)
+    draft.rename(directory)
+
+
 def _fill(server: Server, key_format: bytes, keys: int, value_bytes: int) -> None:
     resp.load(int(server.ports.resp), key_format, keys, value_bytes)
-    _check_keys(server, keys)
-
-
-def _check_keys(server: Server, expected: int) -> None:
-    """A figure about fewer keys than intended would be wrong without anyone noticing."""
-    with server.client() as client:
-        found = client.call("DBSIZE")
-    if found != expected:
-        raise ServerFailed(f"{server.program.name} holds {found} keys instead of {expected}")
+    server.check(None, keys)

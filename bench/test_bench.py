@@ -19,18 +19,36 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import driver  # noqa: E402
+import fill as fill_module  # noqa: E402
 import procfs  # noqa: E402
 import report  # noqa: E402
 import resp  # noqa: E402
 import servers  # noqa: E402
 import stall  # noqa: E402
+import starts  # noqa: E402
 import suite  # noqa: E402
-from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline  # noqa: E402
+import tarantool  # noqa: E402
+from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline, during  # noqa: E402
+from fill import Fill  # noqa: E402
 
-CSV = (
-    '"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms",'
-    '"max_latency_ms"\n"SET","806451.62","0.887","0.248","0.783","1.559","2.399","4.343"\n'
-)
+REPORT = """SET: rps=0.0 (overall: 14000.0) avg_msec=0.105 (overall: 0.105)\r====== SET ======
+  20000 requests completed in 0.22 seconds
+
+Latency by percentile distribution:
+0.000% <= 0.023 milliseconds (cumulative count 119)
+99.805% <= 0.207 milliseconds (cumulative count 19961)
+99.902% <= 0.247 milliseconds (cumulative count 19985)
+100.000% <= 0.495 milliseconds (cumulative count 20000)
+
+Cumulative distribution of latencies:
+99.965% <= 0.303 milliseconds (cumulative count 19993)
+
+Summary:
+  throughput summary: 93023.26 requests per second
+  latency summary (msec):
+          avg       min       p50       p95       p99       max
+        0.035     0.016     0.039     0.047     0.071     0.495
+"""
 
 # Answers PING with PONG and INFO with its process id; `mode` makes it fail in chosen ways.
 FAKE_SERVER = """#!{python}
@@ -56,13 +74,18 @@ def load_case(name: str):
 
 
 class Reading(unittest.TestCase):
-    def test_csv_row_of_the_operation_is_found(self):
-        self.assertEqual(driver.parse_csv(CSV, "SET"), (806451.62, 0.783, 2.399))
+    def test_the_report_of_an_operation(self):
+        expected = driver.Figures(93023.26, 0.039, 0.071, p999_ms=0.247, longest_ms=0.495, client_share=0.0)
+        self.assertEqual(driver.parse_report(REPORT), expected)
 
-    def test_csv_without_the_operation_is_an_error(self):
-        for output in ("", CSV.splitlines()[0], CSV.replace("SET", "GET"), CSV.replace("806451.62", "nan?")):
+    def test_a_run_too_short_for_percentiles_has_its_longest(self):
+        few = REPORT.replace("99.902%", "98.902%").replace("100.000%", "90.000%").replace("99.965%", "90.000%")
+        self.assertEqual(driver.parse_report(few).p999_ms, 0.495)
+
+    def test_no_report_and_two_reports_are_errors(self):
+        for output in ("", REPORT[: REPORT.index("Summary")], REPORT.replace("0.039", "nan?"), REPORT * 2):
             with self.assertRaises(driver.DriverFailed):
-                driver.parse_csv(output, "SET")
+                driver.parse_report(output)
 
     def test_metric_sums_its_labels_and_nothing_else(self):
         page = '# HELP a_total x\na_total 3\nb_total{x="1"} 2\nb_total{x="2"} 5e1\na_total_more 9\n'
@@ -131,6 +154,64 @@ class Loading(unittest.TestCase):
         self.assertEqual(resp._take_oks(resp.OK * 2), b"")
 
 
+class Filling(unittest.TestCase):
+    def test_what_is_probed_is_what_is_sent(self):
+        for fill in (Fill.HASHES, Fill.HEX_STRINGS):
+            count = fill_module.BLOCK_THINGS + 3
+            requests, commands = zip(*fill.blocks(count), strict=True)
+            self.assertEqual(sum(commands), count)
+            for number in (0, 1, count - 1):
+                words, reply = fill.probe(number)
+                written = [words[1], reply] if isinstance(reply, str) else [words[1], *reply]
+                request = resp.command({"GET": b"SET", "HGETALL": b"HSET"}[words[0]], *(w.encode() for w in written))
+                self.assertEqual(b"".join(requests).count(request), 1)
+
+    def test_rows_differ(self):
+        self.assertEqual(len({Fill.HEX_STRINGS.probe(n)[1] for n in range(10_000)}), 10_000)
+        self.assertEqual(len({tuple(Fill.HASHES.probe(n)[1]) for n in range(10_000)}), 10_000)
+
+
+class Starting(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.directory = Path(scratch.name)
+
+    def test_the_newest_snapshot_alone_is_weighed(self):
+        names = ("snap-0000000000001000.0.part", "snap-0000000000003000.0.part", "snap-0000000000003000.manifest")
+        (self.directory / "snapshots").mkdir()
+        for size, name in enumerate(names, 1):
+            (self.directory / "snapshots" / name).write_bytes(b"x" * size)
+        (self.directory / "log-0000000000000000.seg").write_bytes(b"x" * 100)
+        self.assertEqual(starts.snapshot_bytes(self.directory), 2 + 3)
+
+    def test_a_directory_without_snapshots_weighs_nothing(self):
+        self.assertEqual(starts.snapshot_bytes(self.directory), 0)
+
+    def test_the_console_of_tarantool_is_read_to_the_end_of_the_answer(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        program = servers.Program("tarantool", "tarantool")
+        server = tarantool.TarantoolServer(program, self.directory, servers.Persistence.OFF)
+        server.ports = servers.Ports(listener.getsockname()[1], 0)
+
+        def answer():
+            with listener:
+                for reply in (b"complete", b"'7 rows instead of 9'"):
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.sendall(b"Tarantool 2.6.0 (Lua console)\ntype 'help' for interactive help\n")
+                        connection.recv(1000)
+                        connection.sendall(b"---\n- " + reply[:3])
+                        connection.sendall(reply[3:] + b"\n...\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        self.addCleanup(thread.join)
+        server.check(Fill.HASHES, 9)
+        with self.assertRaisesRegex(servers.ServerFailed, ": 7 rows instead of 9$"):
+            server.check(Fill.HASHES, 9)
+
+
 class Stalls(unittest.TestCase):
     def test_the_blocks_build_each_value_once(self):
         size = stall.BLOCK_THINGS + stall.PER_COMMAND + 3
@@ -171,6 +252,14 @@ class Judging(unittest.TestCase):
         self.assertTrue(Target("SET", CPU, False, 0.35).met_by(0.35))
         self.assertFalse(Target("SET", CPU, False, 0.35).met_by(0.36))
 
+    def test_a_target_against_another_operation_is_about_sheaf_alone(self):
+        result = suite.Result(load_case("snapshot-load"))
+        for server, calm, disturbed in (("sheaf", 100.0, 90.0), ("redis", 100.0, 10.0)):
+            result.add(server, "SET", {"ops_s": calm})
+            result.add(server, during("SET"), {"ops_s": disturbed})
+        verdicts = {verdict.target.words(): verdict for verdict in report.judge(result)}
+        self.assertAlmostEqual(verdicts["SET during ops/s >= 0.85x SET"].value, 0.9)
+
     def test_writes_per_sync_is_a_difference_quotient(self):
         self.assertEqual(suite.writes_per_sync((10, 4), (110, 14)), 10)
         self.assertIsNone(suite.writes_per_sync((10, 4), (10, 4)))
@@ -182,8 +271,8 @@ class Judging(unittest.TestCase):
             self.assertIn(baseline(case), case.contenders)
             for target in case.targets:
                 self.assertIn(target.metric, case.metrics)
-                self.assertIn(target.op, getattr(case, "operations", ("LOAD", "REPLAY")))
-                self.assertIn(target.against, (*case.contenders, None))
+                self.assertIn(target.op, getattr(case, "operations", ("LOAD",)))
+                self.assertIn(target.against, (*case.contenders, *getattr(case, "operations", ()), None))
 
     def test_columns_without_any_figure_are_left_out(self):
         result = suite.Result(load_case("strict-c1"))

@@ -1,0 +1,90 @@
+-- Tarantool as the benchmarks start it: recovers DIR, then listens on PORT of the loopback interface with its text
+-- console, through which the harness calls the functions below. Nobody can connect before the recovery is complete.
+--
+--     tarantool tarantool.lua DIR PORT WAL_MODE        WAL_MODE: none, write
+--
+-- The rows are those of fill.py: same numbers, same values.
+
+local bit = require('bit')
+local fiber = require('fiber')
+local directory, port, wal_mode = arg[1], arg[2], arg[3]
+
+box.cfg{
+    work_dir = directory,
+    wal_mode = wal_mode,
+    -- A limit, reserved and not used before it is needed.
+    memtx_memory = 6 * 1024 * 1024 * 1024,
+    -- No snapshot but those that are asked for.
+    checkpoint_interval = 0,
+    checkpoint_count = 1,
+    log_level = 'warn',
+}
+
+-- Writers that wait for the log at the same time, so that it takes their rows in one write.
+local WRITERS = 50
+
+local ROWS = {
+    -- Ten unsigned columns, the number itself being the first.
+    hashes = {
+        key = function(number) return number end,
+        key_type = 'unsigned',
+        tuple = function(number)
+            local fields = {number}
+            for field = 1, 9 do
+                local x = number % 100000 * 10 + field
+                fields[field + 1] = (x * x * 31 + x * 977) % 99991 % 10000
+            end
+            return fields
+        end,
+    },
+    strings = {
+        key = function(number) return string.format('key:%08d', number) end,
+        key_type = 'string',
+        tuple = function(number)
+            local high, low = number * 0x9E3779B97F4A7C15ULL, number * 0xC2B2AE3D27D4EB4FULL
+            return {string.format('key:%08d', number), bit.tohex(high) .. bit.tohex(low)}
+        end,
+    },
+}
+
+-- Puts rows 0..count of one kind into a space of that name, one transaction each.
+function fill(kind, count)
+    local rows = ROWS[kind]
+    local space = box.schema.space.create(kind)
+    space:create_index('primary', {type = 'TREE', parts = {1, rows.key_type}})
+    local writers = {}
+    for writer = 1, WRITERS do
+        writers[writer] = fiber.new(function()
+            for number = writer - 1, count - 1, WRITERS do
+                space:replace(rows.tuple(number))
+            end
+        end)
+        writers[writer]:set_joinable(true)
+    end
+    for _, writer in ipairs(writers) do
+        local succeeded, failure = writer:join()
+        if not succeeded then
+            error(failure)
+        end
+    end
+    return 'filled'
+end
+
+-- 'complete' if all rows are there and some of them, looked at, are right.
+function check(kind, count)
+    local space, rows = box.space[kind], ROWS[kind]
+    if space:len() ~= count then
+        return string.format('%d rows instead of %d', space:len(), count)
+    end
+    for number = 0, count - 1, math.max(math.floor(count / 7), 1) do
+        local found, expected = space:get{rows.key(number)}, rows.tuple(number)
+        for column = 1, #expected do
+            if found == nil or found[column] ~= expected[column] then
+                return string.format('row %d is not what was written', number)
+            end
+        end
+    end
+    return 'complete'
+end
+
+require('console').listen('127.0.0.1:' .. port)
