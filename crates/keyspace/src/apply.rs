@@ -200,6 +200,9 @@ impl SlotGuard<'_> {
         target: Target<'_>,
         run: impl FnOnce(&mut SlotState, Target<'_>) -> (Applied, Deadlines),
     ) -> Applied {
+        if self.state.capture_mut().is_some() {
+            self.capture_ahead(target);
+        }
         let before = self.state.tally(target.db);
         let (applied, deadlines) = run(&mut self.state, target);
         let after = self.state.tally(target.db);
@@ -220,6 +223,15 @@ impl SlotGuard<'_> {
             self.settle_emptiness();
         }
         applied
+    }
+
+    /// A key is about to change while its slot is being captured.
+    #[cold]
+    fn capture_ahead(&mut self, target: Target<'_>) {
+        let capture = self.state.extra.as_mut().and_then(|extra| extra.capture.take());
+        let mut capture = capture.expect("a capture is in progress");
+        capture.about_to_change(&mut self.state, self.keyspace, (target.db, &target.hash, target.key));
+        self.state.extra.get_or_insert_default().capture = Some(capture);
     }
 
     /// The buckets may have moved: tells those who fetch them ahead.
@@ -268,10 +280,10 @@ impl SlotGuard<'_> {
                 self.keyspace.totals.change(db, before, Tally::default());
             }
             let bytes_before = self.state.heap_bytes();
-            let captured = self.state.extra.as_mut().and_then(|extra| extra.captured.take());
+            let capture = self.state.extra.as_mut().and_then(|extra| extra.capture.take());
             self.state.clear();
-            if captured.is_some() {
-                self.state.extra.get_or_insert_default().captured = captured;
+            if capture.is_some() {
+                self.state.extra.get_or_insert_default().capture = capture;
             }
             self.heap_bytes_changed(bytes_before);
             self.publish_next_expiry();
@@ -288,11 +300,14 @@ impl SlotGuard<'_> {
             return;
         }
         let before = self.state.tally(db);
-        let mut table = std::mem::take(self.state.table_mut(db));
-        if let Some(captured) = self.state.captured_mut() {
-            captured.detach_from(db, &mut table, self.keyspace);
+        let table = std::mem::take(self.state.table_mut(db));
+        let table = match self.state.capture_mut() {
+            Some(capture) => capture.detach_table(db, table, self.keyspace),
+            None => Some(table),
+        };
+        if let Some(table) = table {
+            freed.table(table);
         }
-        freed.table(table);
         self.keyspace.totals.change(db, before, self.state.tally(db));
         self.note_buckets();
         self.tend_expiry(None);
@@ -307,8 +322,8 @@ impl SlotGuard<'_> {
         let table_a = std::mem::take(self.state.table_mut(a));
         let table_b = std::mem::replace(self.state.table_mut(b), table_a);
         *self.state.table_mut(a) = table_b;
-        if let Some(captured) = self.state.captured_mut() {
-            captured.swap(a, b);
+        if let Some(capture) = self.state.capture_mut() {
+            capture.swap(a, b);
         }
         self.keyspace.totals.change(a, before_a, before_b);
         self.keyspace.totals.change(b, before_b, before_a);
@@ -353,8 +368,8 @@ impl SlotState {
     /// An entry is no longer at its key: frees it, unless somebody is still busy with it.
     #[inline]
     fn retire(&mut self, db: DbId, entry: Entry, freed: &mut Freed) {
-        match self.captured_mut() {
-            Some(captured) if entry.is_being_captured() => captured.detach(db, entry),
+        match self.capture_mut() {
+            Some(capture) if entry.is_being_captured() => capture.detach(db, entry),
             _ => freed.entry(entry),
         }
     }
@@ -435,10 +450,10 @@ impl SlotState {
     fn take(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
         let mut entry = self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove);
-        if let (Some(captured), Some(entry)) = (self.captured_mut(), &mut entry)
+        if let (Some(capture), Some(entry)) = (self.capture_mut(), &mut entry)
             && entry.is_being_captured()
         {
-            captured.finish(target.db, entry);
+            capture.finish(target.db, entry);
         }
         entry
     }

@@ -18,7 +18,7 @@ use lsn::Lsn;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::AccessClock;
-use crate::capture::CapturedMaps;
+use crate::capture::SlotCapture;
 use crate::entry::EntryRef;
 use crate::expiry::{ExpiryHeap, Item};
 use crate::hash::KeyHash;
@@ -65,8 +65,8 @@ pub(crate) struct Extra {
     pub(crate) field_heap: ExpiryHeap,
     /// Items of `field_heap` when it was last made anew.
     pub(crate) fields_rebuilt: usize,
-    /// While big collections of this slot are being captured.
-    pub(crate) captured: Option<Box<CapturedMaps>>,
+    /// While this slot is being captured.
+    pub(crate) capture: Option<Box<SlotCapture>>,
 }
 
 impl SlotState {
@@ -104,10 +104,10 @@ impl SlotState {
         })
     }
 
-    /// The big collections of this slot that are being captured, if there are any.
+    /// The capture of this slot, if one is in progress.
     #[inline]
-    pub(crate) fn captured_mut(&mut self) -> Option<&mut CapturedMaps> {
-        self.extra.as_mut()?.captured.as_deref_mut()
+    pub(crate) fn capture_mut(&mut self) -> Option<&mut SlotCapture> {
+        self.extra.as_mut()?.capture.as_deref_mut()
     }
 
     pub(crate) fn heap(&self) -> Option<&ExpiryHeap> {

@@ -21,12 +21,14 @@ pub(crate) struct Filling<'k> {
     db: DbId,
     settled: Tally,
     settled_heap_bytes: u64,
+    /// Whether an entry that was added since expires.
+    has_deadline: bool,
 }
 
 impl<'k> Filling<'k> {
     pub(crate) fn new(guard: SlotGuard<'k>) -> Self {
         let (settled, settled_heap_bytes) = (guard.state.tally(DbId::ZERO), guard.state.heap_bytes());
-        Filling { guard, db: DbId::ZERO, settled, settled_heap_bytes }
+        Filling { guard, db: DbId::ZERO, settled, settled_heap_bytes, has_deadline: false }
     }
 
     /// Adds an entry; `false` if its key, whose hash this is, is there already.
@@ -46,6 +48,7 @@ impl<'k> Filling<'k> {
         if let Some(deadline_ms) = deadline_ms {
             let item = Item::new(deadline_ms, db, hash.position());
             state.extra.get_or_insert_default().heap.push(item);
+            self.has_deadline = true;
         }
         true
     }
@@ -69,11 +72,12 @@ impl<'k> Filling<'k> {
         guard.keyspace.totals.change(self.db, self.settled, now);
         guard.keyspace.occupied.set(guard.slot(), true);
         guard.note_buckets();
-        if guard.state.heap_bytes() != self.settled_heap_bytes {
+        if self.has_deadline {
             guard.heap_bytes_changed(self.settled_heap_bytes);
             guard.publish_next_expiry();
         }
         (self.settled, self.settled_heap_bytes) = (now, guard.state.heap_bytes());
+        self.has_deadline = false;
     }
 }
 

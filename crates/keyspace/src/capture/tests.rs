@@ -58,6 +58,9 @@ fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
 #[derive(Clone, Debug)]
 enum Change {
     String(u16),
+    /// Small strings at this and so many further keys.
+    Fill(u8),
+    Append(u16),
     Push(ListEnd, u16),
     Pop(ListEnd, u16),
     ListSet(u16),
@@ -72,10 +75,10 @@ enum Change {
     HashExpire(u16, u16, u64),
     Expire(u64),
     Delete,
-    MoveTo(u8),
+    MoveTo(u8, u8),
     FlushDb,
     FlushAll,
-    Swap,
+    Swap(u8, u8),
 }
 
 /// Applies a change to a key as one record, at this position.
@@ -96,6 +99,24 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
         Change::String(len) => {
             let bytes = vec![b'x'; len.into()];
             run(Effect::Put { db, key, value: Value::String(&bytes), expire_at_ms: None });
+        }
+        Change::Fill(count) => {
+            for number in *key_number..key_number.saturating_add(count) {
+                let (key, text) = (self::key(number), lsn.to_string());
+                let value = Value::String(text.as_bytes());
+                run(Effect::Put { db, key: &key, value, expire_at_ms: (number % 5 == 0).then_some(lsn) });
+            }
+        }
+        Change::Append(count) => {
+            let is_string = |entry: crate::EntryRef<'_>| entry.value_type() == crate::ValueType::String;
+            let is_possible = {
+                let slot = keyspace.lock(crate::slot_of(key));
+                slot.get_raw(db, &keyspace.hash(key), key).is_none_or(is_string)
+            };
+            match is_possible {
+                true => run(Effect::Append { db, key, suffix: &vec![b'y'; count.into()] }),
+                false => run(Effect::Delete { db, key }),
+            }
         }
         Change::Push(end, count) => add(0, count, &mut |items| run(Effect::ListPush { db, key, end, items })),
         Change::Pop(end, count) => run(Effect::ListPop { db, key, end, count: count.into() }),
@@ -135,13 +156,13 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
         }),
         Change::Expire(at_ms) => run(Effect::SetExpiry { db, key, expire_at_ms: Some(at_ms) }),
         Change::Delete => run(Effect::Delete { db, key }),
-        Change::MoveTo(other) => {
+        Change::MoveTo(to_db, other) => {
             let to_key = self::key(other);
-            run(Effect::Move { db, key, to_db: db, to_key: &to_key });
+            run(Effect::Move { db, key, to_db: self::db(to_db), to_key: &to_key });
         }
         Change::FlushDb => run(Effect::FlushDb { db }),
         Change::FlushAll => run(Effect::FlushAll),
-        Change::Swap => run(Effect::SwapDb { a: DbId::ZERO, b: self::db(1) }),
+        Change::Swap(a, b) => run(Effect::SwapDb { a: self::db(a), b: self::db(b) }),
     }
 }
 
@@ -151,6 +172,8 @@ fn any_change() -> impl Strategy<Value = (u8, u8, Change)> {
     let (at, some) = (|| 0..3000u16, || 1..1500u16);
     let change = prop_oneof![
         2 => some().prop_map(Change::String),
+        2 => (1..100u8).prop_map(Change::Fill),
+        2 => some().prop_map(Change::Append),
         4 => (end(), some()).prop_map(|(end, count)| Change::Push(end, count)),
         2 => (end(), some()).prop_map(|(end, count)| Change::Pop(end, count)),
         2 => at().prop_map(Change::ListSet),
@@ -165,12 +188,12 @@ fn any_change() -> impl Strategy<Value = (u8, u8, Change)> {
         2 => (at(), 1..20u16, 1..100u64).prop_map(|(from, count, ms)| Change::HashExpire(from, count, ms)),
         1 => (1..100u64).prop_map(Change::Expire),
         2 => Just(Change::Delete),
-        1 => (0..6u8).prop_map(Change::MoveTo),
+        1 => (0..3u8, 0..6u8).prop_map(|(db, key)| Change::MoveTo(db, key)),
         1 => Just(Change::FlushDb),
         1 => Just(Change::FlushAll),
-        1 => Just(Change::Swap),
+        1 => (0..4u8, 0..4u8).prop_map(|(a, b)| Change::Swap(a, b)),
     ];
-    (0..2u8, 0..6u8, change)
+    (0..3u8, prop_oneof![0..6u8, 0..120u8], change)
 }
 
 fn load(pieces: &[Vec<u8>]) -> Keyspace {
@@ -265,23 +288,26 @@ fn every_slot_comes_once_with_its_keys() {
     let expected = content(&keyspace);
     let middle = SlotId::new(8000).expect("a slot");
     let ranges = [(SlotId::FIRST, middle), (middle.next().expect("not the last"), SlotId::LAST)];
-    let (mut pieces, mut keys) = (Vec::new(), 0);
-    for (first, last) in ranges {
-        let mut capture = Capture::new(&keyspace, first, last);
-        let mut piece = Vec::new();
-        while let Some(captured) = capture.fill(&mut piece, 4096, 1 << 20) {
-            assert!(first <= captured.first_slot && captured.first_slot <= last && !captured.continues);
-            keys += captured.keys;
-            pieces.push(std::mem::take(&mut piece));
+    for aim_bytes in [1, 20, 4096] {
+        let (mut pieces, mut keys) = (Vec::new(), 0);
+        for (first, last) in ranges {
+            let mut capture = Capture::new(&keyspace, first, last);
+            let mut piece = Vec::new();
+            while let Some(captured) = capture.fill(&mut piece, aim_bytes, 1 << 20) {
+                assert!(first <= captured.first_slot && captured.first_slot <= last);
+                assert!(!captured.continues || aim_bytes < 4096, "a small slot is not torn");
+                keys += captured.keys;
+                pieces.push(std::mem::take(&mut piece));
+            }
+            assert_eq!(capture.next_slot(), None);
         }
-        assert_eq!(capture.next_slot(), None);
-    }
-    assert!(pieces.len() > 10);
-    assert_eq!(keys, 2000);
-    let loaded = load(&pieces);
-    assert_eq!(content(&loaded), expected);
-    for slot in SlotId::all() {
-        assert_eq!(loaded.lock(slot).last_lsn(), keyspace.lock(slot).last_lsn());
+        assert!(pieces.len() > 10);
+        assert_eq!(keys, 2000);
+        let loaded = load(&pieces);
+        assert_eq!(content(&loaded), expected);
+        for slot in SlotId::all() {
+            assert_eq!(loaded.lock(slot).last_lsn(), keyspace.lock(slot).last_lsn());
+        }
     }
 }
 

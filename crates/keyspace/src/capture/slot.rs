@@ -1,0 +1,385 @@
+//! The capture of one slot: what is left of it to capture, under the slot's lock.
+//!
+//! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to change before
+//! the walk has come to it is captured then, ahead of the walk; so is the absence of one that is about to come. A big
+//! collection that is met is a capture of its own, which goes on when the walk has ended.
+//! What it is not: what decides how much is done under one lock (see `Capture`).
+//!
+//! Invariants
+//! - Before a key of the slot changes, `about_to_change` is told; before a table goes or changes places, `detach_table` or
+//!   `swap` is. So whatever the walk has yet to meet is as it was.
+//! - Keys and databases are those of the moment at which the capture began, whatever became of them.
+//! - A map that is being captured is at its key, or detached by what removed it from there.
+//! - Strings of the database that the walk is in are captured before it leaves it.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::row::Row;
+use super::{STRING_PIECE_BYTES, SharedList};
+use crate::collection::part::Part;
+use crate::collection::{Big, View};
+use crate::effect::Effect;
+use crate::entry::{Entry, EntryRef};
+use crate::hash::KeyHash;
+use crate::id::{DB_COUNT, DbId};
+use crate::keyspace::Keyspace;
+use crate::slot::{SlotGuard, SlotState};
+use crate::table::{POSITION_END, Table};
+use crate::value::{Value, ValueType};
+
+/// See the module documentation.
+pub(crate) struct SlotCapture {
+    /// `None` when all entries have been met.
+    walk: Option<Walk>,
+    /// What was captured ahead of the walk, as it goes into the stream.
+    ahead: Vec<u8>,
+    maps: VecDeque<CapturedMap>,
+    /// Long lists that were met since the last step.
+    pub(super) lists: Vec<SharedList>,
+    /// What nobody needs any more, to be freed without the lock.
+    pub(super) garbage: Garbage,
+}
+
+/// Tables and maps that can take long to free.
+#[derive(Default)]
+pub(super) struct Garbage(Vec<Table>, Vec<CapturedMap>);
+
+struct Walk {
+    sources: [Source; DB_COUNT],
+    /// The database that the walk is in, and the `h16` that comes next.
+    db: DbId,
+    from: u32,
+    /// Strings that go into the stream in pieces, all of `db`.
+    strings: VecDeque<LongString>,
+}
+
+/// Where the entries of a database are that the walk has not met.
+struct Source {
+    place: TablePlace,
+    /// Keys that were captured ahead of the walk, or are new.
+    met: HashSet<Box<[u8]>>,
+}
+
+enum TablePlace {
+    /// The slot has them as this database.
+    At(DbId),
+    /// The database was emptied meanwhile.
+    Detached(Table),
+}
+
+/// A string of which the stream has a part.
+struct LongString {
+    key: Box<[u8]>,
+    done: usize,
+}
+
+/// A collection that is captured step by step.
+struct CapturedMap {
+    origin: Origin,
+    is_new: bool,
+    /// Where it is, or was last.
+    db: DbId,
+    key: Box<[u8]>,
+    place: Place,
+}
+
+/// What was captured as.
+#[derive(Clone)]
+struct Origin {
+    db: DbId,
+    key: Box<[u8]>,
+    expire_at_ms: Option<u64>,
+}
+
+enum Place {
+    AtItsKey,
+    /// Removed from there, and kept for the capture.
+    Detached(Entry),
+    /// Gone on elsewhere, after all that was left of it was captured.
+    Gone(Part),
+}
+
+/// Some members of a map.
+pub(super) struct MapPart {
+    origin: Origin,
+    is_new: bool,
+    part: Part,
+}
+
+impl MapPart {
+    /// Adds them to the stream.
+    pub(super) fn put(&self, stream: &mut Vec<u8>) {
+        if self.part.is_empty() {
+            return;
+        }
+        let (db, key) = (self.origin.db, &*self.origin.key);
+        let effect = match self.is_new {
+            true => self.part.put(db, key, self.origin.expire_at_ms),
+            false => self.part.add_to(db, key),
+        };
+        effect.encode_into(stream);
+        self.part.for_each_deadline(db, key, |effect| effect.encode_into(stream));
+    }
+}
+
+impl SlotCapture {
+    /// The capture of a slot of which nothing is captured yet.
+    pub(super) fn new() -> Self {
+        let source = |db| Source { place: TablePlace::At(db), met: HashSet::new() };
+        let sources = std::array::from_fn(|index| source(DbId::new(index as u8).expect("below the count")));
+        let walk = Walk { sources, db: DbId::ZERO, from: 0, strings: VecDeque::new() };
+        SlotCapture {
+            walk: Some(walk),
+            ahead: Vec::new(),
+            maps: VecDeque::new(),
+            lists: Vec::new(),
+            garbage: Garbage::default(),
+        }
+    }
+
+    /// Goes on for about `wanted` bytes of stream; what it returns is to be added to it as well.
+    pub(super) fn step(
+        &mut self,
+        guard: &mut SlotGuard<'_>,
+        stream: &mut Vec<u8>,
+        wanted: usize,
+    ) -> Option<MapPart> {
+        let enough = stream.len().saturating_add(wanted);
+        stream.append(&mut self.ahead);
+        while self.walk.is_some() && stream.len() < enough {
+            self.walk_on(guard, stream);
+        }
+        let map = self.maps.front_mut().filter(|_| self.walk.is_none() && stream.len() < enough)?;
+        let (part, has_ended) = map.step(guard, enough - stream.len());
+        let stepped = MapPart { origin: map.origin.clone(), is_new: map.is_new, part };
+        map.is_new &= stepped.part.is_empty();
+        if has_ended {
+            self.garbage.1.extend(self.maps.pop_front());
+        }
+        Some(stepped)
+    }
+
+    /// Whether all of the slot is captured.
+    pub(super) fn has_ended(&self) -> bool {
+        self.walk.is_none() && self.maps.is_empty() && self.ahead.is_empty()
+    }
+
+    /// The smallest step of the walk: a few entries, or a piece of a string.
+    fn walk_on(&mut self, guard: &mut SlotGuard<'_>, stream: &mut Vec<u8>) {
+        let Some(walk) = &mut self.walk else { return };
+        let (origin, source) = (walk.db, &walk.sources[walk.db.index()]);
+        let table = match &source.place {
+            TablePlace::At(db) => guard.state.table(*db),
+            TablePlace::Detached(table) => Some(table),
+        };
+        let table = table.filter(|table| table.len() > 0);
+        if let Some(string) = walk.strings.front_mut() {
+            let found = table.and_then(|table| table.get(&guard.keyspace.hash(&string.key), &string.key));
+            if string.put_piece(origin, found.expect("what changes it says so"), stream) {
+                walk.strings.pop_front();
+            }
+            return;
+        }
+        let Some(table) = table.filter(|_| walk.from < POSITION_END) else {
+            return self.leave_database();
+        };
+        let mut large = Vec::new();
+        walk.from = table.visit_from(walk.from, |entry| {
+            if source.met.contains(entry.key()) {
+                return;
+            }
+            match is_large(entry) {
+                true => large.push(Box::from(entry.key())),
+                false => Row::of(origin, entry).encode_into(stream),
+            }
+        });
+        large
+            .into_iter()
+            .for_each(|key: Box<[u8]>| self.begin_large(&mut guard.state, guard.keyspace, origin, key));
+    }
+
+    /// The walk goes on in the next database, or ends.
+    fn leave_database(&mut self) {
+        let Some(walk) = &mut self.walk else { return };
+        let source = &mut walk.sources[walk.db.index()];
+        if let TablePlace::Detached(table) = &mut source.place {
+            self.garbage.0.push(std::mem::take(table));
+        }
+        source.met = HashSet::new();
+        match DbId::new(walk.db.get() + 1) {
+            Some(next) => (walk.db, walk.from) = (next, 0),
+            None => self.walk = None,
+        }
+    }
+
+    /// Begins to capture what does not go into the stream at once.
+    fn begin_large(&mut self, state: &mut SlotState, keyspace: &Keyspace, db: DbId, key: Box<[u8]>) {
+        let Some(walk) = &mut self.walk else { return };
+        let (at_db, table) = match &mut walk.sources[db.index()].place {
+            TablePlace::At(at) => (Some(*at), state.table_mut(*at)),
+            TablePlace::Detached(table) => (None, table),
+        };
+        let mut found = table.get_mut(&keyspace.hash(&key), &key).expect("it was met under this lock");
+        let origin = Origin { db, key, expire_at_ms: found.entry().expire_at_ms() };
+        match found.entry().view() {
+            View::String(_) => walk.strings.push_back(LongString { key: origin.key, done: 0 }),
+            View::List(list) => {
+                let list = list.share().expect("a big one");
+                self.lists.push(SharedList::new(db, origin.key, origin.expire_at_ms, list));
+            }
+            View::Set(_) | View::Zset(_) | View::Hash(_) => {
+                found.update(|entry| entry.big_mut().expect("a big one").begin_capture());
+                let (place, at_db) = match at_db {
+                    Some(at_db) => (Place::AtItsKey, at_db),
+                    None => (Place::Detached(found.remove()), db),
+                };
+                let key = origin.key.clone();
+                self.maps.push_back(CapturedMap { origin, is_new: true, db: at_db, key, place });
+            }
+        }
+    }
+
+    /// A key is about to come, change or go: captures what is there, if the walk has yet to meet it.
+    pub(crate) fn about_to_change(
+        &mut self,
+        state: &mut SlotState,
+        keyspace: &Keyspace,
+        (db, hash, key): (DbId, &KeyHash, &[u8]),
+    ) {
+        let Some(walk) = &mut self.walk else { return };
+        // A database that is new since the capture began has none of its keys.
+        let Some(origin) = walk.origin_of(db) else { return };
+        if origin < walk.db {
+            return;
+        }
+        let entry = state.table(db).and_then(|table| table.get(hash, key));
+        if origin == walk.db && u32::from(hash.h16) < walk.from {
+            if let Some(at) = walk.strings.iter().position(|string| *string.key == *key)
+                && let (Some(mut string), Some(entry)) = (walk.strings.remove(at), entry)
+            {
+                while !string.put_piece(origin, entry, &mut self.ahead) {}
+            }
+            return;
+        }
+        if !walk.sources[origin.index()].met.insert(key.into()) {
+            return;
+        }
+        let Some(entry) = entry else { return };
+        if entry.is_big() {
+            self.begin_large(state, keyspace, origin, key.into());
+        } else if is_large(entry) {
+            let mut string = LongString { key: key.into(), done: 0 };
+            while !string.put_piece(origin, entry, &mut self.ahead) {}
+        } else {
+            Row::of(origin, entry).encode_into(&mut self.ahead);
+        }
+    }
+
+    /// Keeps an entry that was removed from its key while it is being captured.
+    pub(crate) fn detach(&mut self, db: DbId, entry: Entry) {
+        let map = self.at_its_key(db, entry.as_ref().key());
+        map.place = Place::Detached(entry);
+    }
+
+    /// A database is emptied. Keeps of its table what is not captured; returns it if that is nothing.
+    pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
+        for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
+            let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
+            map.place = Place::Detached(found.expect("what removes it says so").remove());
+        }
+        let Some(walk) = &mut self.walk else { return Some(table) };
+        let Some(origin) = walk.origin_of(db).filter(|&origin| origin >= walk.db) else { return Some(table) };
+        walk.sources[origin.index()].place = TablePlace::Detached(table);
+        None
+    }
+
+    /// Captures all that is left of an entry that leaves its slot. Takes as long as it is large: it is rare that a
+    /// collection is renamed in the moment in which it is captured.
+    pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
+        let map = self.at_its_key(db, entry.as_ref().key());
+        let big = entry.big_mut().expect("only big ones are captured");
+        map.place = Place::Gone(big.capture_step(usize::MAX).0);
+    }
+
+    /// Two databases have changed places.
+    pub(crate) fn swap(&mut self, a: DbId, b: DbId) {
+        let change = |db: &mut DbId| match *db {
+            it if it == a => *db = b,
+            it if it == b => *db = a,
+            _ => {}
+        };
+        self.maps.iter_mut().filter(|map| map.is_at_its_key()).for_each(|map| change(&mut map.db));
+        for source in self.walk.iter_mut().flat_map(|walk| &mut walk.sources) {
+            if let TablePlace::At(db) = &mut source.place {
+                change(db);
+            }
+        }
+    }
+
+    /// Ends the capture before its end: collections are as if it had never begun.
+    pub(super) fn abandon(&self, guard: &mut SlotGuard<'_>) {
+        for map in self.maps.iter().filter(|map| map.is_at_its_key()) {
+            let hash = guard.keyspace.hash(&map.key);
+            let found = guard.state.table_mut(map.db).get_mut(&hash, &map.key);
+            let abandon = |entry: &mut Entry| entry.big_mut().map(Big::abandon_capture);
+            found.expect("what removes it says so").update(abandon);
+        }
+    }
+
+    fn at_its_key(&mut self, db: DbId, key: &[u8]) -> &mut CapturedMap {
+        let is_it = |map: &&mut CapturedMap| map.is_at_its_key() && (map.db, &*map.key) == (db, key);
+        self.maps.iter_mut().find(is_it).expect("a collection that is being captured is known")
+    }
+}
+
+impl Walk {
+    /// What a database of the slot was when the capture began; `None` if there was nothing in it.
+    fn origin_of(&self, db: DbId) -> Option<DbId> {
+        let is_it =
+            |origin: &DbId| matches!(self.sources[origin.index()].place, TablePlace::At(at) if at == db);
+        DbId::all().find(is_it)
+    }
+}
+
+impl LongString {
+    /// Adds the next piece of the string, which this entry is, to a stream; returns whether it was the last one.
+    fn put_piece(&mut self, db: DbId, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
+        let (key, rest) = (&*self.key, &entry.payload()[self.done..]);
+        let piece = &rest[..rest.len().min(STRING_PIECE_BYTES)];
+        let effect = match self.done {
+            0 => Effect::Put { db, key, value: Value::String(piece), expire_at_ms: entry.expire_at_ms() },
+            _ => Effect::Append { db, key, suffix: piece },
+        };
+        effect.encode_into(stream);
+        self.done += piece.len();
+        piece.len() == rest.len()
+    }
+}
+
+impl CapturedMap {
+    fn is_at_its_key(&self) -> bool {
+        matches!(self.place, Place::AtItsKey)
+    }
+
+    fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool) {
+        let step =
+            |entry: &mut Entry| entry.big_mut().expect("only big ones are captured").capture_step(bytes);
+        match &mut self.place {
+            Place::AtItsKey => {
+                let hash = guard.keyspace.hash(&self.key);
+                let found = guard.state.table_mut(self.db).get_mut(&hash, &self.key);
+                found.expect("what removes it says so").update(step)
+            }
+            Place::Detached(entry) => step(entry),
+            Place::Gone(part) => {
+                let none = part.none_of();
+                (std::mem::replace(part, none), true)
+            }
+        }
+    }
+}
+
+/// Whether an entry is captured step by step.
+fn is_large(entry: EntryRef<'_>) -> bool {
+    entry.is_big() || entry.value_type() == ValueType::String && entry.payload().len() > STRING_PIECE_BYTES
+}
