@@ -55,7 +55,7 @@ fn power_cut_at_every_io_of_taking_snapshots_loses_nothing() {
         (0..scale()).flat_map(|round| [Durability::Strict, Durability::None].map(|it| (round, it)))
     {
         let options = with_snapshots(seed_or(720) + round, durability);
-        states += sweep(options, STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
+        states += sweep(options, 2 * STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
     }
     println!("{states} crash states");
     assert!(states >= 2000 * scale(), "{states} crash states are too few to mean anything");
