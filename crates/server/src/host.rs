@@ -291,8 +291,13 @@ impl ServerHost {
         }
         *dead = None;
         drop(dead);
-        if let Err(error) = log.truncate_before(boundary) {
-            tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");
+        match log.truncate_before(boundary) {
+            Ok(true) => {}
+            // A backup reads it; the next look tries again, unless there is a newer FLUSHALL.
+            Ok(false) => _ = self.dead_before.lock().get_or_insert((record, boundary)),
+            Err(error) => {
+                tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, 
 use lsn::Lsn;
 use storage::{
     Recovery,
-    snapshot::{self, ReadBuffers, Run, SnapshotReader},
+    snapshot::{self, ReadBuffers, Run, SnapshotInfo, SnapshotReader},
 };
 
 use crate::{progress::LoadProgress, recover::RecoverError};
@@ -77,13 +77,11 @@ pub(crate) fn load_newest(
     threads: usize,
     progress: &LoadProgress,
 ) -> Result<Loaded, RecoverError> {
-    // One that begins before the log does is void: a FLUSHALL came after it.
-    let usable = snapshot::list_begins(disk, dir)?.into_iter().find(|&begin| begin >= recovery.start());
-    let Some(begin_lsn) = usable else {
+    let Some(info) = newest(recovery, disk, dir)? else {
         progress.begin(0, recovery.start(), recovery.end_estimate());
         return Ok(Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO });
     };
-    let info = snapshot::load(disk, dir, begin_lsn)?;
+    let begin_lsn = info.begin_lsn;
     recovery.start_at(&info)?;
     let reader = SnapshotReader::open(disk, dir, &info)?;
     let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
@@ -91,6 +89,19 @@ pub(crate) fn load_newest(
     Loading { reader: &reader, keyspace, now, progress, next_run: AtomicUsize::new(0) }.load(threads)?;
     let lsns = SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect();
     Ok(Loaded { lsns, end_lsn: info.end_lsn })
+}
+
+/// The newest snapshot that the replay can start at and does not go back behind.
+fn newest(recovery: &Recovery, disk: &dyn Disk, dir: &Path) -> Result<Option<SnapshotInfo>, storage::Error> {
+    // One that begins before the log does is void: a FLUSHALL came after it.
+    let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
+    for begin_lsn in usable {
+        let info = snapshot::load(disk, dir, begin_lsn)?;
+        if info.end_lsn <= recovery.until() {
+            return Ok(Some(info));
+        }
+    }
+    Ok(None)
 }
 
 /// What the threads share.

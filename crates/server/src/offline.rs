@@ -13,13 +13,14 @@ use std::{
 
 use env::{Clock, Disk, Entropy, File, RealClock, RealDisk, RealEntropy};
 use keyspace::Keyspace;
+use lsn::Lsn;
 use parking_lot::Mutex;
 use storage::{LogOptions, Recovery};
 
 use crate::{
     inspect::ProgressBar,
     progress::LoadProgress,
-    recover::{RecoverError, Source, load},
+    recover::{RecoverError, load_opened},
 };
 
 /// How often progress is shown.
@@ -68,18 +69,31 @@ impl<'a> Place<'a> {
 
     /// Loads what is in the directory; changes nothing there, but a directory without a log gets an empty one.
     pub(crate) fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
+        let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
+        self.load_opened(recovery, report)
+    }
+
+    /// Loads the state at the last record at or before `until`; the directory may be one that cannot be written.
+    pub(crate) fn load_until(
+        &self,
+        until: Lsn,
+        report: Report<'_>,
+    ) -> Result<(Keyspace, Recovery), RecoverError> {
+        let mut recovery = Recovery::open_to_read(self.disk.clone(), self.dir)?;
+        recovery.read_until(until);
+        self.load_opened(recovery, report)
+    }
+
+    fn load_opened(
+        &self,
+        mut recovery: Recovery,
+        report: Report<'_>,
+    ) -> Result<(Keyspace, Recovery), RecoverError> {
         let keyspace = Keyspace::new(keyspace::Options { hash_seed: self.entropy.random_u64() });
         let progress = LoadProgress::new(self.clock.clone());
-        let source = Source {
-            disk: self.disk.clone(),
-            dir: self.dir,
-            options: self.options,
-            clock: self.clock.clone(),
-            entropy: self.entropy,
-            appliers: self.appliers,
-        };
+        let (place, now_ms) = ((&*self.disk, self.dir), self.clock.unix_ms());
         let done = AtomicBool::new(false);
-        let recovery = thread::scope(|scope| {
+        thread::scope(|scope| {
             let reporter = scope.spawn(|| {
                 while !done.load(Relaxed) {
                     let (bytes, total) = progress.bytes();
@@ -87,10 +101,10 @@ impl<'a> Place<'a> {
                     thread::park_timeout(REPORT_PERIOD);
                 }
             });
-            let recovery = load(source, &keyspace, &progress);
+            let loaded = load_opened(&mut recovery, place, now_ms, self.appliers, &keyspace, &progress);
             done.store(true, Relaxed);
             reporter.thread().unpark();
-            recovery
+            loaded
         })?;
         Ok((keyspace, recovery))
     }

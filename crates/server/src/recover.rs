@@ -116,15 +116,30 @@ pub fn load(
 ) -> Result<Recovery, RecoverError> {
     let Source { disk, dir, options, clock, entropy, appliers } = source;
     let mut recovery = Recovery::open(disk.clone(), dir, options, entropy)?;
-    let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
-    let loaded = &load_newest(&mut recovery, (&*disk, dir), keyspace, now, appliers, progress)?;
+    load_opened(&mut recovery, (&*disk, dir), clock.unix_ms(), appliers, keyspace, progress)?;
+    Ok(recovery)
+}
+
+/// Recovers snapshot and log, which was opened in `dir` and not read yet, into `keyspace`, which must be empty.
+///
+/// # Errors
+/// See [`RecoverError`].
+pub(crate) fn load_opened(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    now_ms: u64,
+    appliers: usize,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<(), RecoverError> {
+    let now = AccessClock { now_ms, ..AccessClock::default() };
+    let loaded = &load_newest(recovery, (disk, dir), keyspace, now, appliers, progress)?;
     let target = Target { keyspace, now, loaded };
     if appliers == 0 {
-        replay_here(&mut recovery, target, progress)?;
+        replay_here(recovery, target, progress)
     } else {
-        replay_in_parallel(&mut recovery, target, appliers, progress)?;
+        replay_in_parallel(recovery, target, appliers, progress)
     }
-    Ok(recovery)
 }
 
 /// Where the log is replayed to.

@@ -44,7 +44,7 @@ impl SimHost {
             return Ok(());
         }
         *dead = None;
-        self.log.truncate_before(boundary)
+        self.log.truncate_before(boundary).map(drop)
     }
 }
 

@@ -15,15 +15,14 @@
 
 use std::path::{Path, PathBuf};
 
-use env::Disk;
+use env::{Disk, Entropy};
 use lsn::Lsn;
 
-use crate::Error;
+use crate::{Error, LogOptions};
 
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
 const VERSION: u32 = 2;
 const CONTROL_BYTES: usize = 64;
-const FILE_NAME: &str = "control";
 
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +42,25 @@ pub struct Control {
 }
 
 impl Control {
+    pub(crate) const FILE_NAME: &'static str = "control";
+
+    /// Of a new log that is empty.
+    pub(crate) fn new(options: &LogOptions, entropy: &dyn Entropy) -> Control {
+        let mut log_id = [0; 16];
+        log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
+        log_id[8..].copy_from_slice(&entropy.random_u64().to_le_bytes());
+        Control {
+            epoch: 0,
+            log_id,
+            segment_bytes: options.segment_bytes,
+            log_start: Lsn::ZERO,
+            clean_end: None,
+            needs_snapshot: false,
+        }
+    }
+
     pub(crate) fn path(dir: &Path) -> PathBuf {
-        dir.join(FILE_NAME)
+        dir.join(Self::FILE_NAME)
     }
 
     /// Reads the control file of `dir`; `None` if there is none.
@@ -72,7 +88,7 @@ impl Control {
         env::crashsafe::write_atomically(disk, &path, &self.encode()).map_err(Error::io("replace", &path))
     }
 
-    fn encode(&self) -> [u8; CONTROL_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; CONTROL_BYTES] {
         let mut out = [0; CONTROL_BYTES];
         out[0..8].copy_from_slice(MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -25,6 +25,8 @@ pub use error::{Damage, Error, SnapshotDamage};
 pub use log::check::{CheckReport, check};
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
-pub use log::recovery::Recovery;
-pub use log::{Admission, Appender, Durability, Flush, Log, LogOptions, Pending, Prepare};
+pub use log::recovery::{Reached, Recovery};
+pub use log::{
+    Admission, Appender, CopiedFile, CopyPlan, Durability, Flush, Log, LogOptions, Pending, Pin, Prepare,
+};
 pub use stats::{Histogram, LogStats};

@@ -17,8 +17,10 @@
 pub(crate) mod appender;
 mod chains;
 pub(crate) mod check;
+mod copying;
 pub(crate) mod flusher;
 pub(crate) mod options;
+mod pins;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -44,11 +46,13 @@ use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 
 pub use appender::{Appender, Pending};
+pub use copying::{CopiedFile, CopyPlan};
 pub use flusher::Flush;
 pub use options::{Durability, LogOptions};
+pub use pins::Pin;
 pub use space::Prepare;
 
-use self::{flusher::Flusher, segment::Segment, sequencer::Sequencer, waiters::Waiters};
+use self::{flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters};
 use crate::{
     Control, Error, LogStats,
     snapshot::{Compression, SnapshotMeta},
@@ -113,6 +117,8 @@ struct Shared {
     appenders: AtomicUsize,
     waiters: Waiters,
     segments: Mutex<SegmentQueue>,
+    /// Locked before `control`.
+    pins: Mutex<Pins>,
     control: Mutex<Control>,
     flusher: Mutex<Flusher>,
     /// Notified after every flush, for the rare appender that waits for ring space with its locks held.
@@ -250,19 +256,24 @@ impl Log {
     }
 
     /// Forgets the log before `boundary`; whole segments before it are recycled or removed. What it said is not needed
-    /// any more, by a snapshot neither: a record behind `boundary` makes it void.
+    /// any more, by a snapshot neither: a record behind `boundary` makes it void. `false`: nothing was forgotten, because
+    /// somebody has pinned what lies before.
     ///
     /// # Panics
     /// If `boundary` is not durable or no batch boundary.
     ///
     /// # Errors
     /// I/O errors; nothing is lost then.
-    pub fn truncate_before(&self, boundary: Lsn) -> Result<(), Error> {
-        self.shared.truncate_before(boundary, false)
+    pub fn truncate_before(&self, boundary: Lsn) -> Result<bool, Error> {
+        let pins = self.pins();
+        if pins.lowest().is_some_and(|pinned| pinned < boundary) {
+            return Ok(false);
+        }
+        self.shared.truncate_before(boundary, false).map(|()| true)
     }
 
     /// Forgets the log before `begin_lsn`, where the oldest snapshot begins that is kept: recovery will start at that or
-    /// at a newer one, and refuse to without.
+    /// at a newer one, and refuse to without. What is pinned is kept.
     ///
     /// # Panics
     /// As [`Log::truncate_before`].
@@ -270,7 +281,13 @@ impl Log {
     /// # Errors
     /// I/O errors; nothing is lost then.
     pub fn forget_before(&self, begin_lsn: Lsn) -> Result<(), Error> {
-        self.shared.truncate_before(begin_lsn, true)
+        self.forget_before_unpinned(begin_lsn, &self.pins())
+    }
+
+    /// As [`Log::forget_before`], for who has locked the pins.
+    pub(crate) fn forget_before_unpinned(&self, begin_lsn: Lsn, pins: &Pins) -> Result<(), Error> {
+        let kept_from = pins.lowest().map_or(begin_lsn, |pinned| pinned.min(begin_lsn));
+        self.shared.truncate_before(kept_from, true)
     }
 
     /// What a snapshot is of that begins now: capture slots only after this.

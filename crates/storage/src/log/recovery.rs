@@ -4,6 +4,9 @@
 //! Recovery::open -> [start_at a snapshot] -> next_batch* (the caller applies) -> finish -> Log
 //! ```
 //!
+//! What is only to be read is opened by [`Recovery::open_to_read`], up to any record ([`Recovery::read_until`]); a log that goes
+//! on behind another's state is made by [`Recovery::create_behind`].
+//!
 //! Nothing on disk changes before [`Recovery::finish`], so a server that fails to start has done no harm. `finish`,
 //! in this order, each step durable before the next, so that a crash anywhere leaves a directory that recovers the same:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
@@ -45,6 +48,18 @@ pub struct Recovery {
     chains: Chains,
     end_estimate: Lsn,
     has_snapshot: bool,
+    /// Records behind this are not replayed.
+    until: Lsn,
+    reached: Reached,
+}
+
+/// What a replay ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// The last record, or where the replay started if there was none.
+    pub lsn: Lsn,
+    /// When its batch was closed, in milliseconds since 1970; `None` if nothing was replayed.
+    pub closed_at_ms: Option<u64>,
 }
 
 impl Recovery {
@@ -65,19 +80,66 @@ impl Recovery {
         disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
         env::crashsafe::remove_leftovers(&*disk, dir).map_err(Error::io("clean", dir))?;
         if Control::load(&*disk, dir)?.is_none() {
-            create(&*disk, dir, &options, entropy)?;
+            create(&*disk, dir, &Control::new(&options, entropy))?;
         }
-        let reader = LogReader::open(disk, dir, Access::ReadWrite)?;
+        Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options)
+    }
+
+    /// Opens the log of a directory that nobody else uses to read it and nothing else: not a byte is changed there, and it
+    /// cannot be finished.
+    ///
+    /// # Errors
+    /// As [`Recovery::open`], and if there is no log.
+    pub fn open_to_read(disk: Arc<dyn Disk>, dir: &Path) -> Result<Recovery, Error> {
+        Self::over(LogReader::open(disk, dir, Access::Read)?, LogOptions::default())
+    }
+
+    /// Makes a log in the empty directory `dir` whose first position is `start`, a batch boundary, and opens it. What was
+    /// before is in a snapshot that begins there and is still to be written: without it the directory is refused.
+    ///
+    /// # Errors
+    /// I/O errors; [`Error::Inconsistent`] if there is a log.
+    ///
+    /// # Panics
+    /// If `start` can be no batch boundary or the options are out of range.
+    pub fn create_behind(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+        entropy: &dyn Entropy,
+        clock: Arc<dyn Clock>,
+        start: Lsn,
+    ) -> Result<Log, Error> {
+        options.assert_valid();
+        assert!(start.is_aligned(BLOCK_BYTES), "lsn {start} is no batch boundary");
+        disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        if Control::load(&*disk, dir)?.is_some() {
+            let reason = "there is a log already".into();
+            return Err(Error::Inconsistent { path: dir.to_path_buf(), reason });
+        }
+        let new = Control { log_start: start, needs_snapshot: true, ..Control::new(&options, entropy) };
+        create(&*disk, dir, &new)?;
+        let mut recovery = Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options)?;
+        recovery.has_snapshot = true;
+        let batch = recovery.next_batch()?;
+        assert!(batch.is_none(), "nothing was written yet");
+        recovery.finish(clock)
+    }
+
+    fn over(reader: LogReader, options: LogOptions) -> Result<Recovery, Error> {
         if reader.segments().is_empty() {
-            let path =
-                dir.join(segment::file_name(reader.position().align_down(reader.control().segment_bytes)));
+            let path = reader
+                .dir()
+                .join(segment::file_name(reader.position().align_down(reader.control().segment_bytes)));
             let reason =
                 "the log's segment files are missing; restore them from a backup or a replica".into();
             return Err(Error::Inconsistent { path, reason });
         }
         let end_estimate = estimate_end(&reader)?;
-        let chains = Chains::from(reader.position());
-        Ok(Recovery { reader, options, tail: None, chains, end_estimate, has_snapshot: false })
+        let (chains, reached) =
+            (Chains::from(reader.position()), Reached { lsn: reader.position(), closed_at_ms: None });
+        let (tail, has_snapshot, until) = (None, false, Lsn::MAX);
+        Ok(Recovery { reader, options, tail, chains, end_estimate, has_snapshot, until, reached })
     }
 
     /// Starts the replay where a snapshot begins. The caller has loaded the snapshot, or will, and applies a
@@ -122,7 +184,24 @@ impl Recovery {
         self.reader.start_at(snapshot, before);
         self.chains = Chains::from(begin_lsn);
         self.has_snapshot = true;
+        self.reached.lsn = end_lsn;
         Ok(())
+    }
+
+    /// Has the replay end with the last record at or before `lsn`, which is not before where a snapshot ends that the
+    /// replay starts at.
+    pub fn read_until(&mut self, lsn: Lsn) {
+        self.until = lsn;
+    }
+
+    /// The last position that the replay may reach.
+    pub fn until(&self) -> Lsn {
+        self.until
+    }
+
+    /// What the replay has ended with.
+    pub fn reached(&self) -> Reached {
+        self.reached
     }
 
     /// Whether the log alone is not enough: without [`Recovery::start_at`] nothing can be read from it.
@@ -159,21 +238,33 @@ impl Recovery {
         mut progress: impl FnMut(Lsn),
     ) -> Result<(), E> {
         let mut chains = std::mem::replace(&mut self.chains, Chains::from(Lsn::MAX));
-        while let Some(batch) = self.next_batch()? {
+        let (until, mut reached) = (self.until, self.reached);
+        'replay: while let Some(batch) = self.next_batch()? {
             for record in batch.records() {
+                if record.lsn > until {
+                    break 'replay;
+                }
                 match record.kind {
                     RecordKind::Whole => apply(record.lsn, record.payload)?,
-                    RecordKind::Part => chains.add(record.payload),
+                    RecordKind::Part => {
+                        chains.add(record.payload);
+                        continue;
+                    }
+                    RecordKind::BatchEnd => continue,
                     RecordKind::Last => {
                         if let Some(whole) = chains.finish(record.payload) {
                             apply(record.lsn, &whole)?;
                         }
                     }
-                    RecordKind::BatchEnd => {}
+                }
+                // What a snapshot holds already is replayed besides.
+                if record.lsn > reached.lsn {
+                    reached = Reached { lsn: record.lsn, closed_at_ms: Some(batch.closed_at_ms) };
                 }
             }
             progress(batch.end);
         }
+        self.reached = reached;
         Ok(())
     }
 
@@ -246,6 +337,7 @@ impl Recovery {
                 flush_started_us: AtomicU64::new(0),
                 appenders: 0.into(),
                 waiters: Waiters::new(options.appenders_max),
+                pins: Mutex::default(),
                 segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
                 epoch: control.epoch,
                 control: Mutex::new(control),
@@ -293,20 +385,9 @@ impl Recovery {
 }
 
 /// Makes a new log in an empty directory: the first segment, then the control file that names it.
-fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entropy) -> Result<(), Error> {
+fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let existing = segment::list(disk, dir)?;
     let has_snapshots = !snapshot::list_begins(disk, dir)?.is_empty();
-    let mut log_id = [0; 16];
-    log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
-    log_id[8..].copy_from_slice(&entropy.random_u64().to_le_bytes());
-    let control = Control {
-        epoch: 0,
-        log_id,
-        segment_bytes: options.segment_bytes,
-        log_start: Lsn::ZERO,
-        clean_end: None,
-        needs_snapshot: false,
-    };
     match existing.as_slice() {
         _ if has_snapshots => return Err(control_missing(dir)),
         [] => {}
@@ -317,7 +398,7 @@ fn create(disk: &dyn Disk, dir: &Path, options: &LogOptions, entropy: &dyn Entro
         }
         _ => return Err(control_missing(dir)),
     }
-    Segment::create(disk, dir, &control, Lsn::ZERO, None)?;
+    Segment::create(disk, dir, control, control.log_start.align_down(control.segment_bytes), None)?;
     control.store(disk, dir)
 }
 

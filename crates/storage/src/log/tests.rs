@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod behind_snapshot;
+mod copying;
 
 use std::{path::Path, sync::Arc};
 

@@ -15,7 +15,7 @@ use crate::{Error, Log};
 /// only they needed. To be called after a snapshot is published.
 ///
 /// The log is forgotten only when there are `generations` snapshots: till then its whole is what there is to fall back
-/// on.
+/// on. What is pinned is kept besides ([`Log::pin`]).
 ///
 /// # Errors
 /// I/O errors, and a damaged manifest, in which case nothing is removed. Whatever is missing is done by the next call.
@@ -24,15 +24,17 @@ use crate::{Error, Log};
 /// If `generations` is 0.
 pub fn retain(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Result<(), Error> {
     assert!(generations > 0, "the newest snapshot is kept");
+    let pins = log.pins();
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());
     let (mut usable, mut obsolete): (Vec<Lsn>, Vec<Lsn>) =
         snapshots.map(|info| info.begin_lsn).partition(|&begin_lsn| begin_lsn >= log.start_lsn());
     if usable.len() > generations {
         obsolete.extend(usable.drain(generations..));
     }
+    obsolete.retain(|&begin_lsn| !pins.contains(begin_lsn));
     obsolete.into_iter().try_for_each(|begin_lsn| remove(disk, dir, begin_lsn))?;
     match usable.last() {
-        Some(&oldest) if usable.len() == generations => log.forget_before(oldest),
+        Some(&oldest) if usable.len() == generations => log.forget_before_unpinned(oldest, &pins),
         _ => Ok(()),
     }
 }

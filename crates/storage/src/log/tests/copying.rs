@@ -1,0 +1,153 @@
+//! Copies of a log that goes on: what is pinned stays, what is planned is a directory of its own.
+
+use env::{Access, sim::SimDiskOptions};
+
+use super::*;
+use crate::{
+    Pin, Reached,
+    snapshot::{self, ChunkInfo, Compression, SnapshotInfo, SnapshotWriter},
+};
+
+/// A snapshot without rows of what is appended.
+fn publish(disk: &Arc<SimDisk>, log: &Log) -> SnapshotInfo {
+    let meta = log.begin_snapshot(Compression::None);
+    let (writer, parts) = SnapshotWriter::create(disk.clone(), Path::new(DIR), meta, 1).unwrap();
+    let end = log.appended_lsn();
+    let mut summaries = Vec::new();
+    for mut part in parts {
+        let info = ChunkInfo { first_slot: 0, last_slot: 0, rows: 1, lsn: end, continues: false };
+        part.append(info, b"a row").unwrap();
+        summaries.push(part.finish().unwrap());
+    }
+    log.make_durable(end).unwrap();
+    let info = writer.publish(summaries, end).unwrap();
+    snapshot::retain(&**disk, Path::new(DIR), log, 1).unwrap();
+    info
+}
+
+fn large(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|number| vec![number as u8; 4000]).collect()
+}
+
+/// Copies what the plan says to a disk of its own.
+fn copy(disk: &SimDisk, plan: &CopyPlan) -> Arc<SimDisk> {
+    let copy = SimDisk::new(SimDiskOptions { seed: 8, ..Default::default() });
+    copy.create_dir_all(&snapshot::directory(Path::new(DIR))).unwrap();
+    for CopiedFile { name, bytes } in &plan.files {
+        let mut content = vec![0; *bytes as usize];
+        let path = Path::new(DIR).join(name);
+        disk.open(&path, Access::Read).unwrap().read_exact_at(&mut content, 0).unwrap();
+        copy.write_file(&path, &content);
+    }
+    copy.write_file(&Path::new(DIR).join(CopyPlan::CONTROL_NAME), &plan.control);
+    copy
+}
+
+fn read_to(disk: &Arc<SimDisk>, info: &SnapshotInfo, until: Lsn) -> (Vec<Vec<u8>>, Reached) {
+    let mut recovery = Recovery::open_to_read(disk.clone(), Path::new(DIR)).unwrap();
+    recovery.read_until(until);
+    recovery.start_at(info).unwrap();
+    let mut payloads = Vec::new();
+    let keep = |_, payload: &[u8]| {
+        payloads.push(payload.to_vec());
+        Ok::<(), Error>(())
+    };
+    recovery.replay(keep, |_| {}).unwrap();
+    (payloads, recovery.reached())
+}
+
+#[test]
+fn what_is_pinned_is_kept_until_the_pin_goes() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    write_batches(&log, &large(100));
+    let first = publish(&disk, &log);
+    assert!(log.pin(Lsn::ZERO).is_none(), "forgotten already");
+    let pins: Vec<Pin> = (0..2).map(|_| log.pin(first.begin_lsn).unwrap()).collect();
+    write_batches(&log, &large(100));
+    let second = publish(&disk, &log);
+    let kept = || snapshot::list_begins(&*disk, Path::new(DIR)).unwrap();
+    for pin in pins {
+        snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+        assert_eq!(kept(), [second.begin_lsn, first.begin_lsn]);
+        assert_eq!(log.start_lsn(), first.begin_lsn);
+        assert!(!log.truncate_before(second.begin_lsn).unwrap());
+        assert_eq!(log.start_lsn(), first.begin_lsn);
+        drop(pin);
+    }
+    snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+    assert_eq!((kept(), log.start_lsn()), (vec![second.begin_lsn], second.begin_lsn));
+    let end = log.durable_lsn();
+    assert!(log.truncate_before(end).unwrap());
+    assert_eq!(log.start_lsn(), end);
+}
+
+#[test]
+fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    write_batches(&log, &large(70));
+    let info = publish(&disk, &log);
+    // More than a segment, and the last records not flushed.
+    let payloads = large(130);
+    let ends = write_batches(&log, &payloads[..120]);
+    let mut appender = log.appender();
+    let lsns: Vec<Lsn> = payloads[120..].iter().map(|payload| append(&mut appender, payload)).collect();
+    let plan = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    assert!(plan.begin_lsn == info.begin_lsn && plan.end_lsn >= lsns[9]);
+    assert!(log.plan_copy(ends[0]).unwrap().is_none(), "no snapshot begins there");
+    write_batches(&log, &large(200));
+
+    let copied = copy(&disk, &plan);
+    let report = check(copied.clone(), Path::new(DIR), |_, _| {}).unwrap();
+    assert_eq!((report.start, report.tail.end), (plan.begin_lsn, plan.end_lsn));
+    assert!(report.closed_cleanly && report.needs_snapshot);
+    assert_eq!(read_to(&copied, &info, Lsn::MAX).0, payloads);
+    for count in [0, 1, 57, 120] {
+        let last = if count == 0 { info.end_lsn } else { lsn_of(&ends, count) };
+        let (read, reached) = read_to(&copied, &info, Lsn::new(last.get() + 8));
+        assert_eq!((read.as_slice(), reached.lsn), (&payloads[..count], last), "{count} records");
+        assert_eq!(reached.closed_at_ms, (count > 0).then_some(0), "the clock stands still");
+    }
+
+    // What is missing at the end is found.
+    let last = Path::new(DIR).join(&plan.files.last().unwrap().name);
+    let file = copied.open(&last, Access::ReadWrite).unwrap();
+    file.set_len(file.len().unwrap() - BLOCK_BYTES).unwrap();
+    assert!(matches!(check(copied, Path::new(DIR), |_, _| {}), Err(Error::Corrupt(_))));
+}
+
+/// Where the only record of the batch with this number, from 1, ends: each takes 4024 of two blocks.
+fn lsn_of(ends: &[Lsn], number: usize) -> Lsn {
+    Lsn::new(ends[number - 1].get() - 2 * BLOCK_BYTES + 4024)
+}
+
+#[test]
+fn a_log_behind_another_state_is_refused_until_the_snapshot_is_there() {
+    let disk = disk();
+    let start = Lsn::new(3 * options().segment_bytes + 5 * BLOCK_BYTES);
+    let create = || {
+        let clock = Arc::new(SimClock::new(0));
+        Recovery::create_behind(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(2), clock, start)
+    };
+    let log = create().unwrap();
+    assert_eq!((log.start_lsn(), log.durable_lsn()), (start, start));
+    assert!(create().is_err(), "there is a log already");
+    let refused = recover(&disk).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("there is none to start from"), "{refused}");
+    let info = publish(&disk, &log);
+    assert_eq!((info.begin_lsn, info.end_lsn), (start, start));
+    let payloads = numbered(3);
+    write_batches(&log, &payloads);
+    log.close().unwrap();
+    drop(log);
+    let mut recovery = Recovery::open(disk, Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    recovery.start_at(&info).unwrap();
+    let mut read = Vec::new();
+    let keep = |_, payload: &[u8]| {
+        read.push(payload.to_vec());
+        Ok::<(), Error>(())
+    };
+    recovery.replay(keep, |_| {}).unwrap();
+    assert_eq!(read, payloads);
+}
