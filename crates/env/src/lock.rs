@@ -12,9 +12,6 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// Name of the lock file.
-const LOCK_NAME: &str = "sheaf.lock";
-
 /// An exclusive hold on a directory; released on drop.
 #[derive(Debug)]
 pub struct DirLock {
@@ -48,9 +45,12 @@ fn holder(pid: Option<u32>) -> String {
 }
 
 impl DirLock {
+    /// Name of the lock file.
+    pub const NAME: &str = "sheaf.lock";
+
     /// Locks the existing directory `dir`, without waiting.
     pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
-        let path = dir.join(LOCK_NAME);
+        let path = dir.join(Self::NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };
         // Not truncated at open: the pid in it belongs to the holder until the lock is ours.
         let mut file = OpenOptions::new()
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn a_leftover_file_is_no_lock() {
         let temp = TempDir::new("leftover");
-        std::fs::write(temp.path().join(LOCK_NAME), "4294967295 and a longer line than ours\n").unwrap();
+        std::fs::write(temp.path().join(DirLock::NAME), "4294967295 and a longer line than ours\n").unwrap();
         let _lock = DirLock::acquire(temp.path()).unwrap();
-        let text = std::fs::read_to_string(temp.path().join(LOCK_NAME)).unwrap();
+        let text = std::fs::read_to_string(temp.path().join(DirLock::NAME)).unwrap();
         assert_eq!(text, format!("{}\n", process::id()));
     }
 

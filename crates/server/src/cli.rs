@@ -1,5 +1,5 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
-//! `sheaf export FILE`.
+//! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
 
@@ -13,6 +13,8 @@ use crate::{
     export::Format,
     import::Existing,
     inspect::Selection,
+    restore::Target,
+    unix_time,
 };
 
 /// What the command line asks for.
@@ -55,6 +57,24 @@ pub enum Task {
         /// How it is written.
         format: Format,
     },
+    /// Copy what a running server holds.
+    Backup {
+        /// To this directory.
+        dir: PathBuf,
+        /// From its HTTP port.
+        url: String,
+        /// A file with its password.
+        password_file: Option<PathBuf>,
+    },
+    /// Make a data directory of a backup.
+    Restore {
+        /// The backup.
+        source: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// The state that is wanted.
+        target: Target,
+    },
 }
 
 /// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
@@ -85,6 +105,18 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
             let format = Format { version, drops_field_expiry: export.get_flag("drop-field-expiry") };
             let (file, dir) = file_and_dir(export);
             Ok(Task::Export { file, dir, format })
+        }
+        Some(("backup", backup)) => Ok(Task::Backup {
+            dir: path(backup, "dest").unwrap_or_default(),
+            url: backup.get_one::<String>("from").cloned().unwrap_or_else(default_url),
+            password_file: path(backup, "password-file"),
+        }),
+        Some(("restore", restore)) => {
+            let lsn = restore.get_one::<u64>("to-lsn").map(|lsn| Target::Lsn(Lsn::new(*lsn)));
+            let time = restore.get_one::<u64>("to-time").map(|unix_ms| Target::Time(*unix_ms));
+            let (source, dir) = (path(restore, "source"), path(restore, "dir"));
+            let target = lsn.or(time).unwrap_or(Target::End);
+            Ok(Task::Restore { source: source.unwrap_or_default(), dir: dir.unwrap_or_default(), target })
         }
         Some((_, serve)) => serve_task(serve),
         None => serve_task(&matches),
@@ -120,7 +152,8 @@ fn command() -> Command {
              /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
              variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
              --key 'cart:*'     what happened to these keys\n  sheaf import dump.rdb \
-             --dir ./data     move in from Redis or Valkey\n  sheaf export dump.rdb --dir ./data     move out again",
+             --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy what a running \
+             server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again",
         )
         .args_conflicts_with_subcommands(true)
         .subcommand(with_settings(Command::new("serve")).about("Run the server (the default)"))
@@ -137,6 +170,8 @@ fn command() -> Command {
         )
         .subcommand(import_command())
         .subcommand(export_command())
+        .subcommand(backup_command())
+        .subcommand(restore_command())
 }
 
 /// The directory of a stopped server, which is the one that `serve` would take.
@@ -191,6 +226,49 @@ fn export_command() -> Command {
             "Keys keep their types, databases and expiry; what has expired is left out. Only version 12 holds the expiry \
              of hash fields: without it, a hash with such fields is refused.\n\nExamples:\n  sheaf export dump.rdb --dir \
              ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12",
+        )
+}
+
+/// The HTTP port of a server with the default settings on this machine.
+fn default_url() -> String {
+    format!("http://127.0.0.1:{}", OPTIONS[Key::HttpPort as usize].default)
+}
+
+fn backup_command() -> Command {
+    let from = Arg::new("from").long("from").value_name("URL");
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
+    Command::new("backup")
+        .about("Copy what a running server holds, verified, while it goes on")
+        .arg(Arg::new("dest").value_name("DEST").required(true).help("Directory of the backup; made if there is none"))
+        .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
+        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .after_help(
+            "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
+             acknowledged before. If it is interrupted, run the same command again: it goes on where it stopped. It is \
+             complete when it has its backup.json. `sheaf check DEST` verifies it again.\n\nExamples:\n  sheaf backup \
+             /backups/monday\n  sheaf backup /backups/monday --from http://db1:5984 --password-file /etc/sheaf/password",
+        )
+}
+
+fn restore_command() -> Command {
+    let lsn = Arg::new("to-lsn").long("to-lsn").value_name("LSN").value_parser(clap::value_parser!(u64));
+    let time = Arg::new("to-time").long("to-time").value_name("TIME").value_parser(unix_time::parse);
+    let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
+    Command::new("restore")
+        .about("Make a data directory of a backup, or of the directory of a stopped server, at any point of its log")
+        .arg(Arg::new("source").value_name("SOURCE").required(true).help("The backup; it is not changed"))
+        .arg(dir.help("The new directory; it must not exist or be empty"))
+        .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows what happened where"))
+        .arg(
+            time.help("Up to this time: RFC 3339 as 2026-01-31T18:30:00Z, or seconds since 1970")
+                .conflicts_with("to-lsn"),
+        )
+        .after_help(
+            "Without a target, everything is restored. A record, that is a command or a transaction, is restored whole or \
+             not at all. Keys that have expired by now are restored, and are gone for whoever asks.\n\nThe new directory \
+             has a history of its own, which goes on behind the target. If the restore is interrupted, the directory is \
+             not served.\n\nExamples:\n  sheaf restore /backups/monday --dir ./data\n  sheaf restore ./data --dir \
+             ./before --to-time 2026-01-31T18:29:59Z",
         )
 }
 
@@ -266,6 +344,27 @@ mod tests {
         let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
         let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
         assert_eq!(format, Format { version: 12, drops_field_expiry: true });
+        let Task::Backup { dir, url, password_file } = task(&["sheaf", "backup", "d"]) else {
+            panic!("not backup")
+        };
+        assert_eq!((dir, url.as_str(), password_file), (PathBuf::from("d"), "http://127.0.0.1:5984", None));
+        for (arguments, expected) in [
+            (&[][..], Target::End),
+            (&["--to-lsn", "4096"], Target::Lsn(Lsn::new(4096))),
+            (&["--to-time", "1970-01-01T00:00:01.5Z"], Target::Time(1500)),
+            (&["--to-time", "1.5"], Target::Time(1500)),
+        ] {
+            let arguments = [&["sheaf", "restore", "s", "--dir", "d"], arguments].concat();
+            let Task::Restore { source, dir, target } = task(&arguments) else { panic!("not restore") };
+            assert_eq!((source, dir, target), (PathBuf::from("s"), PathBuf::from("d"), expected));
+        }
+        for refused in [
+            &["sheaf", "restore", "s"][..],
+            &["sheaf", "restore", "s", "--dir", "d", "--to-time", "noon"],
+            &["sheaf", "restore", "s", "--dir", "d", "--to-time", "1", "--to-lsn", "1"],
+        ] {
+            assert!(command().try_get_matches_from(refused).is_err(), "{refused:?}");
+        }
         let both = ["sheaf", "import", "f", "--replace-existing", "--keep-existing"];
         assert!(command().try_get_matches_from(both).is_err());
         assert!(command().try_get_matches_from(["sheaf", "export", "f", "--rdb-version", "9"]).is_err());

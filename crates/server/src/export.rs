@@ -2,7 +2,7 @@
 //!
 //! What it is: recovery into memory, and a file that Redis and Valkey load, written beside its name and renamed when it is
 //! durable. The directory is read and not changed.
-//! What it is not: a backup: that is a copy of the directory.
+//! What it is not: a backup (see `backup`): it holds no log, and is of a moment at which the server is stopped.
 //!
 //! Invariants
 //! - What has expired is left out. Nothing else is: what a version of the format cannot hold is refused, or dropped because
@@ -21,9 +21,9 @@ use rdb::FileWriter;
 use storage::Control;
 
 use crate::{
-    import::{Unfinished, refuse_unfinished},
     offline::{Place, ProgressBars, Report, Stage, Stream},
     recover::RecoverError,
+    unfinished::{Unfinished, refuse_unfinished},
 };
 
 /// First version of the format that holds fields that expire.

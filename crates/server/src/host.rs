@@ -26,6 +26,7 @@ use storage::{Durability, Log};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
+    backup::session::{Sessions, remove_unpinned},
     config::{ConfigError, Key, Settings},
     event_queue::EventCounter,
     mailbox::{Mailbox, Message},
@@ -79,6 +80,7 @@ pub(crate) struct ServerHost {
     /// Takes the events of keys.
     pub(crate) events: EventCounter,
     pub(crate) snapshots: Snapshots,
+    pub(crate) backups: Sessions,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
@@ -113,6 +115,7 @@ impl ServerHost {
             interests: Arc::default(),
             events: EventCounter::default(),
             snapshots: Snapshots::new(clock.unix_ms()),
+            backups: Sessions::default(),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
@@ -229,10 +232,7 @@ impl ServerHost {
     pub(crate) fn refuse(&self, peer: &SocketAddr) -> Option<&'static [u8]> {
         let reason: &[u8] = if self.clients.count() as u64 >= self.live.clients_max.load(Relaxed) {
             b"-ERR max number of clients reached\r\n"
-        } else if self.live.protected.load(Relaxed)
-            && !self.live.password_needed.load(Relaxed)
-            && !peer.ip().to_canonical().is_loopback()
-        {
+        } else if self.is_protected_from(peer) {
             b"-DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this \
               machine. Set one (requirepass), or turn protected-mode off if the network is trusted.\r\n"
         } else {
@@ -240,6 +240,13 @@ impl ServerHost {
         };
         self.rejected_connections.fetch_add(1, Relaxed);
         Some(reason)
+    }
+
+    /// Whether it serves only clients on this machine, of which `peer` is none.
+    pub(crate) fn is_protected_from(&self, peer: &SocketAddr) -> bool {
+        self.live.protected.load(Relaxed)
+            && !self.live.password_needed.load(Relaxed)
+            && !peer.ip().to_canonical().is_loopback()
     }
 
     pub(crate) fn register_client(
@@ -278,6 +285,15 @@ impl ServerHost {
     pub(crate) fn note_log_latency(&self) {
         if let Some(log) = self.log.get() {
             self.observer.latency.took(LatencyEvent::LogSync, log.stats().take_slowest_us(), self.unix_ms());
+        }
+    }
+
+    /// Ends the backups that must end, and removes what they have kept. Called once a second.
+    pub(crate) fn end_due_backups(&self) {
+        if let Some(log) = self.log.get()
+            && self.backups.end_due(self, log)
+        {
+            remove_unpinned(self, log);
         }
     }
 

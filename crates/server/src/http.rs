@@ -1,6 +1,6 @@
-//! The HTTP port: `GET /_up` for probes, `GET /metrics` for Prometheus.
+//! The HTTP port: `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup` for `sheaf backup`.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -12,12 +12,16 @@ use axum::{
 use commands::Host;
 use tokio::net::TcpListener;
 
-use crate::{host::ServerHost, metrics};
+use crate::{backup, host::ServerHost, metrics};
 
 /// Serves until the runtime ends.
 pub(crate) async fn serve(listener: TcpListener, host: Arc<ServerHost>) {
-    let routes = Router::new().route("/_up", get(up)).route("/metrics", get(metrics_text)).with_state(host);
-    if let Err(error) = axum::serve(listener, routes).await {
+    let routes = Router::new().route("/_up", get(up)).route("/metrics", get(metrics_text));
+    let service = routes
+        .merge(backup::routes::routes(host.clone()))
+        .with_state(host)
+        .into_make_service_with_connect_info::<SocketAddr>();
+    if let Err(error) = axum::serve(listener, service).await {
         tracing::error!(target: "server", %error, "the HTTP port failed");
     }
 }

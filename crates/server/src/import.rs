@@ -14,11 +14,11 @@
 //!   start over: what they left in a directory without other keys is thrown away; elsewhere every key is whole.
 //! - Memory does not depend on the file, but for what the directory already holds.
 
+mod before;
 mod log_writer;
 #[cfg(test)]
 mod tests;
 mod transcript;
-mod unfinished;
 
 use std::{
     path::{Path, PathBuf},
@@ -30,17 +30,16 @@ use keyspace::{DbId, Keyspace, SlotId};
 use rdb::{Header, read_file};
 use storage::Control;
 
-pub use unfinished::Unfinished;
-pub(crate) use unfinished::refuse_unfinished;
-
 use self::{
+    before::Before,
     log_writer::{EffectSink, LogWriter, Rehearsal},
     transcript::Transcript,
-    unfinished::Before,
 };
 use crate::{
+    backup::{self, ManifestError},
     offline::{Place, ProgressBars, Report, Stage, Stream},
     recover::RecoverError,
+    unfinished::{self, Unfinished, Work},
 };
 
 /// What becomes of keys that the directory holds.
@@ -69,6 +68,12 @@ pub enum ImportError {
         /// What the OS said.
         source: std::io::Error,
     },
+    /// The directory is a backup.
+    #[error(transparent)]
+    Backup(#[from] ManifestError),
+    /// The directory holds a part of what was to be restored.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     /// The file cannot be imported.
     #[error("the file cannot be imported: {0}")]
     File(rdb::FileError),
@@ -179,6 +184,7 @@ pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportErro
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
     disk.create_dir_all(dir).map_err(ImportError::os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
+    backup::refuse_backup(&*disk, dir)?;
     let bars = ProgressBars::default();
     let imported =
         import(&Place::real(dir), file, existing, &|stage, done, total| bars.show(stage, done, total));
@@ -231,7 +237,8 @@ pub(crate) fn import(
     report: Report<'_>,
 ) -> Result<Imported, ImportError> {
     let Place { disk, dir, .. } = place;
-    let interrupted = unfinished::find(&**disk, dir).map_err(ImportError::os("look into", dir))?;
+    unfinished::refuse(&**disk, dir, Work::Restore)?;
+    let interrupted = Before::find(&**disk, dir).map_err(ImportError::os("look into", dir))?;
     let (keyspace, recovery) = match Control::load(&**disk, dir)? {
         // Not made before the directory is marked.
         None => (None, None),
@@ -258,7 +265,7 @@ pub(crate) fn import(
         return Err(ImportError::TooLarge { dir: dir.to_path_buf(), needed: rehearsal.bytes, free });
     }
 
-    unfinished::begin(&**disk, dir, before).map_err(ImportError::os("mark", dir))?;
+    unfinished::begin(&**disk, dir, Work::Import, before.text()).map_err(ImportError::os("mark", dir))?;
     let write = || {
         let recovery = recovery.map_or_else(|| place.load(report).map(|(_, recovery)| recovery), Ok)?;
         let log = recovery.finish(place.clock.clone())?;
@@ -269,7 +276,7 @@ pub(crate) fn import(
         let (mut writer, imported) = open(Stage::Importing).read(writer)?;
         writer.sync()?;
         log.close()?;
-        unfinished::end(&**disk, dir).map_err(ImportError::os("unmark", dir))?;
+        unfinished::end(&**disk, dir, Work::Import).map_err(ImportError::os("unmark", dir))?;
         Ok(Imported { log_bytes: rehearsal.bytes, ..imported })
     };
     write().map_err(|cause| ImportError::Interrupted { cause: Box::new(cause), dir: dir.to_path_buf() })

@@ -15,7 +15,10 @@ use storage::{
     snapshot::{self, SnapshotCheck},
 };
 
-use crate::unix_time;
+use crate::{
+    backup::{self, Manifest, ManifestError},
+    unix_time,
+};
 
 /// A progress bar with time to go, on a terminal only.
 pub(crate) struct ProgressBar {
@@ -30,6 +33,10 @@ impl ProgressBar {
 
     pub(crate) fn of_keys(what: &'static str) -> ProgressBar {
         Self::styled(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
+    }
+
+    pub(crate) fn of_slots(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} [{bar:30}] {percent}%, {eta} to go")
     }
 
     fn styled(what: &'static str, style: &str) -> ProgressBar {
@@ -51,11 +58,35 @@ impl ProgressBar {
     }
 }
 
-/// Verifies the log and the snapshots in `dir` and prints what it found.
+/// What `sheaf check` has found.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// In the log or in a snapshot.
+    #[error(transparent)]
+    Storage(#[from] Error),
+    /// In what makes the directory a backup.
+    #[error(transparent)]
+    Backup(#[from] ManifestError),
+}
+
+/// Verifies the log and the snapshots in `dir`, which may be a backup, and prints what it found.
 ///
 /// # Errors
 /// The first damage, or why something could not be read.
-pub fn check(dir: &Path) -> Result<(), Error> {
+pub fn check(dir: &Path) -> Result<(), CheckError> {
+    backup::refuse_incomplete(&RealDisk, dir)?;
+    check_data(dir)?;
+    if let Some(manifest) = Manifest::load(&RealDisk, dir)? {
+        let bar = ProgressBar::new("checking");
+        let checked = manifest.check(&RealDisk, dir, |done, total| bar.show(done, total));
+        bar.finish();
+        checked?;
+        println!("backup     complete: {} files, state of {}", manifest.files.len(), manifest.made_at);
+    }
+    Ok(())
+}
+
+fn check_data(dir: &Path) -> Result<(), Error> {
     let bar = ProgressBar::new("checking");
     let log = storage::check(Arc::new(RealDisk), dir, |position, end| bar.show(position.get(), end.get()));
     let snapshots = snapshot::check(&RealDisk, dir, |done, total| bar.show(done, total));
@@ -362,7 +393,9 @@ mod tests {
         let mut damaged = intact.clone();
         damaged[5000] ^= 1;
         std::fs::write(&part, &damaged).unwrap();
-        let Err(Error::SnapshotCorrupt(damage)) = check(&dir) else { panic!("the damage was not found") };
+        let Err(Error::SnapshotCorrupt(damage)) = check_data(&dir) else {
+            panic!("the damage was not found")
+        };
         assert_eq!((damage.path, damage.offset), (part.clone(), 4096));
         std::fs::write(&part, &intact).unwrap();
         check(&dir).unwrap();

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod banner;
 pub mod cli;
 pub mod config;
@@ -32,13 +33,15 @@ mod log_threads;
 mod logging;
 mod mailbox;
 mod metrics;
-mod offline;
+pub mod offline;
 pub mod outbox;
 pub mod progress;
 mod reaper;
 pub mod recover;
+pub mod restore;
 pub mod serve;
 pub mod snapshots;
 mod timeouts;
+mod unfinished;
 pub mod unix_time;
 mod worker;

@@ -7,8 +7,9 @@
 use std::process::ExitCode;
 
 use server::{
+    backup,
     cli::{self, Task},
-    export, import, inspect, serve,
+    export, import, inspect, restore, serve,
 };
 
 /// The allocator that the keyspace's accounting and memory figures assume.
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
         Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
+        Task::Backup { dir, url, password_file } => {
+            backup::fetch::run(&dir, &url, password_file.as_deref()).map_err(Into::into)
+        }
+        Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {

@@ -27,11 +27,11 @@ use crate::{
 const REPORT_PERIOD: Duration = Duration::from_millis(200);
 
 /// Who is told how far the work has come: done, of how many.
-pub(crate) type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
+pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
 
 /// A part of the work, in the order in which parts are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// Bytes of the log into memory.
     Recovering,
     /// Bytes of a file, before anything is written.
@@ -40,18 +40,27 @@ pub(crate) enum Stage {
     Importing,
     /// Keys into a file.
     Exporting,
+    /// Bytes from a server.
+    Copying,
+    /// Slots into a snapshot.
+    Writing,
 }
 
 /// Where the data of a stopped server is.
 #[derive(Clone)]
-pub(crate) struct Place<'a> {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) entropy: &'a dyn Entropy,
-    pub(crate) dir: &'a Path,
-    pub(crate) options: LogOptions,
-    /// Threads that load; 0 for none but the caller's.
-    pub(crate) appliers: usize,
+pub struct Place<'a> {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for hashes and for what identifies a new log.
+    pub entropy: &'a dyn Entropy,
+    /// The directory.
+    pub dir: &'a Path,
+    /// How a log is kept that is new or goes on.
+    pub options: LogOptions,
+    /// Threads that load and write; 0 for none but the caller's.
+    pub appliers: usize,
 }
 
 impl<'a> Place<'a> {
@@ -68,7 +77,7 @@ impl<'a> Place<'a> {
     }
 
     /// Loads what is in the directory; changes nothing there, but a directory without a log gets an empty one.
-    pub(crate) fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
+    pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
         self.load_opened(recovery, report)
     }
@@ -144,6 +153,8 @@ impl Stage {
             Stage::Verifying => ProgressBar::new("verifying"),
             Stage::Importing => ProgressBar::new("importing"),
             Stage::Exporting => ProgressBar::of_keys("exporting"),
+            Stage::Copying => ProgressBar::new("copying"),
+            Stage::Writing => ProgressBar::of_slots("writing"),
         }
     }
 }

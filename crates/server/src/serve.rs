@@ -19,18 +19,18 @@ use storage::{Durability, Log, LogOptions};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 
 use crate::{
+    backup,
     banner::Banner,
     config::{Key, Settings},
     host::{Facts, ServerHost},
-    http,
-    import::{Unfinished, refuse_unfinished},
-    listen,
+    http, listen,
     log_threads::LogThreads,
     logging,
     mailbox::{Mailbox, Message},
     reaper::Reaper,
     recover::{RecoverError, Source, recover},
     snapshots::Snapshots,
+    unfinished::{Unfinished, refuse_unfinished},
     worker,
 };
 
@@ -57,6 +57,9 @@ pub enum ServeError {
     /// An import into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
+    /// The directory is a backup.
+    #[error(transparent)]
+    Backup(#[from] backup::ManifestError),
     /// The log cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
@@ -79,6 +82,7 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
     let dir = PathBuf::from(settings.text(Key::Dir));
     let _lock = lock(&dir)?;
     refuse_unfinished(&RealDisk, &dir)?;
+    backup::refuse_backup(&RealDisk, &dir)?;
     env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
     let (bind, backlog) = (settings.text(Key::Bind).to_string(), settings.integer(Key::TcpBacklog) as u32);
     let redis = listen::bind(&bind, settings.integer(Key::Port) as u16, backlog)?;
@@ -284,6 +288,7 @@ async fn every_second(host: &Arc<ServerHost>) {
         second.tick().await;
         host.cut_dead_log();
         host.note_log_latency();
+        host.end_due_backups();
     }
 }
 

@@ -209,7 +209,7 @@ impl Snapshots {
             if wanted || self.is_due(host, log, &figures) {
                 let outcome = self.take_and_tell(host, log);
                 if let Some(promise) = waiting {
-                    promise.keep(outcome.as_ref().map(|()| ()).map_err(String::as_str));
+                    promise.keep(outcome.as_ref().copied().map_err(String::as_str));
                 }
             }
         }

@@ -49,6 +49,6 @@ pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetO
 pub use oracle::{Oracle, Survival, Violation};
 pub use queues::{QueueWorld, lists};
 pub use seed::{scale, seed_or};
-pub use start::{Recovered, Sabotage, WorldOptions, records, recover};
+pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::World;

@@ -193,6 +193,28 @@ impl Oracle {
         }
     }
 
+    /// Judges what was restored of the log up to `lsn`; returns its position.
+    ///
+    /// # Errors
+    /// If it is not the state that the records up to there have made.
+    pub fn judge_restored(&self, restored: &Content, lsn: Lsn) -> Result<usize, Violation> {
+        let floor = self.position_at(lsn);
+        // A round of commands makes several records; where they end is known only for the last.
+        let is_mark = self.marks.iter().any(|(mark, _)| *mark == lsn);
+        let next = self.marks.iter().find(|(mark, _)| *mark > lsn).map(|(_, position)| *position);
+        let executed = if is_mark { floor } else { next.unwrap_or(self.executed()) };
+        let mut model = self.model.clone();
+        model.rewind(executed);
+        match model.position_of(restored) {
+            Some(position) if position >= floor => Ok(position),
+            Some(position) => Err(Violation::Lost { position, floor, executed }),
+            None => {
+                let difference = difference(restored, model.content());
+                Err(Violation::NeverWas { floor, executed, difference })
+            }
+        }
+    }
+
     /// The server has started again at this position: what came after it has never happened.
     pub fn restart(&mut self, position: usize, end: Lsn) {
         self.model.rewind(position);

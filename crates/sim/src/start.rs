@@ -7,6 +7,7 @@ use std::{path::Path, sync::Arc};
 use env::{Disk, SimClock, SimEntropy};
 use keyspace::{Keyspace, PackedLimits};
 use server::{
+    offline::Place,
     progress::LoadProgress,
     recover::{RecoverError, Source},
 };
@@ -114,6 +115,18 @@ pub fn recover(
     let progress = LoadProgress::new(clock.clone());
     let log = server::recover::recover(source, &keyspace, &progress)?;
     Ok(Recovered { keyspace, log })
+}
+
+/// The directory of a simulated server that has stopped, or another on the same disk.
+pub fn place<'a>(
+    disk: Arc<dyn Disk>,
+    dir: Option<&'a Path>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+    entropy: &'a SimEntropy,
+) -> Place<'a> {
+    let (dir, appliers) = (dir.unwrap_or(Path::new(DIR)), options.appliers);
+    Place { disk, clock: clock.clone(), entropy, dir, options: log_options(options), appliers }
 }
 
 /// The payloads of all records on a disk, in order.

@@ -66,7 +66,7 @@ settings! {
     Dir "dir" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
     Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Beyond loopback only with a password, or protected-mode no.";
     Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 takes a free one.";
-    HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port for HTTP: /_up and /metrics; 0 takes a free one.";
+    HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port for HTTP: /_up, /metrics and backups; 0 takes a free one.";
     Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core but one, which is left to the log and the network.";
     Durability "durability" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "What an OK promises. strict: on disk, and nobody reads what is not. commit: on disk. interval: at most a second is lost by a power cut. none: the operating system decides.";
     Maxclients "maxclients" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Connections at most.";
@@ -87,6 +87,7 @@ settings! {
     SnapshotLogBytes "snapshot-log-bytes" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if it is more than the size of the last one; 0 for never.";
     SnapshotIntervalSeconds "snapshot-interval-seconds" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
     SnapshotRateBytes "snapshot-rate-bytes" BYTES_ANY, "200mb", Mutable, "Bytes a second that a snapshot is written with at most; 0 for no limit.";
+    BackupRetentionBytes "backup-retention-bytes" BYTES_ANY, "16gb", Mutable, "Growth of the log after which a backup that is being copied is given up, because it keeps the log from being removed.";
     SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
     SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
     LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";

@@ -12,7 +12,10 @@ use rdb::FileWriter;
 use storage::LogOptions;
 
 use super::*;
-use crate::export::{ExportError, Format, export};
+use crate::{
+    export::{ExportError, Format, export},
+    unfinished::refuse_unfinished,
+};
 
 const DIR: &str = "/data";
 const FILE: &str = "/dump.rdb";

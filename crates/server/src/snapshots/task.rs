@@ -145,6 +145,11 @@ impl PartTask<'_> {
         self.writer.append(info, &self.chunk).map(Some)
     }
 
+    /// Slots of the part that are still to be captured.
+    pub fn slots_left(&self) -> usize {
+        self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
+    }
+
     /// Ends the part, when there is nothing left, and makes it durable.
     ///
     /// # Errors

@@ -17,5 +17,6 @@ mod large;
 mod lives;
 mod modes;
 mod queues;
+mod restore;
 mod snapshots;
 mod states;

@@ -268,6 +268,11 @@ impl Recovery {
         Ok(())
     }
 
+    /// Bytes of log that a segment holds.
+    pub fn segment_bytes(&self) -> u64 {
+        self.reader.control().segment_bytes
+    }
+
     /// Where the log starts.
     pub fn start(&self) -> Lsn {
         self.reader.control().log_start

@@ -1,0 +1,60 @@
+//! Backups: a copy of a running server's snapshot and log, made over HTTP, verified, and published by its `backup.json`.
+//!
+//! ```text
+//! sheaf backup DEST (fetch)                         server (routes -> session -> storage::CopyPlan)
+//!   POST   /_backup?resume=BEGIN_LSN        ------>  a snapshot, if there is none; pin it and the log behind it
+//!   GET    /_backup/SESSION/FILE, Range     ------>  a file, as far as it belongs to the copy
+//!   DELETE /_backup/SESSION                 ------>  the pin goes
+//!   verify every byte, write backup.json
+//! ```
+//!
+//! What it is not: `sheaf restore`, which makes a data directory of a backup.
+//!
+//! Invariants
+//! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is verified and
+//!   durable by then.
+//! - A backup is neither served nor imported into: what was written there would no longer be what was verified.
+//! - What a session keeps from being removed is bounded, in time and in bytes; over it the session ends, not the server.
+
+pub mod fetch;
+mod file_body;
+mod manifest;
+pub(crate) mod routes;
+pub(crate) mod session;
+
+use serde::{Deserialize, Serialize};
+
+pub use manifest::{Manifest, ManifestError};
+pub(crate) use manifest::{refuse_backup, refuse_incomplete};
+
+/// What a session offers: the reply to `POST /_backup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// Names the session in paths.
+    pub(crate) session: String,
+    /// Identifies the log, and with it the server's data.
+    pub(crate) log_id: String,
+    /// Where snapshot and log begin.
+    pub(crate) begin_lsn: u64,
+    /// Where the log ends: what was acknowledged before the session began lies before.
+    pub(crate) end_lsn: u64,
+    /// The server's time when it ended there, in milliseconds since 1970.
+    pub(crate) end_unix_ms: u64,
+    /// What is to be copied, in this order.
+    pub(crate) files: Vec<OfferedFile>,
+}
+
+/// A file of an [`Offer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OfferedFile {
+    /// Its path below the directory.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+}
+
+/// An error as CouchDB words it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    pub(crate) error: String,
+    pub(crate) reason: String,
+}

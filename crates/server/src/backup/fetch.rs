@@ -1,0 +1,264 @@
+//! `sheaf backup`: copies a running server's data into a directory, goes on where it was interrupted, verifies, publishes.
+//!
+//! What it is not: aware of formats. The files are checked by the code that `sheaf check` uses.
+//!
+//! Invariants
+//! - What is in the directory of an unfinished backup is a prefix of each file of the session it is of. The mark that says so
+//!   is there before the first file.
+//! - A file that turns out to be damaged is removed, so that the next run copies it again.
+
+mod remote;
+
+use std::{
+    cell::Cell,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::{Access, DirLock, Disk, File, RealDisk};
+use lsn::Lsn;
+use storage::{CopyPlan, snapshot};
+
+use self::remote::Remote;
+pub use self::remote::RemoteError;
+use super::{
+    Manifest, ManifestError, Offer, OfferedFile,
+    manifest::{ManifestFile, Unfinished, crc_of, is_below},
+};
+use crate::offline::{ProgressBars, Stage};
+
+/// How much is written at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Why there is no backup; the message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The directory holds a backup.
+    #[error("{} holds a backup already, of {}: choose another directory", dir.display(), made_at)]
+    Complete {
+        /// The directory.
+        dir: PathBuf,
+        /// When it was made.
+        made_at: String,
+    },
+    /// The directory holds something else.
+    #[error("{} is not empty and holds no backup that was begun: choose another directory", .0.display())]
+    NotEmpty(PathBuf),
+    /// Another backup is being made there, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] env::LockError),
+    /// A manifest cannot be read or written.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The server refuses.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The copy broke off.
+    #[error("the copy was interrupted: {0}. Run the same command again, it goes on where it stopped")]
+    Interrupted(String),
+    /// What was copied is not what the server has written.
+    #[error(
+        "what was copied is damaged: {error}. {} was removed; run the same command again to copy it again, and `sheaf check` \
+         on the server's directory, when it is stopped, if that does not help", path.display()
+    )]
+    Damaged {
+        /// What is wrong, and where.
+        error: storage::Error,
+        /// The file.
+        path: PathBuf,
+    },
+    /// What was copied cannot be verified.
+    #[error("cannot verify the copy: {0}")]
+    Unverified(String),
+    /// The OS refused something.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Os {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the OS said.
+        source: io::Error,
+    },
+}
+
+fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+    let path = path.to_path_buf();
+    move |source| BackupError::Os { doing, path, source }
+}
+
+/// `sheaf backup`: copies what the server at `url` holds into `dir` and prints what was done.
+///
+/// # Errors
+/// See [`BackupError`].
+pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
+    let password = password_file.map(read_password).transpose()?;
+    let remote = Remote::new(url, password.as_deref());
+    RealDisk.create_dir_all(dir).map_err(os("create", dir))?;
+    let _lock = DirLock::acquire(dir)?;
+    let unfinished = find_unfinished(dir)?;
+    let offer = remote.begin(unfinished.as_ref().map(|unfinished| unfinished.begin_lsn))?;
+    let is_same = |it: &Unfinished| it.log_id == offer.log_id && it.begin_lsn == offer.begin_lsn;
+    if unfinished.as_ref().is_some_and(|unfinished| !is_same(unfinished)) {
+        println!("starts over  the server does not have the snapshot any more that the copy began with");
+        remove_copied(dir)?;
+    }
+    Unfinished { log_id: offer.log_id.clone(), begin_lsn: offer.begin_lsn }.store(&RealDisk, dir)?;
+    let bars = ProgressBars::default();
+    let made = copy(&remote, &offer, dir, &bars).and_then(|manifest| {
+        // It would end by itself.
+        remote.end(&offer);
+        verify(&offer, dir, &bars)?;
+        manifest.store(&RealDisk, dir)?;
+        Ok(manifest)
+    });
+    bars.finish();
+    let manifest = made?;
+    println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
+    println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
+    println!("restore      sheaf restore {} --dir DIR", dir.display());
+    Ok(())
+}
+
+/// The first line of the file.
+fn read_password(path: &Path) -> Result<String, BackupError> {
+    let file = RealDisk.open(path, Access::Read).map_err(os("open", path))?;
+    let mut text = vec![0; file.len().map_err(os("measure", path))?.min(64 << 10) as usize];
+    let read = file.read_at(&mut text, 0).map_err(os("read", path))?;
+    let text = String::from_utf8_lossy(&text[..read]).into_owned();
+    Ok(text.lines().next().unwrap_or_default().into())
+}
+
+/// What the directory holds of a backup that was begun; `None` if it is empty.
+fn find_unfinished(dir: &Path) -> Result<Option<Unfinished>, BackupError> {
+    if let Some(Manifest { made_at, .. }) = Manifest::load(&RealDisk, dir)? {
+        return Err(BackupError::Complete { dir: dir.to_path_buf(), made_at });
+    }
+    let unfinished = Unfinished::load(&RealDisk, dir)?;
+    let names = RealDisk.list(dir).map_err(os("list", dir))?;
+    if unfinished.is_none() && names.iter().any(|name| name != DirLock::NAME && !Unfinished::is_named(name)) {
+        return Err(BackupError::NotEmpty(dir.to_path_buf()));
+    }
+    Ok(unfinished)
+}
+
+/// Removes all files of an unfinished backup but its mark.
+fn remove_copied(dir: &Path) -> Result<(), BackupError> {
+    for dir in [dir, &snapshot::directory(dir)] {
+        let names = match RealDisk.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(os("list", dir))?,
+        };
+        for name in names.iter().filter(|name| *name != DirLock::NAME && !Unfinished::is_named(name)) {
+            let path = dir.join(name);
+            RealDisk.remove(&path).map_err(os("remove", &path))?;
+        }
+        RealDisk.sync_dir(dir).map_err(os("sync", dir))?;
+    }
+    Ok(())
+}
+
+/// Copies what is missing of every file and makes all of it durable.
+fn copy(remote: &Remote, offer: &Offer, dir: &Path, bars: &ProgressBars) -> Result<Manifest, BackupError> {
+    let snapshots = snapshot::directory(dir);
+    RealDisk.create_dir_all(&snapshots).map_err(os("create", &snapshots))?;
+    let total = offer.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+    let done = Cell::new(0);
+    let moved = |bytes: u64| {
+        done.set(done.get() + bytes);
+        bars.show(Stage::Copying, done.get(), total);
+    };
+    let mut manifest = Manifest::new(offer);
+    for file in &offer.files {
+        if !is_below(&file.name) {
+            return Err(BackupError::Interrupted(format!(
+                "the server offers '{}', which is no file name",
+                file.name
+            )));
+        }
+        manifest.files.push(copy_file(remote, offer, file, &dir.join(&file.name), &moved)?);
+    }
+    for dir in [&snapshots, dir] {
+        RealDisk.sync_dir(dir).map_err(os("sync", dir))?;
+    }
+    Ok(manifest)
+}
+
+fn copy_file(
+    remote: &Remote,
+    offer: &Offer,
+    OfferedFile { name, bytes }: &OfferedFile,
+    path: &Path,
+    moved: &dyn Fn(u64),
+) -> Result<ManifestFile, BackupError> {
+    let file = open_or_create(path)?;
+    // That of an earlier session vouches for another end.
+    let kept =
+        if name == CopyPlan::CONTROL_NAME { 0 } else { file.len().map_err(os("measure", path))?.min(*bytes) };
+    file.set_len(kept).map_err(os("cut", path))?;
+    let mut crc = crc_of(&*file, kept, moved).map_err(os("read", path))?;
+    let mut offset = kept;
+    if offset < *bytes {
+        let interrupted = |error: io::Error| BackupError::Interrupted(format!("{name}: {error}"));
+        let asked = remote.file(offer, name, offset);
+        let mut body = asked.map_err(|error| BackupError::Interrupted(error.to_string()))?;
+        let mut piece = vec![0; PIECE_BYTES];
+        while offset < *bytes {
+            let wanted = (*bytes - offset).min(PIECE_BYTES as u64) as usize;
+            let read = match body.read(&mut piece[..wanted]).map_err(interrupted)? {
+                0 => {
+                    return Err(BackupError::Interrupted(format!(
+                        "{name} ends after {offset} of {bytes} bytes"
+                    )));
+                }
+                read => read,
+            };
+            file.write_all_at(&piece[..read], offset).map_err(os("write", path))?;
+            crc = crc32c::crc32c_append(crc, &piece[..read]);
+            offset += read as u64;
+            moved(read as u64);
+        }
+    }
+    // What is verified afterwards is what the disk holds.
+    file.sync_all().and_then(|()| file.drop_cache()).map_err(os("sync", path))?;
+    Ok(ManifestFile { name: name.clone(), bytes: *bytes, crc32c: crc })
+}
+
+fn open_or_create(path: &Path) -> Result<Arc<dyn File>, BackupError> {
+    match RealDisk.open(path, Access::ReadWrite) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            RealDisk.create_new(path).map_err(os("create", path))
+        }
+        other => other.map_err(os("open", path)),
+    }
+}
+
+/// Reads every byte of log and snapshot as recovery would.
+fn verify(offer: &Offer, dir: &Path, bars: &ProgressBars) -> Result<(), BackupError> {
+    let show = |done, total| bars.show(Stage::Verifying, done, total);
+    let checked = snapshot::check(&RealDisk, dir, show).and_then(|snapshots| {
+        snapshots.into_iter().try_for_each(|snapshot| snapshot.outcome.map(drop))?;
+        storage::check(Arc::new(RealDisk), dir, |position, end| {
+            show(position.bytes_since(Lsn::new(offer.begin_lsn)), end.bytes_since(Lsn::new(offer.begin_lsn)));
+        })
+    });
+    match checked {
+        Ok(log) if log.tail.end.get() == offer.end_lsn => Ok(()),
+        Ok(log) => {
+            let (end, wanted) = (log.tail.end, offer.end_lsn);
+            Err(BackupError::Unverified(format!("the log ends at lsn {end}, lsn {wanted} was offered")))
+        }
+        Err(error) => {
+            let path = match &error {
+                storage::Error::Corrupt(damage) => damage.path.clone(),
+                storage::Error::SnapshotCorrupt(damage) => damage.path.clone(),
+                storage::Error::Inconsistent { path, .. } => path.clone(),
+                _ => return Err(BackupError::Unverified(error.to_string())),
+            };
+            // If it is not there, it is copied again as well.
+            let _ = RealDisk.remove(&path);
+            Err(BackupError::Damaged { error, path })
+        }
+    }
+}

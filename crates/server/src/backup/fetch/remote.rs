@@ -1,0 +1,135 @@
+//! The server that is backed up, as its HTTP port shows it.
+
+use std::{io::Read, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ureq::{Agent, Body, http::Response};
+
+use crate::backup::{Offer, Refusal};
+
+/// How long it may take to be connected.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The server refuses, or cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Nobody answers.
+    #[error("cannot reach the server at {url}: {error}. Name its HTTP port with --from")]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// Why not.
+        error: String,
+    },
+    /// It wants another password, or one at all.
+    #[error("{reason} Give a file that holds the password of the server with --password-file")]
+    Unauthorized {
+        /// What it says.
+        reason: String,
+    },
+    /// Something else.
+    #[error("the server refuses ({status}): {reason}")]
+    Refused {
+        /// The status of the reply.
+        status: u16,
+        /// What it says.
+        reason: String,
+    },
+    /// It answers what no server does that makes backups.
+    #[error("what answers at {url} makes no backups: {reason}")]
+    Strange {
+        /// Where it was asked.
+        url: String,
+        /// What is strange.
+        reason: String,
+    },
+}
+
+/// See the module documentation.
+pub(super) struct Remote {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+impl Remote {
+    pub(super) fn new(url: &str, password: Option<&str>) -> Remote {
+        let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .http_status_as_error(false)
+            .proxy(None)
+            .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
+        let basic = |password| format!("Basic {}", BASE64_STANDARD.encode(format!("default:{password}")));
+        Remote {
+            agent: config.build().into(),
+            url: url.trim_end_matches('/').to_string(),
+            authorization: password.map(basic),
+        }
+    }
+
+    /// Begins a session, with the snapshot that begins at `resume` if it is still there.
+    pub(super) fn begin(&self, resume: Option<u64>) -> Result<Offer, RemoteError> {
+        let resume = resume.map_or(String::new(), |begin_lsn| format!("?resume={begin_lsn}"));
+        let mut request = self.agent.post(format!("{}/_backup{resume}", self.url));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let text = self.text(self.accepted(request.send_empty())?)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
+    /// The bytes of a file from `offset` on.
+    pub(super) fn file(
+        &self,
+        offer: &Offer,
+        name: &str,
+        offset: u64,
+    ) -> Result<impl Read + use<>, RemoteError> {
+        let mut request = self.agent.get(format!("{}/_backup/{}/{name}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        if offset > 0 {
+            request = request.header("range", format!("bytes={offset}-"));
+        }
+        let response = self.accepted(request.call())?;
+        match (offset, response.status().as_u16()) {
+            (0, 200) | (1.., 206) => Ok(response.into_body().into_reader()),
+            (_, status) => Err(self.strange(format!("status {status} for a file from byte {offset} on"))),
+        }
+    }
+
+    /// Ends the session; if that fails, it ends by itself.
+    pub(super) fn end(&self, offer: &Offer) {
+        let mut request = self.agent.delete(format!("{}/_backup/{}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let _ = request.call();
+    }
+
+    fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, RemoteError> {
+        let unreachable =
+            |error: ureq::Error| RemoteError::Unreachable { url: self.url.clone(), error: error.to_string() };
+        let response = response.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if (200..300).contains(&status) {
+            return Ok(response);
+        }
+        let text = self.text(response)?;
+        let reason = serde_json::from_str(&text).map_or(text, |Refusal { reason, .. }| reason);
+        match status {
+            401 => Err(RemoteError::Unauthorized { reason }),
+            _ => Err(RemoteError::Refused { status, reason }),
+        }
+    }
+
+    fn text(&self, mut response: Response<Body>) -> Result<String, RemoteError> {
+        response.body_mut().read_to_string().map_err(|error| self.strange(error))
+    }
+
+    fn strange(&self, reason: impl ToString) -> RemoteError {
+        RemoteError::Strange { url: self.url.clone(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,112 @@
+//! The body of a reply that is the part of a file: read piece by piece on threads that may block, one piece ahead.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use axum::body::{Bytes, HttpBody};
+use commands::Host;
+use env::File;
+use http_body::{Frame, SizeHint};
+use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
+
+use super::session::Session;
+use crate::host::ServerHost;
+
+/// A body is read in pieces of this size, of which two are in memory.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// See the module documentation.
+pub(super) struct FileBody {
+    host: Arc<ServerHost>,
+    session: Arc<Session>,
+    _transfer: OwnedSemaphorePermit,
+    file: Arc<dyn File>,
+    /// What is still to be read.
+    offset: u64,
+    end: u64,
+    /// Bytes that were not handed out yet, those being read among them.
+    left: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl FileBody {
+    /// The bytes `[from, end)` of a file of the session.
+    pub(super) fn new(
+        host: Arc<ServerHost>,
+        session: Arc<Session>,
+        transfer: OwnedSemaphorePermit,
+        file: Arc<dyn File>,
+        (from, end): (u64, u64),
+    ) -> FileBody {
+        let mut body = FileBody {
+            host,
+            session,
+            _transfer: transfer,
+            file,
+            offset: from,
+            end,
+            left: end - from,
+            reading: None,
+        };
+        body.read_on();
+        body
+    }
+
+    /// Has the next piece read, if there is one.
+    fn read_on(&mut self) {
+        let bytes = PIECE_BYTES.min(self.end - self.offset);
+        if bytes == 0 {
+            return;
+        }
+        let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
+        self.offset += bytes;
+        self.reading = Some(tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; bytes as usize];
+            file.read_exact_at(&mut piece, offset)?;
+            // Only now: what was read before it ended is what was offered.
+            if session.has_ended() {
+                return Err(io::Error::other("the session has ended"));
+            }
+            Ok(piece.into())
+        }));
+    }
+}
+
+impl HttpBody for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let piece =
+            ready!(Pin::new(reading).poll(context)).unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        self.reading = None;
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, "a backup was cut off");
+                return Poll::Ready(Some(Err(error)));
+            }
+        };
+        self.left -= piece.len() as u64;
+        self.session.touch(self.host.monotonic_us());
+        self.read_on();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+}

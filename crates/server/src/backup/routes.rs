@@ -1,0 +1,251 @@
+//! The HTTP side of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
+//!
+//! Who may talk to the Redis port may make backups: with `requirepass`, HTTP Basic with the user `default` and that password;
+//! without, only clients on this machine while `protected-mode` is on.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, Path, RawQuery, Request, State},
+    http::{HeaderMap, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{delete, get, post},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use commands::Host;
+use env::{Access, Disk, RealDisk};
+use lsn::Lsn;
+use serde::Serialize;
+use storage::{CopyPlan, Log};
+
+use super::{
+    Refusal,
+    file_body::FileBody,
+    session::{Content, SESSIONS_MAX, Sessions, TRANSFERS_MAX, remove_unpinned},
+};
+use crate::host::ServerHost;
+
+/// How often a session that needs a snapshot looks whether it is there.
+const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
+
+/// The routes, which nobody reaches who may not.
+pub(crate) fn routes(host: Arc<ServerHost>) -> Router<Arc<ServerHost>> {
+    Router::new()
+        .route("/_backup", post(begin))
+        .route("/_backup/{session}", delete(end))
+        .route("/_backup/{session}/{*file}", get(file))
+        .layer(middleware::from_fn_with_state(host, authorize))
+}
+
+async fn authorize(
+    State(host): State<Arc<ServerHost>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if host.is_protected_from(&peer) {
+        let reason = "There is no password, so only clients on this machine are served: set requirepass, or turn \
+                      protected-mode off.";
+        return refuse(StatusCode::FORBIDDEN, "forbidden", reason);
+    }
+    if host.requires_password_now() {
+        let reason = match credentials(request.headers()) {
+            Some((user, password)) if host.authenticate(&user, &password) => return next.run(request).await,
+            Some(_) => "Name or password is incorrect.",
+            None => "Authentication required.",
+        };
+        let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", reason);
+        let challenge = header::HeaderValue::from_static("Basic realm=\"sheaf\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        return response;
+    }
+    next.run(request).await
+}
+
+/// User and password of HTTP Basic, if they are given.
+fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let decoded =
+        BASE64_STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
+}
+
+/// Begins a session, if need be after a snapshot.
+async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -> Response {
+    let Some(log) = host.log().cloned() else {
+        let reason = "The server is loading its data; try again when /_up says ok.";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "loading", reason);
+    };
+    let Some(place) = host.backups.place() else {
+        let reason =
+            format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");
+        return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
+    };
+    let resume = query.as_deref().and_then(|query| query.strip_prefix("resume="));
+    let resume = resume.and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
+    match plan(&host, &log, resume).await {
+        Ok(plan) => reply(StatusCode::CREATED, &host.backups.open(&host, &log, plan, place)),
+        Err(reason) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason),
+    }
+}
+
+async fn plan(host: &Arc<ServerHost>, log: &Log, resume: Option<Lsn>) -> Result<CopyPlan, String> {
+    let mut failures_before = None;
+    loop {
+        let (planning, log) = (host.clone(), log.clone());
+        let planned = tokio::task::spawn_blocking(move || Sessions::plan(&planning, &log, resume)).await;
+        match planned.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())? {
+            Some(plan) => return Ok(plan),
+            None if failures_before.is_none() => {
+                failures_before = Some(host.snapshots.figures().failures);
+                host.snapshots.ask(true);
+            }
+            None if failures_before < Some(host.snapshots.figures().failures) => {
+                return Err(
+                    "The snapshot failed that the backup starts with; the server's log says why.".into()
+                );
+            }
+            None => tokio::time::sleep(SNAPSHOT_POLL).await,
+        }
+    }
+}
+
+async fn end(State(host): State<Arc<ServerHost>>, Path(session): Path<String>) -> Response {
+    if !host.backups.end(&session) {
+        return no_session();
+    }
+    if let Some(log) = host.log().cloned() {
+        tokio::task::spawn_blocking(move || remove_unpinned(&host, &log));
+    }
+    reply(StatusCode::OK, &serde_json::json!({ "ok": true }))
+}
+
+async fn file(
+    State(host): State<Arc<ServerHost>>,
+    Path((session, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let Some(session) = host.backups.find(&session) else { return no_session() };
+    session.touch(host.monotonic_us());
+    let Some(content) = session.content(&name) else {
+        return refuse(StatusCode::NOT_FOUND, "not_found", "The session has no file of this name.");
+    };
+    let length = match &content {
+        Content::File { bytes, .. } => *bytes,
+        Content::Bytes(bytes) => bytes.len() as u64,
+    };
+    let range = headers.get(header::RANGE).and_then(|range| parse_range(range.to_str().ok()?, length));
+    let (status, (from, end)) = match range {
+        None => (StatusCode::OK, (0, length)),
+        Some(Some(range)) => (StatusCode::PARTIAL_CONTENT, range),
+        Some(None) => {
+            let mut response =
+                refuse(StatusCode::RANGE_NOT_SATISFIABLE, "bad_request", "The file ends before.");
+            insert(&mut response, header::CONTENT_RANGE, &format!("bytes */{length}"));
+            return response;
+        }
+    };
+    let body = match content {
+        Content::Bytes(bytes) => Body::from(bytes[from as usize..end as usize].to_vec()),
+        Content::File { path, .. } => {
+            let Some(transfer) = session.transfer() else {
+                let reason = format!("{TRANSFERS_MAX} files of the session are being sent already.");
+                return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
+            };
+            let opened = tokio::task::spawn_blocking(move || RealDisk.open(&path, Access::Read)).await;
+            match opened.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+                Ok(file) => Body::new(FileBody::new(host, session, transfer, file, (from, end))),
+                Err(error) => {
+                    let reason = format!("cannot open {name}: {error}");
+                    return refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason);
+                }
+            }
+        }
+    };
+    let mut response = (status, body).into_response();
+    insert(&mut response, header::CONTENT_TYPE, "application/octet-stream");
+    insert(&mut response, header::ACCEPT_RANGES, "bytes");
+    if status == StatusCode::PARTIAL_CONTENT {
+        insert(&mut response, header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", end - 1));
+    }
+    response
+}
+
+/// The first and the last-but-one byte of a `Range`. `None`: it is none that is understood, and is ignored; `Some(None)`: it
+/// lies behind the file.
+fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let first: u64 = first.parse().ok()?;
+    let end = match last {
+        "" => length,
+        last => last.parse::<u64>().ok().filter(|&last| last >= first)?.saturating_add(1).min(length),
+    };
+    Some((first < length).then_some((first, end)))
+}
+
+fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
+    // Numbers and names: they are always valid.
+    if let Ok(value) = value.parse() {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+fn no_session() -> Response {
+    let reason = "There is no such session: it has ended, or the server was started again.";
+    refuse(StatusCode::NOT_FOUND, "not_found", reason)
+}
+
+fn refuse(status: StatusCode, error: &str, reason: &str) -> Response {
+    reply(status, &Refusal { error: error.into(), reason: reason.into() })
+}
+
+fn reply(status: StatusCode, content: &impl Serialize) -> Response {
+    let mut text = serde_json::to_string(content).expect("texts and numbers");
+    text.push('\n');
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_to_the_file_and_what_is_not_understood_is_ignored() {
+        for (text, expected) in [
+            ("bytes=0-", Some(Some((0, 100)))),
+            ("bytes=99-", Some(Some((99, 100)))),
+            ("bytes=10-19", Some(Some((10, 20)))),
+            ("bytes=10-1000", Some(Some((10, 100)))),
+            ("bytes=100-", Some(None)),
+            ("bytes=18446744073709551615-18446744073709551615", Some(None)),
+            ("bytes=20-10", None),
+            ("bytes=-5", None),
+            ("bytes=0-1,5-6", None),
+            ("lines=0-", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_range(text, 100), expected, "{text}");
+        }
+        assert_eq!(parse_range("bytes=0-", 0), Some(None));
+    }
+
+    #[test]
+    fn basic_credentials_are_read_and_anything_else_is_none() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, text.parse().unwrap());
+            credentials(&headers)
+        };
+        // "default:a:b"
+        assert_eq!(read("Basic ZGVmYXVsdDphOmI="), Some((b"default".to_vec(), b"a:b".to_vec())));
+        assert_eq!(read("basic ZGVmYXVsdDphOmI="), Some((b"default".to_vec(), b"a:b".to_vec())));
+        for text in ["Bearer ZGVmYXVsdDphOmI=", "Basic", "Basic ???", "Basic ZGVmYXVsdA=="] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(credentials(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,49 @@
+"""A proxy that forwards connections and counts what the server sends, until it has sent so much; then it cuts them."""
+
+import contextlib
+import socket
+import threading
+
+
+class CuttingProxy:
+    """Forwards to a port of this machine until `bytes_max` bytes came from there. Close it, or use it with `with`."""
+
+    def __init__(self, port: int, bytes_max: int | None = None):
+        self._target = port
+        self._bytes_max = bytes_max
+        self._counting = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.bytes = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> "CuttingProxy":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                for work in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._forward, args=work, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, counted: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                if counted and (piece := self._count(piece)) is None:
+                    break
+                target.sendall(piece)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _count(self, piece: bytes) -> bytes | None:
+        with self._counting:
+            if self._bytes_max is not None and self.bytes >= self._bytes_max:
+                return None
+            self.bytes += len(piece)
+            return piece
