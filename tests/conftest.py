@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--commands", type=int, default=50_000, help="random commands per protocol in the differential test"
     )
+    parser.addoption("--races", type=int, default=2000, help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
+    parser.addoption("--churn-seconds", type=int, default=10, help="how long subscriptions come and go under load")
     parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")
 
 

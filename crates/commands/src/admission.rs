@@ -1,9 +1,9 @@
 //! What can refuse a command before it touches a key.
 //!
-//! Order of the checks, as in Redis: known, arity, protected, authenticated, loading, log, memory.
+//! Order of the checks, as in Redis: known, arity, protected, authenticated, subscribed, loading, log, memory.
 
 use storage::Admission;
-use wire::Args;
+use wire::{Args, Protocol};
 
 use crate::{CommandError, Executor, Flags, Host, Row, Session};
 
@@ -59,6 +59,13 @@ impl Executor {
         }
         if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
             return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
+        }
+        if session.subscribed && session.protocol == Protocol::Resp2 && !row.flags.has(Flags::SUBSCRIBER) {
+            return Err(CommandError::Composed(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context",
+                row.name
+            )));
         }
         if !row.flags.has(Flags::LOADING) && self.loading {
             return Err(CommandError::Loading);

@@ -132,8 +132,8 @@ pub struct Client {
     no_evict: AtomicBool,
     no_touch: AtomicBool,
     monitoring: AtomicBool,
-    /// Takes messages: has subscribed to a channel or pattern.
-    subscribed: AtomicBool,
+    /// How many channels, patterns and shard channels it has subscribed to.
+    subscriptions: [AtomicU32; 3],
     tracking: AtomicBool,
     tracks_prefixes: AtomicBool,
     redirect_broken: AtomicBool,
@@ -171,7 +171,7 @@ impl Client {
             no_evict: false.into(),
             no_touch: false.into(),
             monitoring: false.into(),
-            subscribed: false.into(),
+            subscriptions: Default::default(),
             tracking: false.into(),
             tracks_prefixes: false.into(),
             redirect_broken: false.into(),
@@ -215,7 +215,8 @@ impl Client {
 
     /// What the client does.
     pub fn kind(&self) -> ClientKind {
-        if self.subscribed.load(Relaxed) { ClientKind::PubSub } else { ClientKind::Normal }
+        let subscribed = self.subscriptions().iter().any(|count| *count > 0);
+        if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
     }
 
     /// Unix milliseconds of the last command, or of the connect.
@@ -289,9 +290,14 @@ impl Client {
         if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// Whether it has subscribed to a channel or pattern, and so takes messages.
-    pub fn set_subscribed(&self, subscribed: bool) {
-        self.subscribed.store(subscribed, Relaxed);
+    /// How many channels, patterns and shard channels it has subscribed to.
+    pub fn set_subscriptions(&self, counts: [usize; 3]) {
+        self.subscriptions.iter().zip(counts).for_each(|(known, count)| known.store(count as u32, Relaxed));
+    }
+
+    /// See [`Client::set_subscriptions`].
+    pub fn subscriptions(&self) -> [u32; 3] {
+        self.subscriptions.each_ref().map(|count| count.load(Relaxed))
     }
 
     /// Whether it tracks, and if so, who is told in its place and whether it does so by prefixes.

@@ -17,6 +17,7 @@
 //! - An error is told nobody: what fails has changed nothing.
 
 use keyspace::{Applied, DbId, Effect, Keyspace};
+use pubsub::Local;
 use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
@@ -53,6 +54,8 @@ pub struct Context<'a, 'k> {
     pub in_transaction: bool,
     /// The log has admitted a record of this many bytes.
     pub(crate) admitted_bytes: u64,
+    /// The channels of the worker; `None` where only keys are served.
+    pub(crate) channels: Option<&'a mut Local>,
     /// Where commands are shown to monitors, if there are any.
     pub(crate) monitor: Option<&'a mut Vec<u8>>,
 }
@@ -68,6 +71,11 @@ impl Context<'_, '_> {
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.unit.now_ms()
+    }
+
+    /// The channels of the worker.
+    pub(crate) fn channels(&mut self) -> &mut Local {
+        self.channels.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
 
     /// To be called before the first change by commands whose record can be much larger than their arguments: makes sure

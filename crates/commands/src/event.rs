@@ -1,12 +1,13 @@
-//! Keyspace notifications: what happens to keys, as events for whoever subscribes.
+//! Keyspace notifications: what happens to keys, as events for whoever subscribes; and with them, in the same order, messages
+//! that are published in transactions.
 //!
 //! ```text
-//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_events -> the server
-//!                                                                shows them once the gate is durable
+//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices -> the server
+//!                                         holds them until the gate is durable -> Executor::publish -> channels
 //! ```
 //!
-//! What it is: the classes of events, and the buffer of one worker. What it is not: delivery. Who holds events back until
-//! they are durable, and who subscribes, is the server's.
+//! What it is: the classes of events, and the buffer of one worker. What it is not: delivery. Who holds notices back until
+//! they are durable is the server's, who has subscribed is known to [`pubsub`].
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: what is wanted is read once per round.
@@ -20,6 +21,7 @@ use std::{
 
 use keyspace::DbId;
 use lsn::Lsn;
+use pubsub::{Kind, Local};
 
 /// A set of kinds of events, as the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -150,11 +152,87 @@ pub struct Event {
     pub gate: Lsn,
 }
 
-/// The events of one worker that it has not handed on.
+/// A message that was published in a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// A channel or a shard channel.
+    pub kind: Kind,
+    /// Its name.
+    pub channel: Box<[u8]>,
+    /// What is published.
+    pub payload: Box<[u8]>,
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub gate: Lsn,
+}
+
+/// Something that others are told once it is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Something has happened to a key.
+    Event(Event),
+    /// Somebody has published a message.
+    Message(Message),
+}
+
+impl Notice {
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub fn gate(&self) -> Lsn {
+        match self {
+            Notice::Event(event) => event.gate,
+            Notice::Message(message) => message.gate,
+        }
+    }
+
+    fn set_gate(&mut self, gate: Lsn) {
+        match self {
+            Notice::Event(event) => event.gate = gate,
+            Notice::Message(message) => message.gate = gate,
+        }
+    }
+
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let own = match self {
+            Notice::Event(event) => event.key.len(),
+            Notice::Message(message) => message.channel.len() + message.payload.len(),
+        };
+        size_of::<Notice>() + own
+    }
+
+    /// Tells it to all who listen.
+    pub(crate) fn publish(&self, channels: &mut Local) {
+        match self {
+            Notice::Message(message) => {
+                channels.publish(message.kind, &message.channel, &message.payload);
+            }
+            Notice::Event(event) => event.publish(channels),
+        }
+    }
+}
+
+impl Event {
+    /// Tells it on the channel of the key and on that of the event, as far as they are wanted.
+    fn publish(&self, channels: &mut Local) {
+        let Event { classes, name, db, key, .. } = self;
+        let mut channel = Vec::with_capacity(24 + key.len());
+        if classes.intersects(EventClass::KEYSPACE) {
+            channel.extend_from_slice(format!("__keyspace@{}__:", db.get()).as_bytes());
+            channel.extend_from_slice(key);
+            channels.publish(Kind::Channel, &channel, name.as_bytes());
+        }
+        if classes.intersects(EventClass::KEYEVENT) {
+            channel.clear();
+            channel.extend_from_slice(format!("__keyevent@{}__:{name}", db.get()).as_bytes());
+            channels.publish(Kind::Channel, &channel, key);
+        }
+    }
+}
+
+/// What one worker has to tell and has not handed on.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     wanted: Cell<EventClass>,
-    pending: RefCell<Vec<Event>>,
+    pending: RefCell<Vec<Notice>>,
     /// So many of them have their gate.
     sealed: Cell<usize>,
 }
@@ -184,7 +262,13 @@ impl Events {
         let channels = self.wanted.get().0 & (EventClass::KEYSPACE.0 | EventClass::KEYEVENT.0);
         let event =
             Event { classes: EventClass(channels | class.0), name, db, key: key.into(), gate: Lsn::ZERO };
-        self.pending.borrow_mut().push(event);
+        self.pending.borrow_mut().push(Notice::Event(event));
+    }
+
+    /// Notes a message, to be published when the unit is durable and behind what was noted before.
+    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+        let (channel, payload) = (channel.into(), payload.into());
+        self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));
     }
 
     /// A unit has ended: what it noted waits for `gate`.
@@ -193,7 +277,7 @@ impl Events {
         let mut pending = self.pending.borrow_mut();
         let first = self.sealed.get();
         if first < pending.len() {
-            pending[first..].iter_mut().for_each(|event| event.gate = gate);
+            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gate));
             self.sealed.set(pending.len());
         }
     }
@@ -214,8 +298,8 @@ impl Events {
         self.pending.borrow_mut().truncate(noted);
     }
 
-    /// Takes all events, which are sealed.
-    pub(crate) fn take(&self) -> Vec<Event> {
+    /// Takes everything, all of which is sealed.
+    pub(crate) fn take(&self) -> Vec<Notice> {
         self.sealed.set(0);
         std::mem::take(&mut self.pending.borrow_mut())
     }

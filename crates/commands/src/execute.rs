@@ -7,11 +7,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
 use lsn::Lsn;
+use pubsub::{Hub, Local};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Context, Event, Flags, Host, Interests, Keys, MemoryLimits, ReplyMode, Session, Unit,
+    CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
     blocking::{Later, Serving},
     event::Events,
@@ -22,6 +23,9 @@ use crate::{
     unit::{Locks, Scratch, next_random},
 };
 pub use merging::Merged;
+
+/// Subscriptions of a client that has gone that are ended at once: more would stop the worker for milliseconds.
+const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 
 /// Effects buffers above this are given back after the command that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
@@ -91,6 +95,7 @@ pub struct Executor {
     appender: Option<Appender>,
     interests: Arc<Interests>,
     events: Events,
+    channels: Local,
     pub(crate) stats: Arc<WorkerStats>,
     effects: Vec<u8>,
     freed: Freed,
@@ -131,6 +136,7 @@ impl Executor {
             appender,
             interests,
             events: Events::default(),
+            channels: Hub::new(1, u64::from(seed)).local(0),
             stats,
             effects,
             freed,
@@ -204,10 +210,37 @@ impl Executor {
         (!self.freed.is_empty()).then(|| std::mem::take(&mut self.freed))
     }
 
-    /// Takes the events of the units that have ended, each to be shown once its gate is durable.
+    /// Takes what the units that have ended tell others, each to be [published](Executor::publish) once its gate is durable.
     #[inline]
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub fn take_notices(&mut self) -> Vec<Notice> {
         self.events.take()
+    }
+
+    /// Tells others what has become durable.
+    pub fn publish(&mut self, notice: &Notice) {
+        notice.publish(&mut self.channels);
+    }
+
+    /// Shares channels with other workers; before, it has channels of its own.
+    pub fn share_channels(&mut self, channels: Local) {
+        self.channels = channels;
+    }
+
+    /// Its channels: what was published, and who is to get it.
+    #[inline]
+    pub fn channels(&mut self) -> &mut Local {
+        &mut self.channels
+    }
+
+    /// A client has gone: ends its subscriptions, or some of so many that ending all would take long. Returns whether this
+    /// was all.
+    pub fn end_subscriptions(&mut self, session: &mut Session) -> bool {
+        let Some(id) = session.subscriber else { return true };
+        let ended = self.channels.leave(id, SUBSCRIPTIONS_ENDED_MAX);
+        if ended {
+            session.subscriber = None;
+        }
+        ended
     }
 
     /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot. What is the same as in
@@ -433,6 +466,7 @@ impl Executor {
                 bulk_bytes_max,
                 in_transaction: false,
                 admitted_bytes,
+                channels: Some(&mut self.channels),
                 monitor: self.monitored.then_some(&mut self.shown),
             };
             let succeeded = cx.handle(row, args)?;

@@ -46,7 +46,7 @@ mod unit;
 pub use blocking::Wait;
 pub use context::Context;
 pub use error::CommandError;
-pub use event::{Event, EventClass};
+pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
     DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,

@@ -87,7 +87,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Outcome {
         self.stats().rejected(found.index as usize);
-        if session.transaction.is_some() && matches!(found.row.keys, Keys::Queued) {
+        if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
             let text = error.to_string();
             let reason = text.strip_prefix("ERR ").unwrap_or(&text);

@@ -44,6 +44,8 @@ pub enum Family {
     Generic,
     /// Several commands as one.
     Transactions,
+    /// Channels and those who listen to them.
+    Pubsub,
     /// The connection itself.
     Connection,
     /// The server.
@@ -52,7 +54,7 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 12] = [
+    pub const ALL: [Family; 13] = [
         Family::String,
         Family::Bitmap,
         Family::Hyperloglog,
@@ -63,6 +65,7 @@ impl Family {
         Family::Geo,
         Family::Generic,
         Family::Transactions,
+        Family::Pubsub,
         Family::Connection,
         Family::Server,
     ];
@@ -80,6 +83,7 @@ impl Family {
             Family::Geo => "geo",
             Family::Generic => "generic",
             Family::Transactions => "transactions",
+            Family::Pubsub => "pubsub",
             Family::Connection => "connection",
             Family::Server => "server",
         }

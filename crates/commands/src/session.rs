@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::DbId;
+use pubsub::SubscriberId;
 use storage::Durability;
 use wire::Protocol;
 
@@ -43,6 +44,13 @@ pub struct Session {
     pub monitoring: bool,
     /// How the client keeps what it reads (CLIENT TRACKING). Boxed: most do not.
     pub tracking: Option<Box<ClientTracking>>,
+    /// Its part of the worker's channels, from its first subscription on.
+    pub subscriber: Option<SubscriberId>,
+    /// Whether it has subscriptions now.
+    pub subscribed: bool,
+    /// It has published in a transaction: so that its messages stay in order, all that follow wait their turn behind what
+    /// is not durable yet.
+    pub publishes_in_turn: bool,
     /// What was queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
@@ -68,6 +76,9 @@ impl Session {
             no_touch: false,
             monitoring: false,
             tracking: None,
+            subscriber: None,
+            subscribed: false,
+            publishes_in_turn: false,
             transaction: None,
             watches: Watches::default(),
             wait: None,

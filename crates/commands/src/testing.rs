@@ -26,7 +26,7 @@ use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParse
 
 use crate::{
     Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
-    Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Session, ShutdownMode,
+    Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -183,7 +183,7 @@ impl TestServer {
             match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
                 Outcome::Done { gate } => {
                     self.executor.end_round(&self.host);
-                    self.events.extend(self.executor.take_events());
+                    self.take_told();
                     return (out, gate);
                 }
                 Outcome::Wait => {
@@ -212,7 +212,7 @@ impl TestServer {
             let mut out = Vec::new();
             let merged = self.executor.execute_merged(calls, &mut self.session, &self.host, &mut out);
             self.executor.end_round(&self.host);
-            self.events.extend(self.executor.take_events());
+            self.take_told();
             assert!(merged.gate <= self.log.appended_lsn());
             runs.push(merged.count);
             if merged.count == 0 {
@@ -238,8 +238,37 @@ impl TestServer {
 
     /// The same, as they are.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
-        self.events.extend(self.executor.take_events());
+        self.take_told();
         std::mem::take(&mut self.events)
+    }
+
+    /// Takes what the executor tells others, and publishes it as if it were durable.
+    fn take_told(&mut self) {
+        for notice in self.executor.take_notices() {
+            self.executor.publish(&notice);
+            if let Notice::Event(event) = notice {
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// What clients were sent by channels since this was asked last, in the notation of [`notation`].
+    pub(crate) fn take_messages(&mut self) -> BTreeMap<u64, Vec<String>> {
+        let channels = self.executor.channels();
+        channels.hand_over();
+        channels.deliver();
+        let mut messages = BTreeMap::new();
+        channels.take_due(|client, delivery| {
+            let mut bytes = Vec::new();
+            delivery.append_to(&mut bytes);
+            let (mut shown, mut rest) = (Vec::new(), &bytes[..]);
+            while let Some((value, len)) = decoded(rest) {
+                shown.push(notation(&value));
+                rest = &rest[len..];
+            }
+            messages.insert(client, shown);
+        });
+        messages
     }
 
     /// All keys with their values and deadlines, expired ones included.

@@ -18,6 +18,7 @@ use keyspace::{
     slot_of,
 };
 use lsn::Lsn;
+use pubsub::Kind;
 use storage::Appender;
 
 use crate::{
@@ -72,6 +73,16 @@ impl<'k> Unit<'k> {
             ready: VecDeque::new(),
             invalidations,
         }
+    }
+
+    /// Notes a message, to be published when the unit is durable.
+    pub(crate) fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+        self.events.note_message(kind, channel, payload);
+    }
+
+    /// From now on, within this round too, events of these classes are noted.
+    pub(crate) fn want_events(&self, classes: EventClass) {
+        self.events.want(classes);
     }
 
     /// Goes on with another command, whose only key is in a slot that is locked.

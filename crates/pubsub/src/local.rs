@@ -233,6 +233,16 @@ impl Local {
         count
     }
 
+    /// How many subscriptions a message would be for.
+    pub fn receivers(&mut self, kind: Kind, channel: &[u8]) -> usize {
+        self.publish_patterns();
+        let mut count = self.hub.subscribers(kind, channel);
+        if kind == Kind::Channel {
+            self.hub.patterns.for_each_match(channel, |pattern| count += pattern.presence().count());
+        }
+        count
+    }
+
     /// To be called at the end of a round, before its replies leave: hands over what was published to other workers, and
     /// shows them changed patterns. Returns whether there is anything to deliver here.
     pub fn hand_over(&mut self) -> bool {
@@ -288,10 +298,17 @@ impl Local {
         for id in std::mem::take(&mut self.due) {
             if let Some(subscriber) = self.subscribers[id.index()].as_mut().filter(|it| it.is_due) {
                 subscriber.is_due = false;
-                each(subscriber.client_id, &mut subscriber.delivery);
-                subscriber.delivery.clear();
+                if !subscriber.delivery.is_empty() {
+                    each(subscriber.client_id, &mut subscriber.delivery);
+                    subscriber.delivery.clear();
+                }
             }
         }
+    }
+
+    /// Whether something was delivered to a client that was not taken.
+    pub fn has_delivered(&self, id: SubscriberId) -> bool {
+        !self.subscriber(id).delivery.is_empty()
     }
 
     /// Copies what was delivered to one client behind `out`, so that what is written next comes after it.

@@ -12,7 +12,7 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -22,6 +22,7 @@ use std::{
 
 use commands::{CommandError, Session, clients::Client};
 use lsn::Lsn;
+use pubsub::Delivery;
 use tokio::{
     io::{AsyncRead, ReadBuf},
     net::{
@@ -33,8 +34,12 @@ use tokio::{
 
 use crate::{
     conversation::{Conversation, Turn},
+    outbox::Outbox,
     worker::Worker,
 };
+
+/// Pieces of output that are written at once.
+const PIECES_MAX: usize = 64;
 
 /// See the module documentation.
 pub(crate) struct Connection {
@@ -272,7 +277,12 @@ impl Connection {
             if bytes.is_empty() {
                 break false;
             }
-            match self.writer.try_write(bytes) {
+            let written = if conversation.outbox.has_blocks() {
+                self.write_pieces(&conversation.outbox)
+            } else {
+                self.writer.try_write(bytes)
+            };
+            match written {
                 Ok(count) => {
                     conversation.outbox.consume(count);
                     sent += count;
@@ -305,6 +315,17 @@ impl Connection {
         }
     }
 
+    /// Writes what may be sent in one go, without making it one piece.
+    fn write_pieces(&self, outbox: &Outbox) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(outbox.pieces()) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        self.writer.try_write_vectored(&slices[..count])
+    }
+
     /// The log is durable up to here: sends what waited for it.
     pub(crate) fn release(&self, durable: Lsn) {
         self.conversation.borrow_mut().outbox.release(durable);
@@ -319,6 +340,17 @@ impl Connection {
         let mut conversation = self.conversation.borrow_mut();
         conversation.push(bytes, gate, durable);
         (conversation.outbox.held_in_round(), !self.pushed.replace(true))
+    }
+
+    /// Appends what channels have for the client, to be sent as what is pushed is. Returns whether this is the first since then.
+    pub(crate) fn deliver(&self, delivery: &mut Delivery) -> bool {
+        self.conversation.borrow_mut().deliver(delivery);
+        !self.pushed.replace(true)
+    }
+
+    /// The session, for the end of its subscriptions.
+    pub(crate) fn with_session<R>(&self, run: impl FnOnce(&mut Session) -> R) -> R {
+        run(&mut self.conversation.borrow_mut().session)
     }
 
     /// Sends what was pushed, as far as it is free.

@@ -15,6 +15,7 @@
 
 use commands::{Call, Executor, Host, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
+use pubsub::Delivery;
 use wire::{Limits, RequestBatch, RequestParser};
 
 use crate::outbox::Outbox;
@@ -44,6 +45,8 @@ pub struct Round<'w> {
     pub now_ms: u64,
     /// The limits of authenticated clients.
     pub limits: Limits,
+    /// Too much of what was published is on its way: nothing is executed until there is less.
+    pub is_congested: bool,
     /// With merging off, called around every command that may write.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
@@ -100,6 +103,14 @@ impl Conversation {
         }
         self.append(bytes, gate, durable);
         self.pushed_bytes += bytes.len();
+    }
+
+    /// Appends what channels have for the client. A conversation that is closing takes nothing more.
+    pub fn deliver(&mut self, delivery: &mut Delivery) {
+        if !self.session.closing {
+            self.outbox.begin_round();
+            self.outbox.deliver(delivery);
+        }
     }
 
     fn append(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
@@ -196,7 +207,7 @@ impl Conversation {
             if let Some(turn) = self.interruption() {
                 break turn;
             }
-            if executed >= COMMANDS_PER_TURN_MAX {
+            if executed >= COMMANDS_PER_TURN_MAX || round.is_congested {
                 break Turn::More;
             }
             // AUTH lifts the limits, so it must be executed before what follows is parsed.

@@ -1,110 +1,85 @@
-//! Keyspace notifications on their way out of a worker: held until what they tell is durable.
+//! What a worker tells others (keyspace notifications, messages published in transactions) on its way out: held until it is
+//! durable.
 //!
-//! What it is: the events of one worker in their order, and the seam to whoever passes them on.
-//! What it is not: subscriptions. What takes the events today only counts them.
+//! What it is: the notices of one worker in their order. What it is not: delivery, which begins when they leave.
 //!
 //! Invariants
-//! - No event leaves before its gate is durable, and none overtakes another one of its worker.
+//! - No notice leaves before its gate is durable, and none overtakes another one of its worker.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::collections::VecDeque;
 
-use commands::Event;
+use commands::Notice;
 use lsn::Lsn;
 
-/// Takes events that may be shown, from any worker.
-pub(crate) trait EventSink {
-    /// These have happened, in this order.
-    fn publish(&self, events: &[Event]);
-}
-
-/// Counts events.
-#[derive(Debug, Default)]
-pub(crate) struct EventCounter {
-    count: AtomicU64,
-}
-
-impl EventCounter {
-    /// Events so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed)
-    }
-}
-
-impl EventSink for EventCounter {
-    fn publish(&self, events: &[Event]) {
-        self.count.fetch_add(events.len() as u64, Relaxed);
-    }
-}
+/// Memory of what is held above which the worker executes nothing: the disk must catch up first.
+const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    held: VecDeque<Event>,
+    held: VecDeque<Notice>,
+    bytes: usize,
 }
 
 impl EventQueue {
-    /// Adds events; returns whether there were any.
-    pub(crate) fn hold(&mut self, events: Vec<Event>) -> bool {
-        let any = !events.is_empty();
-        self.held.extend(events);
+    /// Adds notices; returns whether there were any.
+    pub(crate) fn hold(&mut self, notices: Vec<Notice>) -> bool {
+        let any = !notices.is_empty();
+        self.bytes += notices.iter().map(Notice::bytes).sum::<usize>();
+        self.held.extend(notices);
         any
     }
 
-    /// What the first event waits for.
+    /// What the first one waits for.
     pub(crate) fn gate(&self) -> Option<Lsn> {
-        self.held.front().map(|event| event.gate)
+        self.held.front().map(Notice::gate)
     }
 
-    /// Hands on what may be shown now that everything up to `durable` is.
-    pub(crate) fn release(&mut self, durable: Lsn, sink: &dyn EventSink) {
-        let free = self.held.iter().take_while(|event| event.gate <= durable).count();
-        if free > 0 {
-            let events: Vec<Event> = self.held.drain(..free).collect();
-            sink.publish(&events);
-        }
+    /// Whether no more should be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > HELD_BYTES_MAX
     }
 
-    /// Forgets all events: what they tell will never be durable.
+    /// Takes what may be shown now that everything up to `durable` is.
+    pub(crate) fn release(&mut self, durable: Lsn) -> Vec<Notice> {
+        let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
+        let notices: Vec<Notice> = self.held.drain(..free).collect();
+        self.bytes -= notices.iter().map(Notice::bytes).sum::<usize>();
+        notices
+    }
+
+    /// Forgets all notices: what they tell will never be durable.
     pub(crate) fn clear(&mut self) {
-        self.held.clear();
+        *self = EventQueue::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
-    use commands::EventClass;
+    use commands::{Event, EventClass, Message};
     use keyspace::DbId;
 
     use super::*;
 
-    #[derive(Default)]
-    struct Seen(RefCell<Vec<&'static str>>);
-
-    impl EventSink for Seen {
-        fn publish(&self, events: &[Event]) {
-            self.0.borrow_mut().extend(events.iter().map(|event| event.name));
-        }
+    fn event(name: &'static str, gate: u64) -> Notice {
+        let (classes, gate) = (EventClass::STRING, Lsn::new(gate));
+        Notice::Event(Event { classes, name, db: DbId::ZERO, key: (*b"k").into(), gate })
     }
 
-    fn event(name: &'static str, gate: u64) -> Event {
-        Event { classes: EventClass::STRING, name, db: DbId::ZERO, key: (*b"k").into(), gate: Lsn::new(gate) }
+    fn released(queue: &mut EventQueue, durable: u64) -> Vec<&'static str> {
+        let name = |notice: &Notice| match notice {
+            Notice::Event(event) => event.name,
+            Notice::Message(_) => "message",
+        };
+        queue.release(Lsn::new(durable)).iter().map(name).collect()
     }
 
     #[test]
-    fn events_leave_in_order_once_they_are_durable() {
-        let (mut queue, seen) = (EventQueue::default(), Seen::default());
+    fn notices_leave_in_order_once_they_are_durable() {
+        let mut queue = EventQueue::default();
         assert!(!queue.hold(vec![]) && queue.gate().is_none());
         assert!(queue.hold(vec![event("a", 8), event("b", 16), event("c", 0)]));
         assert!(queue.hold(vec![event("d", 16)]));
-        let released = |queue: &mut EventQueue, durable| {
-            queue.release(Lsn::new(durable), &seen);
-            std::mem::take(&mut *seen.0.borrow_mut())
-        };
         assert_eq!(released(&mut queue, 7), [""; 0]);
         assert_eq!(released(&mut queue, 8), ["a"]);
         assert_eq!(queue.gate(), Some(Lsn::new(16)));
@@ -116,10 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn events_are_counted() {
-        let counter = EventCounter::default();
-        counter.publish(&[event("a", 0), event("b", 0)]);
-        counter.publish(&[event("c", 0)]);
-        assert_eq!(counter.count(), 3);
+    fn what_is_held_is_bounded() {
+        let mut queue = EventQueue::default();
+        let payload = vec![0; HELD_BYTES_MAX].into();
+        let (kind, channel, gate) = (pubsub::Kind::Channel, (*b"c").into(), Lsn::new(8));
+        queue.hold(vec![Notice::Message(Message { kind, channel, payload, gate })]);
+        assert!(queue.is_full());
+        assert_eq!(released(&mut queue, 8), ["message"]);
+        assert!(!queue.is_full());
     }
 }

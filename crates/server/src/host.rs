@@ -22,13 +22,13 @@ use env::{Clock, Entropy};
 use keyspace::{EvictionPolicy, Keyspace};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
+use pubsub::Hub;
 use storage::{Durability, Log};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
     config::{ConfigError, Key, Settings},
-    event_queue::EventCounter,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
     snapshots::{AtStop, Snapshots},
@@ -77,8 +77,10 @@ pub(crate) struct Facts {
 pub(crate) struct ServerHost {
     pub(crate) facts: Facts,
     pub(crate) progress: LoadProgress,
-    /// Takes the events of keys.
-    pub(crate) events: EventCounter,
+    /// Events of keys that were told.
+    pub(crate) key_events: AtomicU64,
+    /// Who has subscribed to what.
+    pub(crate) channels: Arc<Hub>,
     pub(crate) snapshots: Snapshots,
     pub(crate) backups: Sessions,
     clock: Arc<dyn Clock>,
@@ -113,7 +115,8 @@ impl ServerHost {
             progress: LoadProgress::new(clock.clone()),
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
             interests: Arc::default(),
-            events: EventCounter::default(),
+            key_events: 0.into(),
+            channels: Hub::new(facts.workers, entropy.random_u64()),
             snapshots: Snapshots::new(clock.unix_ms()),
             backups: Sessions::default(),
             clients: Clients::new(),
@@ -352,6 +355,10 @@ impl Host for ServerHost {
     }
 
     fn event_classes(&self) -> EventClass {
+        // Without anybody who would hear of them, events cost nothing but this.
+        if !self.channels.hears_of_keys() {
+            return EventClass::NONE;
+        }
         EventClass::from_bits(self.live.event_classes.load(Relaxed))
     }
 

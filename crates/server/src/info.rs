@@ -4,6 +4,7 @@ use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use commands::{Host, families::REDIS_VERSION, rows};
 use keyspace::{DbId, Keyspace};
+use pubsub::Kind;
 
 use crate::{config::Key, host::ServerHost};
 
@@ -82,6 +83,7 @@ fn clients(host: &ServerHost, out: &mut String) {
         "maxclients": settings.integer(Key::Maxclients),
         "blocked_clients": host.clients().blocked(),
         "total_blocking_keys": host.interests().awaited_keys(),
+        "pubsub_clients": host.clients().subscribed(),
         "tracking_clients": host.interests().tracking().totals().clients,
     );
 }
@@ -177,6 +179,9 @@ fn stats(host: &ServerHost, out: &mut String) {
         "evicted_keys": totals.evicted_keys,
         "keyspace_hits": totals.keyspace_hits,
         "keyspace_misses": totals.keyspace_misses,
+        "pubsub_channels": host.channels.topics(Kind::Channel),
+        "pubsub_patterns": host.channels.topics(Kind::Pattern),
+        "pubsubshard_channels": host.channels.topics(Kind::Shard),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,

@@ -101,7 +101,7 @@ impl Scrape {
             encoder,
             "sheaf_keyspace_events",
             "events of keys that were told (notify-keyspace-events)",
-            host.events.count(),
+            host.key_events.load(Relaxed),
         )?;
         counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
         counter(encoder, "sheaf_keyspace_misses", "reads of keys that do not exist", totals.keyspace_misses)?;

@@ -1,6 +1,6 @@
 //! Replies of one connection, in order, each held back until what it shows is durable.
 //!
-//! What it is: bytes and gates, nothing else; no socket, no clock.
+//! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no clock.
 //!
 //! ```text
 //!  sent          free                gated, in segments          being written
@@ -12,10 +12,12 @@
 //! - Bytes leave in the order they were written.
 //! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
 //! - What [`Outbox::sendable`] shows has passed its gate (asserted in release builds too).
+//! - A block stands between two bytes of the buffer and needs no gate of its own: it leaves when what is before it may.
 
 use std::collections::VecDeque;
 
 use lsn::Lsn;
+use pubsub::{Block, Delivery};
 
 /// An empty buffer above this is given back to the allocator.
 const BYTES_KEPT_MAX: usize = 64 << 10;
@@ -40,6 +42,12 @@ pub struct Outbox {
     segment_open: bool,
     /// Everything before this position has passed its gate.
     free_end: u64,
+    /// Blocks, each before the byte at its position.
+    blocks: VecDeque<(u64, Block)>,
+    /// Bytes at the front of the first block that are sent.
+    block_sent: usize,
+    /// Bytes of all blocks that are not sent.
+    block_bytes: usize,
 }
 
 impl Outbox {
@@ -52,7 +60,7 @@ impl Outbox {
     /// Bytes not yet sent.
     #[inline]
     pub fn len(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + self.block_bytes
     }
 
     /// Whether everything is sent.
@@ -112,22 +120,85 @@ impl Outbox {
         }
     }
 
-    /// What may be sent now.
+    /// Appends what channels have for the client.
+    pub fn deliver(&mut self, delivery: &mut Delivery) {
+        let start = self.end();
+        if self.bytes.is_empty() {
+            delivery.swap_bytes(&mut self.bytes);
+        } else {
+            self.bytes.extend_from_slice(delivery.bytes());
+        }
+        for (position, block) in delivery.take_blocks() {
+            self.block_bytes += block.len();
+            self.blocks.push_back((start + position as u64, block));
+        }
+    }
+
+    /// How many bytes of the buffer have passed their gates.
+    #[inline]
+    fn free(&self) -> usize {
+        if self.segments.is_empty() {
+            return self.bytes.len();
+        }
+        assert!(self.free_end <= self.end(), "no more is free than was written");
+        // Less than was sent: a reply that was free has left, and the next one waits.
+        (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
+    }
+
+    /// What may be sent now, in one piece: the first of [`Outbox::pieces`], or nothing.
     #[inline]
     pub fn sendable(&self) -> &[u8] {
-        let free = if self.segments.is_empty() {
-            self.bytes.len()
+        if self.blocks.is_empty() {
+            &self.bytes[self.sent..self.free()]
         } else {
-            assert!(self.free_end <= self.end(), "no more is free than was written");
-            // Less than was sent: a reply that was free has left, and the next one waits.
-            (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
-        };
-        &self.bytes[self.sent..free]
+            self.pieces().next().unwrap_or(&[])
+        }
+    }
+
+    /// Whether what may be sent may be in several pieces.
+    #[inline]
+    pub fn has_blocks(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
+    /// All that may be sent now. No piece is empty.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let (mut from, free, mut block_sent) = (self.sent, self.free(), self.block_sent);
+        let mut blocks =
+            self.blocks.iter().map(|(position, block)| ((position - self.base) as usize, block)).peekable();
+        std::iter::from_fn(move || {
+            let next = blocks.peek().filter(|(position, _)| *position <= free);
+            let (start, end) = (from, next.map_or(free, |(position, _)| *position));
+            from = end;
+            if start < end {
+                return Some(&self.bytes[start..end]);
+            }
+            next?;
+            let (_, block) = blocks.next()?;
+            Some(&block[std::mem::take(&mut block_sent)..])
+        })
     }
 
     /// So many bytes of what was sendable are sent.
     #[inline]
-    pub fn consume(&mut self, count: usize) {
+    pub fn consume(&mut self, mut count: usize) {
+        while let Some((position, block)) = self.blocks.front() {
+            let before = (*position - self.base) as usize - self.sent;
+            if count < before {
+                break;
+            }
+            self.sent += before;
+            count -= before;
+            let taken = count.min(block.len() - self.block_sent);
+            self.block_sent += taken;
+            self.block_bytes -= taken;
+            count -= taken;
+            if self.block_sent < block.len() {
+                break;
+            }
+            self.blocks.pop_front();
+            self.block_sent = 0;
+        }
         self.sent += count;
         assert!(self.sent <= self.bytes.len(), "more was sent than there was");
         if self.sent == self.bytes.len() {
@@ -151,6 +222,10 @@ impl Outbox {
             let free = (self.free_end.saturating_sub(self.base) as usize).max(self.sent);
             self.bytes.truncate(free);
             self.segments.clear();
+            let end = self.end();
+            while let Some((_, block)) = self.blocks.pop_back_if(|(position, _)| *position > end) {
+                self.block_bytes -= block.len();
+            }
         }
     }
 
@@ -237,6 +312,74 @@ mod tests {
         outbox.discard_held();
         reply(&mut outbox, "-IOERR", 0);
         assert_eq!(sendable(&outbox), "a-IOERR");
+    }
+
+    /// What leaves if the socket takes so many bytes at once.
+    fn drain(outbox: &mut Outbox, at_once: usize) -> String {
+        let mut sent = Vec::new();
+        loop {
+            let bytes: Vec<u8> = outbox.pieces().flatten().copied().take(at_once).collect();
+            assert!(bytes.starts_with(outbox.sendable()) || outbox.sendable().len() > at_once);
+            if bytes.is_empty() {
+                return String::from_utf8(sent).unwrap();
+            }
+            outbox.consume(bytes.len());
+            sent.extend(bytes);
+        }
+    }
+
+    /// Messages to one client, of which long ones come as blocks.
+    fn deliver(outbox: &mut Outbox, payloads: &[&str]) -> String {
+        let mut local = pubsub::Hub::new(1, 1).local(0);
+        let id = local.join(1, wire::Protocol::Resp2);
+        for (index, payload) in payloads.iter().enumerate() {
+            // Different channels, so that each message is delivered by itself.
+            let channel = [b'a' + index as u8];
+            local.subscribe(id, pubsub::Kind::Channel, &channel);
+            local.publish(pubsub::Kind::Channel, &channel, payload.as_bytes());
+        }
+        local.deliver();
+        let mut expected = Vec::new();
+        local.take_due(|_, delivery| {
+            delivery.append_to(&mut expected);
+            outbox.deliver(delivery);
+        });
+        String::from_utf8(expected).unwrap()
+    }
+
+    #[test]
+    fn blocks_leave_in_their_place() {
+        let (long, longer) = ("x".repeat(5000), "y".repeat(9000));
+        for at_once in [1, 7, 4096, 1 << 20] {
+            let mut outbox = Outbox::default();
+            outbox.begin_round();
+            reply(&mut outbox, "before", 0);
+            let mut expected = format!("before{}", deliver(&mut outbox, &[&long, "short", &longer, &long]));
+            reply(&mut outbox, "held", 10);
+            let first_len = outbox.len() - "held".len();
+            assert_eq!(first_len, expected.len());
+            expected += &format!("held{}", deliver(&mut outbox, &[&longer, "short"]));
+            assert_eq!(outbox.len(), expected.len());
+            let sent = drain(&mut outbox, at_once);
+            assert_eq!(sent, expected[..first_len], "what comes behind a held reply waits with it");
+            outbox.release(Lsn::new(10));
+            assert_eq!(sent + &drain(&mut outbox, at_once), expected);
+            assert!(outbox.is_empty() && !outbox.has_blocks());
+        }
+    }
+
+    #[test]
+    fn blocks_behind_what_is_discarded_go_with_it() {
+        let long = "x".repeat(5000);
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        let before = deliver(&mut outbox, &[&long]);
+        reply(&mut outbox, "held", 10);
+        deliver(&mut outbox, &[&long]);
+        outbox.discard_held();
+        reply(&mut outbox, "-IOERR", 0);
+        assert_eq!(drain(&mut outbox, 1 << 20), before + "-IOERR");
+        assert!(outbox.is_empty());
     }
 
     #[test]

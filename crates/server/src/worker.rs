@@ -13,6 +13,8 @@
 //!   gate of the first; a smaller gate behind it waits at most for one flush more.
 //! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick.
 
+mod messages;
+
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{HashMap, VecDeque},
@@ -22,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{Executor, Host};
+use commands::{Executor, Host, clients::ClientKind};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use storage::Durability;
@@ -89,12 +91,16 @@ pub(crate) fn start(
     let (sender, receiver) = mpsc::unbounded_channel();
     let mailbox = Mailbox { sender };
     let own = mailbox.clone();
+    let tick = Arc::new(Notify::new());
+    let woken = tick.clone();
+    host.channels.listen(index, move || woken.notify_one());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {
         let local = tokio::task::LocalSet::new();
         let seed = host.random_u64() as u32;
-        let executor =
+        let mut executor =
             Executor::new(host.keyspace().clone(), host.interests().clone(), host.worker_stats(index), seed);
+        executor.share_channels(host.channels.local(index));
         let worker = Rc::new(Worker {
             host,
             mailbox: own,
@@ -107,7 +113,7 @@ pub(crate) fn start(
             timeouts: Timeouts::default(),
             awaiting_log: RefCell::default(),
             connections: RefCell::default(),
-            tick: Arc::new(Notify::new()),
+            tick,
             tick_due: Cell::new(false),
             log: OnceCell::new(),
             reaper,
@@ -173,6 +179,9 @@ impl Worker {
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
                 connection.end();
+                while !worker.end_subscriptions(&connection) {
+                    tokio::task::yield_now().await;
+                }
             }
             worker.host.clients().remove(id);
         });
@@ -234,6 +243,7 @@ impl Worker {
     /// Lends the worker's tools for one round of a connection's commands.
     pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
+        let is_congested = executor.channels().is_congested() || self.events.borrow().is_full();
         let flush_alone = || self.flush_alone();
         let merging = self.host.merges() || self.log.get().is_none();
         let limits = Limits {
@@ -247,6 +257,7 @@ impl Worker {
             host: &*self.host,
             now_ms: self.host.unix_ms(),
             limits,
+            is_congested,
             flush_alone: if merging { None } else { Some(&flush_alone) },
         };
         run(&mut round)
@@ -268,9 +279,10 @@ impl Worker {
         if awaits_log {
             self.awaiting_log.borrow_mut().push(connection.clone());
         }
-        let told = self.events.borrow_mut().hold(self.executor.borrow_mut().take_events());
+        let told = self.events.borrow_mut().hold(self.executor.borrow_mut().take_notices());
         let wrote = self.executor.borrow_mut().take_wrote();
-        if wrote || told || held.is_some() || awaits_log {
+        let published = self.hand_over();
+        if wrote || told || published || held.is_some() || awaits_log {
             self.end_tick_later();
         }
         self.reap(&mut self.executor.borrow_mut());
@@ -293,8 +305,7 @@ impl Worker {
     }
 
     fn end_tick(&self) {
-        let pushed = std::mem::take(&mut *self.pushed.borrow_mut());
-        pushed.iter().for_each(|connection| connection.send_pushed());
+        self.deliver();
         let Some(threads) = self.log.get() else { return };
         let parked = self.parked.borrow().len();
         let syncs = threads.log().durability() >= Durability::Commit;
@@ -311,7 +322,7 @@ impl Worker {
     fn release(&self) {
         loop {
             let durable = self.executor.borrow().durable_lsn();
-            self.events.borrow_mut().release(durable, &self.host.events);
+            self.tell(durable);
             loop {
                 let mut parked = self.parked.borrow_mut();
                 if parked.front().is_none_or(|(gate, _)| *gate > durable) {
@@ -369,7 +380,7 @@ impl Worker {
                 // Without connections nothing else would.
                 self.reap(&mut executor);
                 let wrote = executor.take_wrote();
-                let told = self.events.borrow_mut().hold(executor.take_events());
+                let told = self.events.borrow_mut().hold(executor.take_notices());
                 drop(executor);
                 if told {
                     self.end_tick_later();
@@ -390,7 +401,9 @@ impl Worker {
         let now_ms = self.host.unix_ms();
         let silent = |connection: &Connection| {
             let client = connection.client();
-            client.idle_seconds(now_ms) >= timeout_seconds && !client.is_blocked()
+            // Who listens has nothing to say.
+            let waits = client.is_blocked() || client.kind() == ClientKind::PubSub;
+            client.idle_seconds(now_ms) >= timeout_seconds && !waits
         };
         let idle: Vec<_> = self.connections.borrow().values().filter(|it| silent(it)).cloned().collect();
         idle.iter().for_each(|connection| connection.kill());

@@ -17,7 +17,7 @@ use wire::{DecodeLimits, Limits, RequestBatch, decode};
 use crate::{Recovered, SimHost, WorldOptions, recover};
 
 /// Commands that end or stop the conversation, or speak of the process rather than of data.
-const LEFT_OUT: [&str; 3] = ["shutdown", "debug", "monitor"];
+const LEFT_OUT: [&str; 6] = ["shutdown", "debug", "monitor", "subscribe", "psubscribe", "ssubscribe"];
 
 /// Numbers, ranges and names as arguments.
 const WORDS: [&str; 40] = [
@@ -177,6 +177,7 @@ impl LoneServer {
             now_ms: self.clock.unix_ms(),
             limits: Limits::DEFAULT,
             flush_alone: None,
+            is_congested: false,
         };
         let turn = run(&mut self.conversation, &mut round);
         drop(self.executor.take_freed());

@@ -218,7 +218,15 @@ impl QueueWorld {
         let client = &mut self.clients[index];
         let executor = &mut self.executors[client.worker];
         let (batch, host, now_ms) = (&mut self.batch, &self.host, self.clock.unix_ms());
-        let mut round = Round { executor, batch, host, now_ms, limits: Limits::DEFAULT, flush_alone: None };
+        let mut round = Round {
+            executor,
+            batch,
+            host,
+            now_ms,
+            limits: Limits::DEFAULT,
+            is_congested: false,
+            flush_alone: None,
+        };
         client.turn = run(&mut client.conversation, &mut round);
         drop(executor.take_freed());
         let mut pushed = Vec::new();

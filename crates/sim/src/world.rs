@@ -263,6 +263,7 @@ impl World {
             host: &self.host,
             now_ms,
             limits: Limits::DEFAULT,
+            is_congested: false,
             flush_alone: if self.options.merges { None } else { Some(&flush_alone) },
         };
         client.turn = run(&mut client.conversation, &mut round);

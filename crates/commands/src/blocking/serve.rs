@@ -135,6 +135,7 @@ impl<'k> Serving<'_, 'k> {
             in_transaction: true,
             // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
             admitted_bytes: u64::MAX,
+            channels: None,
             monitor: None,
         };
         let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));

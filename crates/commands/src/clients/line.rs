@@ -7,7 +7,10 @@ use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
 use storage::Durability;
 
-use super::{Client, DEFAULT_USER, NO_COMMAND, NO_TRANSACTION};
+use super::{Client, ClientKind, DEFAULT_USER, NO_COMMAND, NO_TRANSACTION};
+
+/// Up to here Redis keeps what it has not sent in a buffer of fixed size.
+const STATIC_OUTPUT_BYTES: u64 = 16 << 10;
 
 impl Client {
     /// Appends the line, without a line end.
@@ -15,11 +18,15 @@ impl Client {
         let labels = self.labels.lock();
         let (query, output) = (self.query_buffer_bytes.load(Relaxed), self.output_buffer_bytes.load(Relaxed));
         let (input_bytes, output_bytes) = self.traffic_bytes();
+        let [channels, patterns, shards] = self.subscriptions();
+        // As Redis has it: a buffer of fixed size, and what does not fit into it.
+        let static_output = output.min(STATIC_OUTPUT_BYTES);
+        let list_output = output - static_output;
         let result = write!(
             out,
-            "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub=0 \
-             psub=0 ssub=0 multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
-             omem=0 tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir={redirect} resp={resp} \
+            "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub={channels} \
+             psub={patterns} ssub={shards} multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
+             omem={list_output} tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
              durability={durability}",
             id = self.id,
@@ -34,6 +41,7 @@ impl Client {
             queued = self.queued_count(),
             memory = self.memory_bytes(),
             events = if output > 0 { "rw" } else { "r" },
+            lists = u8::from(list_output > 0),
             command = self.last_command_name(),
             redirect = self.shown_redirect(),
             resp = self.resp.load(Relaxed),
@@ -60,7 +68,7 @@ impl Client {
     fn flag_letters(&self) -> String {
         let flags = [
             (self.monitoring.load(Relaxed), 'O'),
-            (self.subscribed.load(Relaxed), 'P'),
+            (self.kind() == ClientKind::PubSub, 'P'),
             (self.queued_count() >= 0, 'x'),
             (self.is_blocked(), 'b'),
             (self.tracking.load(Relaxed), 't'),
@@ -140,13 +148,17 @@ mod tests {
         client.set_closing();
         client.set_queued(Some(2));
         client.set_queued(Some(2));
+        client.set_subscriptions([5, 6, 7]);
         client.kill();
         let shown = line(&client, 5_000);
         for field in [
             "name=jobs",
             "age=4",
             "idle=2",
-            "flags=OxcAeT",
+            "flags=OPxcAeT",
+            "sub=5",
+            "psub=6",
+            "ssub=7",
             "multi=2",
             "db=3",
             "qbuf=13",
@@ -162,6 +174,9 @@ mod tests {
         ] {
             assert!(shown.split(' ').any(|shown| shown == field), "{field} is not in {shown}");
         }
+        client.set_buffered(0, (16 << 10) + 5);
+        let shown = line(&client, 5_000);
+        assert!(shown.contains(" obl=16384 oll=1 omem=5 "), "{shown}");
         client.set_durability(None);
         client.set_protocol(Protocol::Resp2);
         let shown = line(&client, 5_000);

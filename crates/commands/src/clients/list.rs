@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{Client, ClientFilter, Connected};
+use super::{Client, ClientFilter, ClientKind, Connected};
 use crate::observe::Monitors;
 
 /// See the module documentation.
@@ -86,6 +86,11 @@ impl Clients {
     /// How many are blocked in a command.
     pub fn blocked(&self) -> usize {
         self.list.lock().by_id.values().filter(|client| client.is_blocked()).count()
+    }
+
+    /// How many have subscribed to something.
+    pub fn subscribed(&self) -> usize {
+        self.list.lock().by_id.values().filter(|client| client.kind() == ClientKind::PubSub).count()
     }
 
     /// How many there have ever been.

@@ -20,6 +20,13 @@ fn check_events(server: &mut TestServer, table: &[(&str, &str)]) {
     }
 }
 
+fn shown_name(notice: &Notice) -> &'static str {
+    match notice {
+        Notice::Event(event) => event.name,
+        Notice::Message(_) => "message",
+    }
+}
+
 #[test]
 fn letters_are_read_in_any_order_and_shown_in_one() {
     for (letters, shown) in [
@@ -66,7 +73,8 @@ fn events_wait_for_the_gate_of_their_unit() {
     note("third");
     events.note(EventClass::KEY_MISS, "keymiss", DbId::ZERO, b"k");
     events.seal(Lsn::new(16));
-    let taken: Vec<_> = events.take().into_iter().map(|event| (event.name, event.gate.get())).collect();
+    let taken: Vec<_> =
+        events.take().into_iter().map(|notice| (shown_name(&notice), notice.gate().get())).collect();
     assert_eq!(taken, [("first", 8), ("second", 8), ("third", 16)]);
     assert!(events.take().is_empty());
 }

@@ -73,6 +73,7 @@ impl Executor {
                 bulk_bytes_max,
                 in_transaction: false,
                 admitted_bytes: ADMITTED_BYTES,
+                channels: None,
                 monitor: None,
             };
             for Call { args, resolved } in calls.take(mergeable) {

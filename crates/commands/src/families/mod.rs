@@ -1,6 +1,7 @@
 //! The command families: each module holds the rows of its commands and their handlers.
 
 mod bitmap;
+mod channels;
 mod connection;
 mod database;
 mod deadline;
@@ -46,6 +47,7 @@ pub const REDIS_VERSION: &str = "7.2.4";
 /// The rows of every family.
 pub(crate) const TABLES: &[&[Row]] = &[
     bitmap::ROWS,
+    channels::ROWS,
     connection::ROWS,
     generic::ROWS,
     geo::ROWS,

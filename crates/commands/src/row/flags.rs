@@ -46,6 +46,11 @@ impl Flags {
     /// Refused to clients that the settings do not allow it: DEBUG.
     pub const PROTECTED: Flags = Flags(1 << 17);
 
+    /// Has to do with channels.
+    pub const PUBSUB: Flags = Flags(1 << 18);
+    /// Allowed to a client of the older protocol that has subscribed: it could not tell other replies from messages.
+    pub const SUBSCRIBER: Flags = Flags(1 << 19);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -59,11 +64,12 @@ impl Flags {
 
     /// The names that COMMAND INFO shows.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 11] = [
+        const NAMES: [(Flags, &str); 12] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
             (Flags::ADMIN, "admin"),
+            (Flags::PUBSUB, "pubsub"),
             (Flags::NOSCRIPT, "noscript"),
             (Flags::BLOCKING, "blocking"),
             (Flags::LOADING, "loading"),

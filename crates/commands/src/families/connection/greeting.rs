@@ -7,7 +7,8 @@ use crate::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
     families::{
-        REDIS_VERSION, connection::attributes::BAD_NAME, database::parse_db, server::stop_monitoring,
+        REDIS_VERSION, channels::unsubscribe_all, connection::attributes::BAD_NAME, database::parse_db,
+        server::stop_monitoring,
     },
 };
 
@@ -69,7 +70,7 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         cx.session.client.change_labels(|labels| labels.name = name);
     }
     if let Some(protocol) = protocol {
-        set_protocol(cx.session, protocol);
+        set_protocol(cx, protocol);
     }
     // The reply already has the new protocol, which the command's writer does not know.
     let mut reply = Vec::with_capacity(128);
@@ -131,7 +132,13 @@ pub(super) fn select(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 /// `PING [message]`
 pub(super) fn ping(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let listens = cx.session.subscribed && cx.session.protocol == Protocol::Resp2;
     match args.len() {
+        1 | 2 if listens => {
+            cx.reply.array(2);
+            cx.reply.bulk(b"pong");
+            cx.reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => cx.reply.simple("PONG"),
         2 => cx.reply.bulk(args.at(1)),
         _ => return Err(CommandError::WrongArity("ping")),
@@ -156,10 +163,11 @@ pub(super) fn quit(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 /// `RESET`
 pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     stop_monitoring(cx);
+    unsubscribe_all(cx);
+    set_protocol(cx, Protocol::Resp2);
     let session = &mut *cx.session;
     session.end_transaction();
     set_db(session, DbId::ZERO);
-    set_protocol(session, Protocol::Resp2);
     session.authenticated = !cx.host.requires_password();
     session.reply_mode = ReplyMode::On;
     session.durability = None;
@@ -179,9 +187,12 @@ fn set_db(session: &mut Session, db: DbId) {
     session.client.set_db(db);
 }
 
-fn set_protocol(session: &mut Session, protocol: Protocol) {
-    session.protocol = protocol;
-    session.client.set_protocol(protocol);
+fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
+    if let Some(id) = cx.session.subscriber {
+        cx.channels().set_protocol(id, protocol);
+    }
+    cx.session.protocol = protocol;
+    cx.session.client.set_protocol(protocol);
 }
 
 #[cfg(test)]

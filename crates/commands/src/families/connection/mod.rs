@@ -80,7 +80,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "ping",
         arity: -1,
-        flags: Flags::FAST,
+        flags: Flags::FAST.or(Flags::SUBSCRIBER),
         summary: "Replies with PONG, or with its argument.",
         syntax: "[message]",
         handler: greeting::ping,
@@ -89,14 +89,14 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "quit",
         arity: -1,
-        flags: GREETING.or(Flags::IMMEDIATE),
+        flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         summary: "Closes the connection once all replies are sent.",
         handler: greeting::quit,
         ..ROW
     },
     Row {
         name: "reset",
-        flags: GREETING.or(Flags::IMMEDIATE),
+        flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         since: "6.2.0",
         summary: "Puts the connection into the state of a new one.",
         handler: greeting::reset,

@@ -95,7 +95,10 @@ fn an_exec_that_is_refused_ends_the_transaction() {
             "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
         ),
         ("exec", "-ERR EXEC without MULTI"),
-        ("exec now", "-ERR wrong number of arguments for 'exec' command"),
+        (
+            "exec now",
+            "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        ),
         ("exists a", ":0"),
     ]);
 }

@@ -1,0 +1,127 @@
+//! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
+
+use pubsub::{Kind, SubscriberId};
+use wire::Args;
+
+use crate::{CommandError, Context, ReplyMode};
+
+/// `SUBSCRIBE channel [channel ...]`
+pub(super) fn subscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    begin(cx, args, Kind::Channel, "subscribe");
+    Ok(())
+}
+
+/// `PSUBSCRIBE pattern [pattern ...]`
+pub(super) fn psubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    begin(cx, args, Kind::Pattern, "psubscribe");
+    Ok(())
+}
+
+/// `SSUBSCRIBE shardchannel [shardchannel ...]`
+pub(super) fn ssubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if cx.in_transaction {
+        return Err(CommandError::Text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+    begin(cx, args, Kind::Shard, "ssubscribe");
+    Ok(())
+}
+
+/// `UNSUBSCRIBE [channel [channel ...]]`
+pub(super) fn unsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    end(cx, args, Kind::Channel, "unsubscribe");
+    Ok(())
+}
+
+/// `PUNSUBSCRIBE [pattern [pattern ...]]`
+pub(super) fn punsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    end(cx, args, Kind::Pattern, "punsubscribe");
+    Ok(())
+}
+
+/// `SUNSUBSCRIBE [shardchannel [shardchannel ...]]`
+pub(super) fn sunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    end(cx, args, Kind::Shard, "sunsubscribe");
+    Ok(())
+}
+
+fn begin(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
+    let id = subscriber(cx);
+    for name in args.skip(1).iter() {
+        cx.channels().subscribe(id, kind, name);
+        confirm(cx, id, kind, verb, Some(name));
+    }
+    note_subscriptions(cx, id);
+    // The first listener may make events worth noting, from the next command on.
+    let classes = cx.host.event_classes();
+    cx.unit.want_events(classes);
+}
+
+fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
+    let id = subscriber(cx);
+    if args.len() > 1 {
+        for name in args.skip(1).iter() {
+            cx.channels().unsubscribe(id, kind, name);
+            confirm(cx, id, kind, verb, Some(name));
+        }
+    } else {
+        let names = cx.channels().names(id, kind);
+        for name in &names {
+            cx.channels().unsubscribe(id, kind, name);
+            confirm(cx, id, kind, verb, Some(name));
+        }
+        if names.is_empty() {
+            confirm(cx, id, kind, verb, None);
+        }
+    }
+    note_subscriptions(cx, id);
+}
+
+/// Ends all subscriptions of the client without saying so; for RESET.
+pub(in crate::families) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
+    let Some(id) = cx.session.subscriber else { return };
+    for kind in Kind::ALL {
+        for name in cx.channels().names(id, kind) {
+            cx.channels().unsubscribe(id, kind, &name);
+        }
+    }
+    write_delivered(cx, id);
+    note_subscriptions(cx, id);
+}
+
+/// The client's part of the channels, which it gets with its first subscription.
+fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
+    if let Some(id) = cx.session.subscriber {
+        return id;
+    }
+    let (client_id, protocol) = (cx.session.client.id(), cx.session.protocol);
+    let id = cx.channels().join(client_id, protocol);
+    cx.session.subscriber = Some(id);
+    id
+}
+
+fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, name: Option<&[u8]>) {
+    write_delivered(cx, id);
+    let counts = Kind::ALL.map(|kind| cx.channels().subscriptions(id, kind));
+    let [channels, patterns, shards] = counts;
+    cx.reply.push(3);
+    cx.reply.bulk(verb.as_bytes());
+    cx.reply.bulk_or_null(name);
+    cx.reply.count(if kind == Kind::Shard { shards } else { channels + patterns });
+}
+
+/// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as it would be taken
+/// for a reply; and without replies nobody sees the difference.
+fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
+    if !cx.in_transaction && cx.session.reply_mode == ReplyMode::On && cx.channels().has_delivered(id) {
+        let mut delivered = Vec::new();
+        cx.channels().drain_into(id, &mut delivered);
+        cx.reply.raw(&delivered);
+    }
+}
+
+/// Makes the number of subscriptions known to all who ask.
+fn note_subscriptions(cx: &mut Context<'_, '_>, id: SubscriberId) {
+    let counts = Kind::ALL.map(|kind| cx.channels().subscriptions(id, kind));
+    cx.session.subscribed = counts.iter().any(|count| *count > 0);
+    cx.session.client.set_subscriptions(counts);
+}

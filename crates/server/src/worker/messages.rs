@@ -1,0 +1,69 @@
+//! Messages of channels on their way through a worker: from what its clients publish to the connections of those who listen.
+
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+
+use commands::Notice;
+use lsn::Lsn;
+
+use super::Worker;
+use crate::connection::Connection;
+
+impl Worker {
+    /// A round has ended, and its replies have not left: hands over what it has published to other workers. Returns whether
+    /// there is something to deliver at the end of the tick.
+    pub(super) fn hand_over(&self) -> bool {
+        let (published, must_deliver) = {
+            let mut executor = self.executor.borrow_mut();
+            let channels = executor.channels();
+            (channels.hand_over(), channels.must_deliver())
+        };
+        if must_deliver {
+            self.deliver();
+        }
+        published
+    }
+
+    /// Delivers what was published, and sends it and what else was pushed: one write per connection.
+    pub(super) fn deliver(&self) {
+        {
+            let mut executor = self.executor.borrow_mut();
+            let connections = self.connections.borrow();
+            let mut pushed = self.pushed.borrow_mut();
+            let channels = executor.channels();
+            channels.deliver();
+            channels.take_due(|client_id, delivery| {
+                if let Some(connection) = connections.get(&client_id)
+                    && connection.deliver(delivery)
+                {
+                    pushed.push(connection.clone());
+                }
+            });
+        }
+        let pushed = std::mem::take(&mut *self.pushed.borrow_mut());
+        pushed.iter().for_each(|connection| connection.send_pushed());
+    }
+
+    /// The log is durable up to here: tells others what waited for it.
+    pub(super) fn tell(&self, durable: Lsn) {
+        let notices = self.events.borrow_mut().release(durable);
+        if notices.is_empty() {
+            return;
+        }
+        let events = notices.iter().filter(|notice| matches!(notice, Notice::Event(_))).count();
+        self.host.key_events.fetch_add(events as u64, Relaxed);
+        {
+            let mut executor = self.executor.borrow_mut();
+            notices.iter().for_each(|notice| executor.publish(notice));
+            executor.channels().hand_over();
+        }
+        self.deliver();
+    }
+
+    /// A client has gone. Returns whether all its subscriptions have ended; if not, this is to be called again.
+    pub(super) fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
+        let mut executor = self.executor.borrow_mut();
+        let ended = connection.with_session(|session| executor.end_subscriptions(session));
+        executor.channels().hand_over();
+        ended
+    }
+}

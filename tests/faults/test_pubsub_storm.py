@@ -1,0 +1,113 @@
+"""Channels under load: publishers at full speed while subscriptions come and go and readers do not read.
+
+Every message carries its publisher and a number. Who is subscribed all the time gets every one of them, once and in its
+publisher's order; who comes and goes gets what was published between the confirmations, without a gap.
+"""
+
+import threading
+import time
+
+from harness.resp import Connection, encode
+
+PUBLISHERS = 4
+CHURNERS = 6
+PIPELINE = 50
+CHANNELS = [f"ch:{number}" for number in range(3)]
+
+
+class Publisher(threading.Thread):
+    """Publishes numbered messages to all channels in turn until it is told to stop."""
+
+    def __init__(self, port: int, number: int, stop: threading.Event):
+        super().__init__()
+        self.connection, self.number, self.stop = Connection(port), number, stop
+        self.sent = dict.fromkeys(CHANNELS, 0)
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            commands = []
+            for _ in range(PIPELINE):
+                for channel in CHANNELS:
+                    commands.append(encode("PUBLISH", channel, f"{self.number} {self.sent[channel]}"))
+                    self.sent[channel] += 1
+            self.connection.send(b"".join(commands))
+            for _ in commands:
+                self.connection.read()
+        # Behind all others of this publisher, whatever those of other workers do.
+        self.connection.call("PUBLISH", CHANNELS[0], "-1 0")
+
+
+def churn(port: int, number: int, stop: threading.Event, failures: list[str]) -> None:
+    """Subscribes, takes some messages, unsubscribes: what comes in between has no gap."""
+    connection = Connection(port)
+    by_pattern = number % 3 == 0
+    verbs = (b"psubscribe", b"punsubscribe") if by_pattern else (b"subscribe", b"unsubscribe")
+    names = ["ch:?"] if by_pattern else CHANNELS[: 1 + number % 3]
+    while not stop.is_set():
+        connection.send(encode(verbs[0], *names))
+        last: dict[tuple, int] = {}
+        left, taken = len(names), 0
+        while left:
+            kind, *rest = connection.read()
+            if kind == verbs[1]:
+                left -= 1
+            elif kind == verbs[0]:
+                continue
+            else:
+                channel, data = rest[-2:]
+                publisher, count = map(int, data.split())
+                expected = last.get((channel, publisher), count - 1) + 1
+                if count != expected:
+                    failures.append(f"churner {number}: {count} of {publisher} on {channel}, expected {expected}")
+                last[channel, publisher] = count
+            taken += 1
+            if taken == 20:
+                connection.send(encode(verbs[1], *names))
+    connection.close()
+
+
+def test_nothing_is_lost_while_subscriptions_come_and_go(server, pytestconfig):
+    stop, stop_churning = threading.Event(), threading.Event()
+    failures: list[str] = []
+    listeners = [server.connect() for _ in range(3)]
+    for listener in listeners:
+        listener.send(encode("SUBSCRIBE", *CHANNELS))
+        assert [listener.read()[2] for _ in CHANNELS] == [1, 2, 3]
+    publishers = [Publisher(server.port, number, stop) for number in range(PUBLISHERS)]
+    churners = [
+        threading.Thread(target=churn, args=(server.port, number, stop_churning, failures))
+        for number in range(CHURNERS)
+    ]
+    got: list[dict] = [{} for _ in listeners]
+
+    def listen(listener: Connection, counts: dict) -> None:
+        ended = 0
+        while ended < PUBLISHERS:
+            _, channel, data = listener.read()
+            publisher, count = map(int, data.split())
+            if publisher < 0:
+                ended += 1
+                continue
+            if count != counts.get((channel, publisher), 0):
+                failures.append(f"{count} of {publisher} on {channel}, expected {counts.get((channel, publisher), 0)}")
+            counts[channel, publisher] = count + 1
+
+    readers = [threading.Thread(target=listen, args=it) for it in zip(listeners, got, strict=True)]
+    for thread in [*readers, *churners, *publishers]:
+        thread.start()
+    time.sleep(pytestconfig.getoption("--churn-seconds"))
+    # Churners first: they end their round only while messages come.
+    stop_churning.set()
+    for thread in churners:
+        thread.join()
+    stop.set()
+    for thread in publishers:
+        thread.join()
+    for thread in readers:
+        thread.join()
+    assert not failures, failures[:5]
+    sent = {(channel.encode(), it.number): it.sent[channel] for it in publishers for channel in CHANNELS}
+    assert all(counts == sent for counts in got)
+    print(f"{sum(sent.values())} messages")
+    for listener in listeners:
+        listener.close()
