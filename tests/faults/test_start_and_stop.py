@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from harness.resp import encode
-from harness.server import free_port, run_sheaf
+from harness.server import free_port, run_sheaf, sheaf_binary
 from harness.storm import Reader, Storm, Writer
 from harness.waiting import PATIENCE_S, wait_until
 
@@ -143,6 +143,22 @@ class TestProtectedMode:
         _, cli = reach()
         assert cli("SET", "k", "v").startswith("DENIED")
         assert cli("SET", "k", "v", host="127.0.0.1") == "OK\n"
+
+    @pytest.mark.sheaf_only
+    def test_strangers_get_no_backups_without_a_password(self, reach, tmp_path):
+        server, cli = reach()
+
+        def backup(name: str):
+            command = ["nsenter", f"--net=/proc/{server.pid}/ns/net", sheaf_binary(), "backup", str(tmp_path / name)]
+            command += ["--from", f"{OUTSIDE}:{server.http_port}"]
+            return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+        denied = backup("denied")
+        assert denied.returncode == 1
+        assert "protected-mode" in denied.stderr
+        assert cli("CONFIG", "SET", "protected-mode", "no", host="127.0.0.1") == "OK\n"
+        allowed = backup("allowed")
+        assert allowed.returncode == 0, allowed.stderr
 
     def test_a_password_opens(self, reach):
         _, cli = reach(requirepass="secret")

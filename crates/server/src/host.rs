@@ -293,9 +293,9 @@ impl ServerHost {
 
     /// Ends the backups that must end, and removes what they have kept. Called once a second.
     pub(crate) fn end_due_backups(&self) {
-        if let Some(log) = self.log.get()
-            && self.backups.end_due(self, log)
-        {
+        let Some(log) = self.log.get() else { return };
+        let retained_bytes_max = self.settings().integer(Key::BackupRetentionBytes);
+        if self.backups.end_due(self.monotonic_us(), retained_bytes_max, log) {
             remove_unpinned(self, log);
         }
     }

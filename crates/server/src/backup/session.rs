@@ -7,7 +7,7 @@
 //!   it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -22,7 +22,7 @@ use storage::{Admission, CopyPlan, Error, Log, Pin, snapshot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Offer, OfferedFile};
-use crate::{config::Key, host::ServerHost, snapshots::GENERATIONS};
+use crate::{host::ServerHost, snapshots::GENERATIONS};
 
 /// Sessions at most: each keeps old snapshots and log.
 pub(crate) const SESSIONS_MAX: usize = 4;
@@ -103,30 +103,24 @@ impl Sessions {
         plan: CopyPlan,
         place: OwnedSemaphorePermit,
     ) -> Offer {
-        let CopyPlan { begin_lsn, end_lsn, files, control, pin } = plan;
-        let mut files: Vec<OfferedFile> =
-            files.into_iter().map(|file| OfferedFile { name: file.name, bytes: file.bytes }).collect();
-        files.push(OfferedFile { name: CopyPlan::CONTROL_NAME.into(), bytes: control.len() as u64 });
-        let offer = Offer {
-            session: format!("{:016x}{:016x}", host.random_u64(), host.random_u64()),
+        let (begin_lsn, end_lsn) = (plan.begin_lsn, plan.end_lsn);
+        let id = format!("{:016x}{:016x}", host.random_u64(), host.random_u64());
+        tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a backup begins");
+        let session = self.add(Session::new(id, &host.facts.dir, plan, place, host.monotonic_us()));
+        Offer {
+            session: session.id.clone(),
             log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
             begin_lsn: begin_lsn.get(),
             end_lsn: end_lsn.get(),
             end_unix_ms: host.unix_ms(),
-            files: files.clone(),
-        };
-        tracing::info!(target: "server", session = offer.session, %begin_lsn, %end_lsn, "a backup begins");
-        self.open.lock().push(Arc::new(Session {
-            id: offer.session.clone(),
-            dir: host.facts.dir.clone(),
-            files,
-            control,
-            end_lsn,
-            hold: Mutex::new(Some(Hold { _pin: pin, _place: place })),
-            last_asked_us: host.monotonic_us().into(),
-            transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
-        }));
-        offer
+            files: session.files.clone(),
+        }
+    }
+
+    fn add(&self, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        self.open.lock().push(session.clone());
+        session
     }
 
     /// The open session of this name.
@@ -140,13 +134,11 @@ impl Sessions {
         ended > 0
     }
 
-    /// Ends the sessions that have to end. `true` if there were any. Called once a second.
-    pub(crate) fn end_due(&self, host: &ServerHost, log: &Log) -> bool {
+    /// Ends the sessions that have to end. `true` if there were any. To be called once a second.
+    pub(crate) fn end_due(&self, now_us: u64, retained_bytes_max: u64, log: &Log) -> bool {
         if self.open.lock().is_empty() {
             return false;
         }
-        let now_us = host.monotonic_us();
-        let retained_bytes_max = host.settings().integer(Key::BackupRetentionBytes);
         let is_full = log.admit(0) == Admission::NoRoom;
         let appended = log.appended_lsn();
         let reason = |session: &Session| {
@@ -180,6 +172,23 @@ impl Sessions {
 }
 
 impl Session {
+    fn new(id: String, dir: &Path, plan: CopyPlan, place: OwnedSemaphorePermit, now_us: u64) -> Session {
+        let CopyPlan { end_lsn, files, control, pin, .. } = plan;
+        let mut files: Vec<OfferedFile> =
+            files.into_iter().map(|file| OfferedFile { name: file.name, bytes: file.bytes }).collect();
+        files.push(OfferedFile { name: CopyPlan::CONTROL_NAME.into(), bytes: control.len() as u64 });
+        Session {
+            id,
+            dir: dir.to_path_buf(),
+            files,
+            control,
+            end_lsn,
+            hold: Mutex::new(Some(Hold { _pin: pin, _place: place })),
+            last_asked_us: now_us.into(),
+            transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
+        }
+    }
+
     /// What it hands out under this name.
     pub(crate) fn content(&self, name: &str) -> Option<Content<'_>> {
         let file = self.files.iter().find(|file| file.name == name)?;
@@ -218,5 +227,99 @@ pub(crate) fn remove_unpinned(host: &ServerHost, log: &Log) {
             target: "server", %error,
             "cannot remove what a backup has kept; the next snapshot tries again"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{Disk, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use storage::{
+        Appender, LogOptions, Recovery,
+        snapshot::{Compression, SnapshotWriter},
+    };
+
+    use super::*;
+
+    const RETAINED_BYTES_MAX: u64 = 100_000;
+
+    /// A log with a snapshot of nothing where it begins.
+    fn log_with_snapshot() -> Log {
+        let (disk, dir) =
+            (SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() }), Path::new("/data"));
+        let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
+        let mut recovery = Recovery::open(disk.clone(), dir, options, &SimEntropy::new(1)).unwrap();
+        assert!(recovery.next_batch().unwrap().is_none());
+        let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
+        let disk: Arc<dyn Disk> = disk;
+        let meta = log.begin_snapshot(Compression::None);
+        let (writer, parts) = SnapshotWriter::create(disk, dir, meta, 1).unwrap();
+        let summaries = parts.into_iter().map(|part| part.finish().unwrap()).collect();
+        writer.publish(summaries, meta.begin_lsn).unwrap();
+        log
+    }
+
+    fn open(sessions: &Sessions, log: &Log, id: &str, now_us: u64) -> Option<Arc<Session>> {
+        let place = sessions.place()?;
+        let plan = log.plan_copy(Lsn::ZERO).unwrap().expect("the snapshot is there");
+        Some(sessions.add(Session::new(id.into(), Path::new("/data"), plan, place, now_us)))
+    }
+
+    fn write(appender: &mut Appender, bytes: usize) {
+        appender.reserve(&vec![7; bytes]).unwrap().publish();
+        appender.log().flush_all().unwrap();
+    }
+
+    #[test]
+    fn sessions_end_when_nobody_asks_or_too_much_is_kept() {
+        let (sessions, log) = (Sessions::default(), log_with_snapshot());
+        let (idle, used) =
+            (open(&sessions, &log, "idle", 0).unwrap(), open(&sessions, &log, "used", 0).unwrap());
+        assert!(!sessions.end_due(IDLE_US, RETAINED_BYTES_MAX, &log));
+        used.touch(IDLE_US);
+        assert!(sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
+        assert!(idle.has_ended() && !used.has_ended());
+        assert!(sessions.find("idle").is_none() && sessions.find("used").is_some());
+
+        let mut appender = log.appender();
+        write(&mut appender, RETAINED_BYTES_MAX as usize / 2);
+        assert!(!sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
+        assert!(!log.truncate_before(log.durable_lsn()).unwrap(), "it is still pinned");
+        let later = open(&sessions, &log, "later", IDLE_US).unwrap();
+        write(&mut appender, RETAINED_BYTES_MAX as usize / 2);
+        assert!(sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
+        assert!(used.has_ended() && !later.has_ended(), "what it was offered ends later");
+        assert!(sessions.end("later") && later.has_ended() && !sessions.end("later"));
+        assert!(log.truncate_before(log.durable_lsn()).unwrap());
+    }
+
+    #[test]
+    fn there_are_only_so_many_sessions_and_transfers() {
+        let (sessions, log) = (Sessions::default(), log_with_snapshot());
+        let open_one = || open(&sessions, &log, "one of many", 0);
+        let opened: Vec<_> = (0..SESSIONS_MAX).map(|_| open_one().expect("a place")).collect();
+        assert!(open_one().is_none());
+        let transfers: Vec<_> =
+            (0..TRANSFERS_MAX).map(|_| opened[0].transfer().expect("a transfer")).collect();
+        assert!(opened[0].transfer().is_none() && opened[1].transfer().is_some());
+        drop(transfers);
+        assert!(opened[0].transfer().is_some());
+        // Also while somebody still holds a session that has ended, its place is free.
+        assert!(sessions.end("one of many"));
+        assert!(open_one().is_some());
+    }
+
+    #[test]
+    fn what_was_not_offered_is_not_handed_out() {
+        let (sessions, log) = (Sessions::default(), log_with_snapshot());
+        let session = open(&sessions, &log, "s", 0).unwrap();
+        for name in ["", "sheaf.lock", "../control", "/data/control", "snapshots", "log-0000000000100000.seg"]
+        {
+            assert!(session.content(name).is_none(), "{name}");
+        }
+        assert!(matches!(session.content("control"), Some(Content::Bytes(bytes)) if bytes.len() == 64));
+        let Some(Content::File { path, bytes }) = session.content("log-0000000000000000.seg") else {
+            panic!("a file")
+        };
+        assert_eq!((path, bytes), (PathBuf::from("/data/log-0000000000000000.seg"), 4096));
     }
 }
