@@ -7,7 +7,18 @@ publisher's order; who comes and goes gets what was published between the confir
 import threading
 import time
 
-from harness.resp import Connection, encode
+import pytest
+
+from harness import procfs
+from harness.resp import Closed, Connection, encode
+from harness.waiting import wait_until
+
+MIB = 1 << 20
+SLOW_LISTENERS = 50
+PAYLOAD_BYTES = 256 << 10
+MESSAGES = 100
+# What the slow ones may hold by their limit, shared among them, and what the kernel has not taken at the same time.
+SLOW_GROWTH_MAX = 64 * MIB
 
 PUBLISHERS = 4
 CHURNERS = 6
@@ -111,3 +122,74 @@ def test_nothing_is_lost_while_subscriptions_come_and_go(server, pytestconfig):
     print(f"{sum(sent.values())} messages")
     for listener in listeners:
         listener.close()
+
+
+def slow_listener(server, name: str) -> Connection:
+    """Subscribes and reads no further."""
+    connection = server.connect()
+    assert connection.call("CLIENT", "SETNAME", name) == b"OK"
+    assert connection.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
+    return connection
+
+
+def disconnections(connection: Connection) -> int:
+    """How many clients were too slow."""
+    stats = connection.call("INFO", "stats").decode()
+    return int(stats.split("client_output_buffer_limit_disconnections:")[1].split()[0])
+
+
+@pytest.mark.sheaf_only
+def test_slow_listeners_are_cut_and_cost_nobody_else_anything(server):
+    with server.connect() as publisher, server.connect() as healthy:
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0") == b"OK"
+        assert healthy.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
+        slow = [slow_listener(server, f"slow-{number}") for number in range(SLOW_LISTENERS)]
+        procfs.reset_peak(server.pid)
+        before = procfs.resident_bytes(server.pid)
+        payload = b"x" * PAYLOAD_BYTES
+        for _ in range(MESSAGES):
+            assert publisher.call("PUBLISH", "ch", payload) >= 1
+            assert healthy.read() == [b"message", b"ch", payload]
+        wait_until("the slow ones to be cut", lambda: disconnections(publisher) == SLOW_LISTENERS)
+        assert publisher.call("PUBSUB", "NUMSUB", "ch") == [b"ch", 1]
+        grown = procfs.resident_bytes_peak(server.pid) - before
+        assert grown < SLOW_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
+        server.wait_for_log("slow-0")
+        assert "hard limit" in server.log()
+        for connection in slow:
+            connection.close()
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_above_the_soft_limit_has_some_time(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1mb 1") == b"OK"
+        for _ in range(MESSAGES):
+            publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES)
+        shown = publisher.call("CLIENT", "LIST", "TYPE", "pubsub").decode()
+        assert "name=slow" in shown and int(shown.split("omem=")[1].split()[0]) > MIB, shown
+        wait_until("it to be cut", lambda: disconnections(publisher) == 1)
+        server.wait_for_log("soft limit")
+        with pytest.raises(Closed):
+            while True:
+                slow.read()
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_that_takes_nothing_at_all_is_given_up(server):
+    with server.connect() as publisher, slow_listener(server, "gone"):
+        for _ in range(MESSAGES):
+            publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES)
+        wait_until("it to be given up", lambda: disconnections(publisher) == 1)
+        server.wait_for_log("no progress")
+
+
+@pytest.mark.sheaf_only
+def test_a_reader_that_is_slow_but_reads_gets_everything(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        count = 40
+        for number in range(count):
+            assert publisher.call("PUBLISH", "ch", b"%d " % number + b"x" * PAYLOAD_BYTES) == 1
+        for number in range(count):
+            assert slow.read()[2].startswith(b"%d " % number)
+        assert disconnections(publisher) == 0

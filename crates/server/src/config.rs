@@ -11,6 +11,7 @@
 //! - An unknown name is an error wherever it comes from, with the nearest known name in the message.
 
 mod file;
+mod output_limits;
 mod table;
 mod value;
 
@@ -18,6 +19,7 @@ use std::path::Path;
 
 use commands::DebugAccess;
 use keyspace::PackedLimits;
+pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
@@ -119,7 +121,7 @@ impl Settings {
     /// An unknown name or an invalid value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
         let (index, option) = find(name)?;
-        self.values[index] = option.parse(value)?;
+        self.values[index] = option.parse_over(value, &self.values[index])?;
         Ok(option)
     }
 
@@ -129,7 +131,7 @@ impl Settings {
     /// Also if the setting is immutable.
     pub fn set_live(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
         let (index, option) = find(name)?;
-        let parsed = option.parse(value)?;
+        let parsed = option.parse_over(value, &self.values[index])?;
         if !option.mutable && self.values[index] != parsed {
             return Err(ConfigError::Immutable { name: option.name });
         }
@@ -172,6 +174,14 @@ impl Settings {
             Value::Text(value) => value,
             Value::Choice(name) => name,
             other => panic!("{key:?} holds {other:?}, not a text"),
+        }
+    }
+
+    /// How much clients may leave untaken.
+    pub fn output_limits(&self) -> OutputLimits {
+        match self.values[Key::ClientOutputBufferLimit as usize] {
+            Value::OutputLimits(limits) => limits,
+            ref other => panic!("the limits are {other:?}"),
         }
     }
 

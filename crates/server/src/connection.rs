@@ -9,6 +9,8 @@
 //! - While the conversation is interrupted nothing is read from the socket: the client feels it as back-pressure. Only while a
 //!   command is blocked, which can take for ever, a bounded amount is read: so it shows that the client has gone.
 
+mod backlog;
+
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
@@ -32,6 +34,7 @@ use tokio::{
     time::Instant,
 };
 
+use self::backlog::Backlog;
 use crate::{
     conversation::{Conversation, Turn},
     outbox::Outbox,
@@ -59,6 +62,8 @@ pub(crate) struct Connection {
     pushed: Cell<bool>,
     /// When the blocked command times out.
     deadline: Cell<Option<Instant>>,
+    /// How the client takes what it is sent.
+    backlog: Cell<Backlog>,
 }
 
 impl Connection {
@@ -81,6 +86,7 @@ impl Connection {
             resumable: Cell::new(false),
             pushed: Cell::new(false),
             deadline: Cell::new(None),
+            backlog: Cell::default(),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
@@ -305,7 +311,12 @@ impl Connection {
         let finished = self.turn.get() == Turn::Closing && conversation.outbox.is_empty();
         let pending_bytes = conversation.pending_bytes() as u64;
         conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
+        let untaken =
+            refused.then(|| (conversation.session.client.clone(), conversation.outbox.len() as u64));
         drop(conversation);
+        if let Some((client, unsent_bytes)) = untaken {
+            self.enforce_hard_limit(&client, unsent_bytes);
+        }
         if refused != self.refused.replace(refused) && refused
             || self.broken.get()
             || finished
@@ -357,8 +368,16 @@ impl Connection {
     pub(crate) fn send_pushed(&self) {
         self.pushed.set(false);
         if !self.refused.get() {
-            self.send();
+            return self.send();
         }
+        let (client, unsent_bytes) = {
+            let conversation = self.conversation.borrow();
+            let client = conversation.session.client.clone();
+            let unsent_bytes = conversation.outbox.len() as u64;
+            client.set_buffered(conversation.pending_bytes() as u64, unsent_bytes);
+            (client, unsent_bytes)
+        };
+        self.enforce_hard_limit(&client, unsent_bytes);
     }
 
     /// What interrupted the conversation is over.

@@ -15,7 +15,7 @@ use std::{
 use commands::{
     CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, Promise,
     SaveAnswer, ShutdownMode, WorkerStats,
-    clients::{Client, Clients, Connected},
+    clients::{Client, ClientKind, Clients, Connected},
     observe::{LatencyEvent, Observer},
 };
 use env::{Clock, Entropy};
@@ -28,7 +28,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
-    config::{ConfigError, Key, Settings},
+    config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
     snapshots::{AtStop, Snapshots},
@@ -59,6 +59,7 @@ struct Live {
     password_needed: AtomicBool,
     protected: AtomicBool,
     event_classes: AtomicU16,
+    output_limits: RwLock<OutputLimits>,
 }
 
 /// What is fixed when the server starts.
@@ -79,6 +80,8 @@ pub(crate) struct ServerHost {
     pub(crate) progress: LoadProgress,
     /// Events of keys that were told.
     pub(crate) key_events: AtomicU64,
+    /// Clients that were disconnected because they left too much untaken.
+    pub(crate) slow_clients_cut: AtomicU64,
     /// Who has subscribed to what.
     pub(crate) channels: Arc<Hub>,
     pub(crate) snapshots: Snapshots,
@@ -116,6 +119,7 @@ impl ServerHost {
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed })),
             interests: Arc::default(),
             key_events: 0.into(),
+            slow_clients_cut: 0.into(),
             channels: Hub::new(facts.workers, entropy.random_u64()),
             snapshots: Snapshots::new(clock.unix_ms()),
             backups: Sessions::default(),
@@ -151,6 +155,7 @@ impl ServerHost {
         live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         live.event_classes.store(classes.bits(), Relaxed);
+        *live.output_limits.write() = settings.output_limits();
         live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
         self.interests.tracking().set_keys_max(settings.integer(Key::TrackingTableMaxKeys) as usize);
         let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
@@ -217,6 +222,11 @@ impl ServerHost {
 
     pub(crate) fn request_bytes_max(&self) -> usize {
         self.live.request_bytes_max.load(Relaxed) as usize
+    }
+
+    /// How much a client that does this may leave untaken.
+    pub(crate) fn output_limit(&self, kind: ClientKind) -> OutputLimit {
+        self.live.output_limits.read().of(kind)
     }
 
     pub(crate) fn idle_timeout_seconds(&self) -> u64 {
@@ -447,6 +457,7 @@ impl Host for ServerHost {
     fn reset_stats(&self) {
         self.stats.reset();
         self.rejected_connections.store(0, Relaxed);
+        self.slow_clients_cut.store(0, Relaxed);
     }
 
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {

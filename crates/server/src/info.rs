@@ -182,6 +182,7 @@ fn stats(host: &ServerHost, out: &mut String) {
         "pubsub_channels": host.channels.topics(Kind::Channel),
         "pubsub_patterns": host.channels.topics(Kind::Pattern),
         "pubsubshard_channels": host.channels.topics(Kind::Shard),
+        "client_output_buffer_limit_disconnections": host.slow_clients_cut.load(Relaxed),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,

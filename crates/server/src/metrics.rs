@@ -12,6 +12,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Registry,
 };
+use pubsub::Kind;
 use storage::{Histogram, LogStats};
 
 use crate::host::ServerHost;
@@ -105,6 +106,7 @@ impl Scrape {
         )?;
         counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
         counter(encoder, "sheaf_keyspace_misses", "reads of keys that do not exist", totals.keyspace_misses)?;
+        self.encode_channels(encoder)?;
         gauge(
             encoder,
             "sheaf_loading",
@@ -125,6 +127,23 @@ impl Scrape {
         )?;
         self.encode_snapshots(encoder)?;
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
+    }
+
+    fn encode_channels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let host = &*self.host;
+        for (name, help, kind) in [
+            ("sheaf_pubsub_channels", "channels that somebody listens to by name", Kind::Channel),
+            ("sheaf_pubsub_patterns", "patterns that somebody listens to", Kind::Pattern),
+            ("sheaf_pubsub_shard_channels", "shard channels that somebody listens to", Kind::Shard),
+        ] {
+            gauge(encoder, name, help, host.channels.topics(kind) as u64)?;
+        }
+        counter(
+            encoder,
+            "sheaf_slow_clients_disconnected",
+            "clients that left too much untaken",
+            host.slow_clients_cut.load(Relaxed),
+        )
     }
 
     fn encode_snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

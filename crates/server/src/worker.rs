@@ -14,6 +14,7 @@
 //! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick.
 
 mod messages;
+mod upkeep;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -24,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{Executor, Host, clients::ClientKind};
+use commands::{Executor, Host};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use storage::Durability;
@@ -75,6 +76,8 @@ pub(crate) struct Worker {
     tick_due: Cell<bool>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
+    /// When connections are looked at next for what they have not taken.
+    limits_due_ms: Cell<u64>,
     stopping: Cell<bool>,
 }
 
@@ -117,6 +120,7 @@ pub(crate) fn start(
             tick_due: Cell::new(false),
             log: OnceCell::new(),
             reaper,
+            limits_due_ms: Cell::new(0),
             stopping: Cell::new(false),
         });
         local.block_on(&runtime, worker.run(receiver, index, workers));
@@ -389,24 +393,8 @@ impl Worker {
                 }
             }
             self.close_idle();
+            self.enforce_limits();
         }
-    }
-
-    /// Closes connections that have been silent for longer than the setting `timeout`.
-    fn close_idle(&self) {
-        let timeout_seconds = self.host.idle_timeout_seconds();
-        if timeout_seconds == 0 {
-            return;
-        }
-        let now_ms = self.host.unix_ms();
-        let silent = |connection: &Connection| {
-            let client = connection.client();
-            // Who listens has nothing to say.
-            let waits = client.is_blocked() || client.kind() == ClientKind::PubSub;
-            client.idle_seconds(now_ms) >= timeout_seconds && !waits
-        };
-        let idle: Vec<_> = self.connections.borrow().values().filter(|it| silent(it)).cloned().collect();
-        idle.iter().for_each(|connection| connection.kill());
     }
 
     /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.

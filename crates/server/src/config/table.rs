@@ -79,6 +79,7 @@ settings! {
     MaxmemorySamples "maxmemory-samples" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
     ProtoMaxBulkLen "proto-max-bulk-len" Kind::Bytes { min: 1 << 20, max: 512 << 20 }, "512mb", Mutable, "Largest string.";
     ClientQueryBufferLimit "client-query-buffer-limit" Kind::Bytes { min: 1 << 20, max: 2 << 30 }, "1gb", Mutable, "Largest command.";
+    ClientOutputBufferLimit "client-output-buffer-limit" Kind::OutputLimits, "normal 0 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60", Mutable, "Who leaves so much untaken is disconnected: for each class of clients (normal, slave, pubsub) a hard limit, a soft one, and the seconds for which that may be exceeded; 0 for no limit.";
     Timeout "timeout" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Connections waiting to be accepted.";

@@ -1,7 +1,6 @@
 //! Values of settings: text in, typed out, and back.
 
-use super::ConfigError;
-use super::table::Setting;
+use super::{ConfigError, output_limits::OutputLimits, table::Setting};
 
 /// What a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +34,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// The letters of classes of events; see [`commands::EventClass`].
     Events,
+    /// Limits by class of clients; see [`OutputLimits`].
+    OutputLimits,
 }
 
 /// The value of a setting.
@@ -50,9 +51,21 @@ pub enum Value {
     Text(String),
     /// Of [`Kind::Choice`].
     Choice(&'static str),
+    /// Of [`Kind::OutputLimits`].
+    OutputLimits(OutputLimits),
 }
 
 impl Setting {
+    /// Reads a value that takes the place of `old`, or, where it says so, of parts of it.
+    ///
+    /// # Errors
+    /// As [`Setting::parse`].
+    pub fn parse_over(&self, text: &str, old: &Value) -> Result<Value, ConfigError> {
+        let Value::OutputLimits(limits) = old else { return self.parse(text) };
+        let invalid = |reason: String| ConfigError::Invalid { name: self.name, value: text.into(), reason };
+        limits.parse_over(text).map(Value::OutputLimits).map_err(invalid)
+    }
+
     /// Reads a value.
     ///
     /// # Errors
@@ -89,6 +102,10 @@ impl Setting {
                 let classes = commands::EventClass::parse(text).ok_or_else(|| invalid(reason()))?;
                 Ok(Value::Text(classes.to_string()))
             }
+            Kind::OutputLimits => {
+                let limits = OutputLimits::default().parse_over(text).map_err(invalid)?;
+                Ok(Value::OutputLimits(limits))
+            }
             Kind::Choice(names) => {
                 let known = names.iter().find(|name| name.eq_ignore_ascii_case(text));
                 known
@@ -107,11 +124,12 @@ impl Setting {
             Value::Switch(false) => "no".into(),
             Value::Text(text) => text.clone(),
             Value::Choice(name) => (*name).into(),
+            Value::OutputLimits(limits) => limits.to_string(),
         }
     }
 }
 
-fn parse_bytes(text: &str) -> Option<u64> {
+pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit: u64 = match &lower[digits.len()..] {

@@ -1,0 +1,168 @@
+//! When a client is disconnected because it takes too slowly what it is sent.
+//!
+//! What it is: three rules over the bytes that are not sent. What it is not: what makes publishers wait: nothing does.
+//!
+//! - Above the hard limit of its class: at once.
+//! - Above the soft limit for as long as the class allows.
+//! - A subscriber that has not taken a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it will not come back, and
+//!   need not grow to the other limits.
+
+use std::{fmt, sync::atomic::Ordering::Relaxed};
+
+use commands::clients::{Client, ClientKind};
+
+use super::Connection;
+use crate::config::OutputLimit;
+
+/// Less than this can wait for ever.
+const STALLED_BYTES_MIN: u64 = 1 << 20;
+/// For how long a subscriber may take nothing.
+const STALLED_MS_MAX: u64 = 10_000;
+
+/// Why a client is disconnected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TooSlow {
+    Hard,
+    Soft,
+    Stalled,
+}
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TooSlow::Hard => "hard limit",
+            TooSlow::Soft => "soft limit for too long",
+            TooSlow::Stalled => "no progress",
+        })
+    }
+}
+
+/// What is remembered of one connection between looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Backlog {
+    /// Since when more than the soft limit is unsent.
+    above_soft_since_ms: Option<u64>,
+    /// Bytes sent when the client was last seen to take some, and when that was.
+    progress: Option<(u64, u64)>,
+}
+
+impl Backlog {
+    /// Looks at a connection: bytes that are not sent, bytes ever sent, and a monotonic time. To be called about once a second;
+    /// the hard limit is also looked at whenever something is added.
+    fn look(
+        &mut self,
+        kind: ClientKind,
+        limit: OutputLimit,
+        unsent_bytes: u64,
+        sent_bytes: u64,
+        now_ms: u64,
+    ) -> Option<TooSlow> {
+        if is_above_hard(limit, unsent_bytes) {
+            return Some(TooSlow::Hard);
+        }
+        let is_above_soft = limit.soft_bytes > 0 && unsent_bytes > limit.soft_bytes;
+        let above_since_ms = is_above_soft.then(|| self.above_soft_since_ms.unwrap_or(now_ms));
+        self.above_soft_since_ms = above_since_ms;
+        if above_since_ms.is_some_and(|since_ms| now_ms.saturating_sub(since_ms) > limit.soft_seconds * 1000)
+        {
+            return Some(TooSlow::Soft);
+        }
+        if kind != ClientKind::PubSub || unsent_bytes <= STALLED_BYTES_MIN {
+            self.progress = None;
+            return None;
+        }
+        let seen = self.progress.filter(|(sent, _)| *sent == sent_bytes);
+        let (_, since_ms) = *self.progress.insert(seen.unwrap_or((sent_bytes, now_ms)));
+        (now_ms.saturating_sub(since_ms) > STALLED_MS_MAX).then_some(TooSlow::Stalled)
+    }
+}
+
+/// Whether so much is unsent that it need not be looked at any longer.
+fn is_above_hard(limit: OutputLimit, unsent_bytes: u64) -> bool {
+    limit.hard_bytes > 0 && unsent_bytes > limit.hard_bytes
+}
+
+impl Connection {
+    /// Disconnects a client that has left more untaken than any client of its kind may.
+    pub(super) fn enforce_hard_limit(&self, client: &Client, unsent_bytes: u64) {
+        if is_above_hard(self.worker.host.output_limit(client.kind()), unsent_bytes) {
+            self.cut(client, unsent_bytes, TooSlow::Hard);
+        }
+    }
+
+    /// Disconnects a client that takes too slowly what it is sent. Called about once a second.
+    pub(crate) fn enforce_limits(&self, now_ms: u64) {
+        let unsent_bytes = self.conversation.borrow().outbox.len() as u64;
+        let mut backlog = self.backlog.take();
+        if unsent_bytes > 0 {
+            let client = self.client().clone();
+            let (kind, (_, sent_bytes)) = (client.kind(), client.traffic_bytes());
+            let limit = self.worker.host.output_limit(kind);
+            if let Some(reason) = backlog.look(kind, limit, unsent_bytes, sent_bytes, now_ms) {
+                self.cut(&client, unsent_bytes, reason);
+            }
+            self.backlog.set(backlog);
+        }
+    }
+
+    fn cut(&self, client: &Client, unsent_bytes: u64, reason: TooSlow) {
+        if self.broken.replace(true) {
+            return;
+        }
+        self.worker.host.slow_clients_cut.fetch_add(1, Relaxed);
+        let (id, peer, labels) = (client.id(), client.peer(), client.labels());
+        tracing::warn!(
+            target: "server", id, peer, name = labels.name.as_str(), unsent_bytes, %reason,
+            "disconnected a client that takes too slowly what it is sent (client-output-buffer-limit)"
+        );
+        self.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: OutputLimit = OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 };
+    const MIB: u64 = 1 << 20;
+
+    /// Looks at a subscriber at each of (seconds, MiB unsent, bytes sent); returns what each look says.
+    fn looks(looks: &[(u64, u64, u64)]) -> Vec<Option<TooSlow>> {
+        let mut backlog = Backlog::default();
+        let look = |&(s, mib, sent): &(u64, u64, u64)| {
+            backlog.look(ClientKind::PubSub, LIMIT, mib * MIB, sent, s * 1000)
+        };
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn the_hard_limit_holds_at_once() {
+        assert_eq!(looks(&[(0, 32, 0), (1, 33, 1)]), [None, Some(TooSlow::Hard)]);
+    }
+
+    #[test]
+    fn the_soft_limit_holds_after_its_time() {
+        assert_eq!(looks(&[(0, 9, 0), (60, 9, 1), (61, 9, 2)]), [None, None, Some(TooSlow::Soft)]);
+        assert_eq!(
+            looks(&[(0, 9, 0), (60, 8, 1), (61, 9, 2), (121, 9, 3)]),
+            [None; 4],
+            "it was below meanwhile"
+        );
+    }
+
+    #[test]
+    fn a_subscriber_that_takes_nothing_is_given_up() {
+        assert_eq!(looks(&[(0, 2, 5), (10, 2, 5), (11, 2, 5)]), [None, None, Some(TooSlow::Stalled)]);
+        assert_eq!(looks(&[(0, 2, 5), (9, 2, 6), (18, 2, 7), (28, 2, 7)]), [None; 4], "slow is not stalled");
+        assert_eq!(looks(&[(0, 2, 5), (9, 1, 5), (18, 2, 5)]), [None; 3], "little can wait");
+    }
+
+    #[test]
+    fn classes_without_limits_have_none() {
+        let mut backlog = Backlog::default();
+        for s in [0, 100, 200] {
+            let look = backlog.look(ClientKind::Normal, OutputLimit::default(), u64::MAX, 0, s * 1000);
+            assert_eq!(look, None);
+        }
+    }
+}
