@@ -96,6 +96,7 @@ impl Executor {
                 let reason = self.appender().map_or_else(String::new, |it| it.log().no_room_reason());
                 Err(CommandError::DiskFull(reason))
             }
+            Admission::Frozen => Err(CommandError::RecoveryUnconfirmed),
             Admission::Stalled => Err(CommandError::LogStalled),
             Admission::Poisoned => Err(CommandError::LogFailed),
         }

@@ -71,6 +71,8 @@ pub enum CommandError {
     OutOfMemory,
     /// The log has no room: the reason, from the operating system.
     DiskFull(String),
+    /// The server was recovered past damage, which nobody has accepted yet.
+    RecoveryUnconfirmed,
     /// The disk has not answered for seconds.
     LogStalled,
     /// The log is poisoned.
@@ -162,6 +164,10 @@ impl fmt::Display for CommandError {
             CommandError::NoProto => "NOPROTO unsupported protocol version",
             CommandError::Loading => "LOADING Redis is loading the dataset in memory",
             CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            CommandError::RecoveryUnconfirmed => {
+                "MISCONF Sheaf has left out damaged data at its start (--force-recovery) and is read-only. Read \
+                 recovery-report.json in its directory, then accept the loss: CONFIG SET force-recovery confirmed"
+            }
             CommandError::LogStalled => {
                 "BUSY log stalled: the disk has not answered for seconds, try again later"
             }

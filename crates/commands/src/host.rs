@@ -81,6 +81,8 @@ pub enum SaveAnswer {
     Scheduled,
     /// One is being taken, and another was not wanted then.
     InProgress,
+    /// None is taken before somebody has accepted what was lost; see [`Host::confirm_recovery`].
+    Unconfirmed,
 }
 
 /// What SHUTDOWN was asked to do.
@@ -152,6 +154,11 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The whole error text, if one is being taken; the promise is forgotten.
     fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str>;
+    /// The operator accepts what a forced recovery has lost: has the server take writes again, and then keeps the promise.
+    ///
+    /// # Errors
+    /// The whole error text, if there is nothing to accept or somebody is at it; the promise is forgotten.
+    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
     /// A unit with a FLUSHALL has the position `record`, and nothing after it is in the log yet: every slot is locked. What

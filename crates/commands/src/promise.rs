@@ -22,13 +22,13 @@ pub struct Promise {
 
 impl Promise {
     /// Answers the client: OK, or an error, prefix included.
-    pub fn keep(self, outcome: Result<(), &str>) {
+    pub fn keep(self, outcome: Result<(), String>) {
         let mut bytes = Vec::new();
         if !self.is_silent {
             let mut reply = ReplyWriter::new(&mut bytes, self.protocol);
             match outcome {
                 Ok(()) => reply.ok(),
-                Err(error) => reply.error(error),
+                Err(error) => reply.error(&error),
             }
         }
         self.client.answer(bytes.into(), Lsn::ZERO);

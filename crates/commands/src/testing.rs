@@ -605,6 +605,11 @@ impl Host for TestHost {
         Ok(())
     }
 
+    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str> {
+        self.promises.lock().push(promise);
+        Ok(())
+    }
+
     fn last_save_unix_s(&self) -> u64 {
         self.clock.unix_ms() / 1000
     }

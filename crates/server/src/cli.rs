@@ -13,6 +13,7 @@ use crate::{
     export::Format,
     import::Existing,
     inspect::Selection,
+    recover::Mode,
     restore::Target,
     unix_time,
 };
@@ -26,6 +27,8 @@ pub enum Task {
         settings: Settings,
         /// From this file.
         config_file: Option<PathBuf>,
+        /// What this start recovers from.
+        mode: Mode,
     },
     /// Verify a directory.
     Check {
@@ -136,7 +139,13 @@ fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
     let given =
         |name: &'static str| matches.get_one::<String>(name).map(|value| (name.to_string(), value.clone()));
     let overrides: Vec<(String, String)> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
-    Ok(Task::Serve { settings: Settings::load(config_file.as_deref(), &overrides)?, config_file })
+    let base = matches.get_one::<u64>("recover-from").copied().map(Lsn::new);
+    let mode = match base {
+        _ if matches.get_flag("force-recovery") => Mode::Force,
+        Some(base) => Mode::From(base),
+        None => Mode::Newest,
+    };
+    Ok(Task::Serve { settings: Settings::load(config_file.as_deref(), &overrides)?, config_file, mode })
 }
 
 fn command() -> Command {
@@ -144,7 +153,7 @@ fn command() -> Command {
     let lsn = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("LSN").value_parser(clap::value_parser!(u64)).help(help)
     };
-    with_settings(Command::new("sheaf"))
+    serving(Command::new("sheaf"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("A database server that keeps its word: Redis protocol, every OK is on disk")
         .after_help(
@@ -156,7 +165,7 @@ fn command() -> Command {
              server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again",
         )
         .args_conflicts_with_subcommands(true)
-        .subcommand(with_settings(Command::new("serve")).about("Run the server (the default)"))
+        .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
         .subcommand(
             Command::new("check").about("Verify every byte of the log and the snapshots; exits non-zero on damage").arg(dir()),
         )
@@ -272,6 +281,24 @@ fn restore_command() -> Command {
         )
 }
 
+/// What `serve` takes: the settings, and what concerns one start and is never kept.
+fn serving(command: Command) -> Command {
+    let recover_from = Arg::new("recover-from")
+        .long("recover-from")
+        .value_name("LSN")
+        .value_parser(clap::value_parser!(u64))
+        .help("Start from the snapshot of this position, or from a log that begins there, because newer ones are damaged");
+    let force_recovery = Arg::new("force-recovery")
+        .long("force-recovery")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("recover-from")
+        .help(
+            "Leave out what is damaged, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
+             confirmed accepts the loss; without damage, start as always",
+        );
+    with_settings(command).arg(recover_from).arg(force_recovery)
+}
+
 fn with_settings(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE").env("SHEAF_CONFIG");
     let command =
@@ -312,6 +339,19 @@ mod tests {
         assert_eq!(settings(&["sheaf"]), Settings::default());
         assert_eq!(settings(&["sheaf", "--port", "1"]).integer(Key::Port), 1);
         assert_eq!(settings(&["sheaf", "serve", "--durability", "none"]).text(Key::Durability), "none");
+    }
+
+    #[test]
+    fn what_one_start_recovers_from_is_no_setting() {
+        for (arguments, expected) in [
+            (&["sheaf", "--dir", "d"][..], Mode::Newest),
+            (&["sheaf", "serve", "--recover-from", "4096"], Mode::From(Lsn::new(4096))),
+            (&["sheaf", "--force-recovery"], Mode::Force),
+        ] {
+            let task = parse(arguments.iter().map(ToString::to_string)).unwrap();
+            let Task::Serve { mode, .. } = task else { panic!("not serve: {task:?}") };
+            assert_eq!(mode, expected);
+        }
     }
 
     #[test]

@@ -278,6 +278,11 @@ impl ServerHost {
         })
     }
 
+    /// Whether damaged data was left out at the start, and nobody has accepted that yet.
+    pub(crate) fn awaits_confirmation(&self) -> bool {
+        self.log.get().is_some_and(Log::is_frozen)
+    }
+
     /// Completes when SHUTDOWN or a signal asked to stop.
     pub(crate) async fn stop_requested(&self) {
         self.stop.notified().await;
@@ -424,6 +429,10 @@ impl Host for ServerHost {
             };
             found.push(("appendfsync", policy.into()));
         }
+        if matches("force-recovery") {
+            let state = if self.awaits_confirmation() { "unconfirmed" } else { "no" };
+            found.push(("force-recovery", state.into()));
+        }
         found
     }
 
@@ -473,11 +482,21 @@ impl Host for ServerHost {
     }
 
     fn save(&self, scheduled: bool) -> SaveAnswer {
-        self.snapshots.ask(scheduled)
+        if self.awaits_confirmation() { SaveAnswer::Unconfirmed } else { self.snapshots.ask(scheduled) }
     }
 
     fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+        if self.awaits_confirmation() {
+            return Err("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed");
+        }
         self.snapshots.ask_and_tell(promise)
+    }
+
+    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str> {
+        if !self.awaits_confirmation() {
+            return Err("ERR there is no forced recovery to confirm");
+        }
+        self.snapshots.confirm(promise)
     }
 
     fn last_save_unix_s(&self) -> u64 {

@@ -153,6 +153,7 @@ fn persistence(host: &ServerHost, out: &mut String) {
         "snapshot_bytes": snapshots.last_file_bytes,
         "snapshot_failures": snapshots.failures,
         "snapshot_written_bytes": host.snapshots.written_bytes(),
+        "recovery_unconfirmed": u8::from(host.awaits_confirmation()),
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
         "aof_last_write_status": if failed { "err" } else { "ok" },

@@ -39,6 +39,7 @@ pub mod progress;
 mod reaper;
 pub mod recover;
 pub mod restore;
+pub mod salvage;
 pub mod serve;
 pub mod snapshots;
 mod timeouts;

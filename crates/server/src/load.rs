@@ -1,10 +1,10 @@
-//! Loading the newest snapshot, which the replay of the log then goes on from.
+//! Loading a snapshot, which the replay of the log then goes on from.
 //!
 //! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot, so the threads
 //! share nothing but the number of the next run and the slots' locks, which nobody else wants.
 //!
-//! What it is not: a judge of which snapshot is to be used. It is always the newest that the log can be replayed behind, and
-//! if that one is damaged, the server does not start: an older one would be an older state, silently.
+//! Which one: the newest that the log can be replayed behind. If it is damaged, the server does not start and names what else
+//! it could start from; that is the operator's to choose, because whoever sees damage wants to know.
 //!
 //! Invariants
 //! - Memory in flight is bounded: per thread one chunk as stored and one as decompressed.
@@ -22,11 +22,14 @@ use env::Disk;
 use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{
-    Recovery,
-    snapshot::{self, ReadBuffers, Run, SnapshotInfo, SnapshotReader},
+    Error, Recovery,
+    snapshot::{self, ReadBuffers, Run, SnapshotReader},
 };
 
-use crate::{progress::LoadProgress, recover::RecoverError};
+use crate::{
+    progress::LoadProgress,
+    recover::{Mode, RecoverError, WayOut},
+};
 
 /// What of the log is in memory before it is replayed.
 pub(crate) struct Loaded {
@@ -37,6 +40,14 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    pub(crate) fn nothing() -> Loaded {
+        Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO }
+    }
+
+    pub(crate) fn of(lsns: Box<[Lsn]>, end_lsn: Lsn) -> Loaded {
+        Loaded { lsns, end_lsn }
+    }
+
     /// Whether the slot was captured with what this record did to it.
     #[inline]
     pub(crate) fn has(&self, slot: SlotId, lsn: Lsn) -> bool {
@@ -67,45 +78,87 @@ impl Loaded {
     }
 }
 
-/// Loads the newest snapshot of the data directory `dir` into `keyspace`, which is empty, and has the replay start where it
-/// begins. On so many threads besides this one; 0 for this one alone. Does nothing if there is no snapshot.
-pub(crate) fn load_newest(
+/// Loads a snapshot of the data directory `dir` into `keyspace`, which is empty, and has the replay start where it begins. On
+/// so many threads besides this one; 0 for this one alone. Does nothing if there is no snapshot.
+pub(crate) fn load_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
     keyspace: &Keyspace,
     now: AccessClock,
     threads: usize,
     progress: &LoadProgress,
 ) -> Result<Loaded, RecoverError> {
-    let Some(info) = newest(recovery, disk, dir)? else {
+    let Some(begin_lsn) = base_of(recovery, (disk, dir), mode)? else {
         progress.begin(0, recovery.start(), recovery.end_estimate());
-        return Ok(Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO });
+        return Ok(Loaded::nothing());
     };
-    let begin_lsn = info.begin_lsn;
-    recovery.start_at(&info)?;
-    let reader = SnapshotReader::open(disk, dir, &info)?;
-    let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
-    progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
-    Loading { reader: &reader, keyspace, now, progress, next_run: AtomicUsize::new(0) }.load(threads)?;
-    let lsns = SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect();
-    Ok(Loaded { lsns, end_lsn: info.end_lsn })
+    let mut load = || {
+        let info = snapshot::load(disk, dir, begin_lsn)?;
+        recovery.start_at(&info)?;
+        let reader = SnapshotReader::open(disk, dir, &info)?;
+        let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
+        progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
+        Loading::new(&reader, keyspace, now, progress).load(threads)?;
+        let lsns = SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect();
+        Ok(Loaded { lsns, end_lsn: info.end_lsn })
+    };
+    load().map_err(|error| match error {
+        RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
+            let base = older_base(recovery, (disk, dir), begin_lsn);
+            RecoverError::Snapshot { damage, way_out: WayOut::new(dir, base) }
+        }
+        other => other,
+    })
 }
 
-/// The newest snapshot that the replay can start at and does not go back behind.
-fn newest(recovery: &Recovery, disk: &dyn Disk, dir: &Path) -> Result<Option<SnapshotInfo>, storage::Error> {
+/// Where the snapshot to load begins; `None` to replay the log alone.
+fn base_of(
+    recovery: &Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
+) -> Result<Option<Lsn>, RecoverError> {
     // One that begins before the log does is void: a FLUSHALL came after it.
     let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
-    for begin_lsn in usable {
-        let info = snapshot::load(disk, dir, begin_lsn)?;
-        if info.end_lsn <= recovery.until() {
-            return Ok(Some(info));
+    let mut usable: Vec<Lsn> = usable.collect();
+    match mode {
+        Mode::Newest | Mode::Force => {
+            // One that ends behind what is asked for is of no use; whether one is damaged, shows when it is loaded.
+            let is_behind =
+                |begin| snapshot::load(disk, dir, begin).is_ok_and(|info| info.end_lsn > recovery.until());
+            Ok(usable.into_iter().find(|&begin| !is_behind(begin)))
+        }
+        Mode::From(from) if is_whole_log(recovery, from) => Ok(None),
+        Mode::From(from) if usable.contains(&from) => Ok(Some(from)),
+        Mode::From(from) => {
+            usable.extend((!recovery.needs_snapshot()).then_some(recovery.start()));
+            Err(RecoverError::NoBase { from, possible: usable })
         }
     }
-    Ok(None)
+}
+
+/// Whether the log begins at `from` and holds everything: what snapshots say is in it.
+pub(crate) fn is_whole_log(recovery: &Recovery, from: Lsn) -> bool {
+    from == recovery.start() && !recovery.needs_snapshot()
+}
+
+/// What is left to start from if the snapshot that begins at `damaged` cannot be loaded. Looked at as far as that is fast: the
+/// start from it verifies everything.
+fn older_base(recovery: &mut Recovery, (disk, dir): (&dyn Disk, &Path), damaged: Lsn) -> Option<Lsn> {
+    let start = recovery.start();
+    let opens = |&begin: &Lsn| {
+        let info = snapshot::load(disk, dir, begin);
+        info.is_ok_and(|info| {
+            recovery.start_at(&info).is_ok() && SnapshotReader::open(disk, dir, &info).is_ok()
+        })
+    };
+    let begins = snapshot::list_begins(disk, dir).ok()?.into_iter();
+    let older = begins.filter(|&begin| begin < damaged && begin >= start).find(opens);
+    older.or((!recovery.needs_snapshot()).then_some(start))
 }
 
 /// What the threads share.
-struct Loading<'a> {
+pub(crate) struct Loading<'a> {
     reader: &'a SnapshotReader,
     keyspace: &'a Keyspace,
     now: AccessClock,
@@ -113,7 +166,16 @@ struct Loading<'a> {
     next_run: AtomicUsize,
 }
 
-impl Loading<'_> {
+impl<'a> Loading<'a> {
+    pub(crate) fn new(
+        reader: &'a SnapshotReader,
+        keyspace: &'a Keyspace,
+        now: AccessClock,
+        progress: &'a LoadProgress,
+    ) -> Self {
+        Loading { reader, keyspace, now, progress, next_run: AtomicUsize::new(0) }
+    }
+
     fn load(&self, threads: usize) -> Result<(), RecoverError> {
         if threads == 0 {
             return self.load_runs();
@@ -146,7 +208,8 @@ impl Loading<'_> {
         self.next_run.store(self.reader.runs().len(), Relaxed);
     }
 
-    fn load_run(&self, run: &Run, buffers: &mut ReadBuffers) -> Result<(), RecoverError> {
+    /// Loads one run.
+    pub(crate) fn load_run(&self, run: &Run, buffers: &mut ReadBuffers) -> Result<(), RecoverError> {
         let mut loader = Loader::new(self.keyspace, self.now);
         let mut told_bytes = 0;
         for chunk in run.chunks.clone() {
@@ -200,7 +263,7 @@ mod tests {
 
     #[test]
     fn without_a_snapshot_everything_is_left() {
-        let nothing = Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO };
+        let nothing = Loaded::nothing();
         assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
     }
 }

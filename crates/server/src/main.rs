@@ -28,7 +28,9 @@ fn main() -> ExitCode {
         }
     };
     let result: Result<(), Box<dyn std::error::Error>> = match task {
-        Task::Serve { settings, config_file } => serve::serve(settings, config_file).map_err(Into::into),
+        Task::Serve { settings, config_file, mode } => {
+            serve::serve(settings, config_file, mode).map_err(Into::into)
+        }
         Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),

@@ -20,7 +20,7 @@ use storage::{LogOptions, Recovery};
 use crate::{
     inspect::ProgressBar,
     progress::LoadProgress,
-    recover::{RecoverError, load_opened},
+    recover::{Mode, RecoverError, load_opened},
 };
 
 /// How often progress is shown.
@@ -110,7 +110,8 @@ impl<'a> Place<'a> {
                     thread::park_timeout(REPORT_PERIOD);
                 }
             });
-            let loaded = load_opened(&mut recovery, place, now_ms, self.appliers, &keyspace, &progress);
+            let loaded =
+                load_opened(&mut recovery, place, Mode::Newest, now_ms, self.appliers, &keyspace, &progress);
             done.store(true, Relaxed);
             reporter.thread().unpark();
             loaded

@@ -1,4 +1,4 @@
-//! Recovery: the newest snapshot is loaded, then the log behind it is replayed into the keyspace, in parallel by slot.
+//! Recovery: a snapshot, the newest unless told otherwise, is loaded, then the log behind it is replayed into the keyspace, in parallel by slot.
 //!
 //! ```text
 //! load-0..n: runs of the snapshot's chunks (see `load`)                  then
@@ -16,6 +16,8 @@
 //!   key after it only removes what was moved; the other way round a value would be lost, so the server does not write that.
 //! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
 
+mod error;
+
 use std::{
     convert::Infallible,
     path::Path,
@@ -29,11 +31,13 @@ use std::{
 use env::{Clock, Disk, Entropy};
 use keyspace::{AccessClock, Effect, Freed, Keyspace, Scope, SlotId, slot_of};
 use lsn::Lsn;
-use storage::{Log, LogOptions, Recovery};
+use storage::{Log, LogOptions, Recovery, snapshot};
 
+pub use self::error::{RecoverError, WayOut};
 use crate::{
-    load::{Loaded, load_newest},
+    load::{Loaded, is_whole_log, load_base},
     progress::LoadProgress,
+    salvage::salvage,
 };
 
 /// Effects are handed over in chunks of about this size.
@@ -45,34 +49,18 @@ const PREFIX_BYTES: usize = 12;
 /// Effects whose memory is fetched together.
 const GROUP: usize = 32;
 
-/// Why recovery failed.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// The log cannot be read or is damaged.
-    #[error(transparent)]
-    Storage(#[from] storage::Error),
-    /// A record that is intact as bytes holds no effects this version knows.
-    #[error(
-        "the record at lsn {lsn} is intact but cannot be understood ({reason}): it was written by another version of sheaf"
-    )]
-    Effect {
-        /// The record.
-        lsn: Lsn,
-        /// What is wrong with it.
-        reason: keyspace::EffectError,
-    },
-    /// A value was moved out of a slot that was captured without it, into one that was captured before.
-    #[error(
-        "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \
-         log. Restore both from a backup or a replica"
-    )]
-    Moved {
-        /// The record.
-        lsn: Lsn,
-    },
-    /// The OS refused a thread.
-    #[error("cannot start a recovery thread: {0}")]
-    Thread(std::io::Error),
+/// What a recovery starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The newest snapshot. Damage is refused.
+    #[default]
+    Newest,
+    /// The snapshot that begins here, or the log itself if it begins here and holds everything: newer snapshots are damaged,
+    /// and are set aside. Other damage is refused.
+    From(Lsn),
+    /// Whatever is left, in a server that takes no writes until the operator has accepted what is lost: see `salvage`. Not
+    /// for [`load`].
+    Force,
 }
 
 /// Where and how to recover.
@@ -89,6 +77,8 @@ pub struct Source<'a> {
     pub entropy: &'a dyn Entropy,
     /// Threads that apply; 0 applies on the calling thread, for simulations.
     pub appliers: usize,
+    /// What to start from.
+    pub mode: Mode,
 }
 
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
@@ -100,8 +90,50 @@ pub fn recover(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<Log, RecoverError> {
-    let clock = source.clock.clone();
-    Ok(load(source, keyspace, progress)?.finish(clock)?)
+    if source.mode == Mode::Force {
+        return recover_by_force(source, keyspace, progress);
+    }
+    let (clock, disk, dir, mode) = (source.clock.clone(), source.disk.clone(), source.dir, source.mode);
+    let recovery = load(source, keyspace, progress)?;
+    if let Mode::From(base) = mode {
+        let newer = snapshot::list_begins(&*disk, dir)?.into_iter();
+        let newer = newer.filter(|&begin| begin > base || begin == base && is_whole_log(&recovery, base));
+        set_aside(&*disk, dir, newer)?;
+    }
+    Ok(recovery.finish(clock)?)
+}
+
+/// Leaves out what is damaged; without damage, recovers as always.
+fn recover_by_force(
+    source: Source<'_>,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<Log, RecoverError> {
+    let (clock, entropy, disk, dir) = (source.clock.clone(), source.entropy, source.disk.clone(), source.dir);
+    let (recovery, losses) = salvage(source, keyspace, progress)?;
+    if losses.is_empty() {
+        tracing::info!(target: "server", "nothing is damaged: --force-recovery has done nothing");
+        return Ok(recovery.finish(clock)?);
+    }
+    let report = losses.write(&*disk, dir).map_err(RecoverError::Report)?;
+    tracing::warn!(
+        target: "server", places = losses.places(), report = %report.display(),
+        "what is damaged was left out, and the server is read-only. Read the report; to accept the loss: CONFIG SET \
+         force-recovery confirmed"
+    );
+    Ok(recovery.freeze(clock, entropy)?)
+}
+
+/// Sees to it that the next start does not meet the snapshots that this one was told to pass over.
+fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> Result<(), RecoverError> {
+    for begin_lsn in begins {
+        let kept = snapshot::set_aside(disk, dir, begin_lsn)?;
+        tracing::warn!(
+            target: "server", %begin_lsn, kept = %kept.display(),
+            "a snapshot was passed over and set aside; nothing was lost. Remove its files when nobody wants to look at them"
+        );
+    }
+    Ok(())
 }
 
 /// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory as it is: [`Recovery::finish`]
@@ -114,9 +146,9 @@ pub fn load(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<Recovery, RecoverError> {
-    let Source { disk, dir, options, clock, entropy, appliers } = source;
+    let Source { disk, dir, options, clock, entropy, appliers, mode } = source;
     let mut recovery = Recovery::open(disk.clone(), dir, options, entropy)?;
-    load_opened(&mut recovery, (&*disk, dir), clock.unix_ms(), appliers, keyspace, progress)?;
+    load_opened(&mut recovery, (&*disk, dir), mode, clock.unix_ms(), appliers, keyspace, progress)?;
     Ok(recovery)
 }
 
@@ -127,13 +159,14 @@ pub fn load(
 pub(crate) fn load_opened(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
     now_ms: u64,
     appliers: usize,
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
     let now = AccessClock { now_ms, ..AccessClock::default() };
-    let loaded = &load_newest(recovery, (disk, dir), keyspace, now, appliers, progress)?;
+    let loaded = &load_base(recovery, (disk, dir), mode, keyspace, now, appliers, progress)?;
     let target = Target { keyspace, now, loaded };
     if appliers == 0 {
         replay_here(recovery, target, progress)
@@ -201,7 +234,7 @@ fn replay_in_parallel(
     })
 }
 
-fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Effect<'a>>, RecoverError> {
+pub(crate) fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Effect<'a>>, RecoverError> {
     Effect::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
 }
 

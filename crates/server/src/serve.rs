@@ -28,7 +28,7 @@ use crate::{
     logging,
     mailbox::{Mailbox, Message},
     reaper::Reaper,
-    recover::{RecoverError, Source, recover},
+    recover::{Mode, RecoverError, Source, recover},
     snapshots::Snapshots,
     unfinished::{Unfinished, refuse_unfinished},
     worker,
@@ -61,7 +61,7 @@ pub enum ServeError {
     #[error(transparent)]
     Backup(#[from] backup::ManifestError),
     /// The log cannot be recovered.
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = .0.last_resort())]
     Recover(#[from] RecoverError),
     /// The log could not be closed in order; everything acknowledged is durable all the same.
     #[error("cannot close the log: {0}")]
@@ -72,13 +72,13 @@ pub enum ServeError {
 ///
 /// # Errors
 /// See [`ServeError`].
-pub fn serve(settings: Settings, config_file: Option<PathBuf>) -> Result<(), ServeError> {
+pub fn serve(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
     logging::start(&settings);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(settings, config_file))
+    runtime.block_on(run(settings, config_file, mode))
 }
 
-async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), ServeError> {
+async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
     let dir = PathBuf::from(settings.text(Key::Dir));
     let _lock = lock(&dir)?;
     refuse_unfinished(&RealDisk, &dir)?;
@@ -103,7 +103,7 @@ async fn run(settings: Settings, config_file: Option<PathBuf>) -> Result<(), Ser
     }
     tokio::spawn(watch_signals(host.clone()));
 
-    let log = recover_in_background(&host, &dir).await?;
+    let log = recover_in_background(&host, &dir, mode).await?;
     attach(&host, &mailboxes, &log)?;
     let snapshots = Snapshots::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
@@ -168,7 +168,7 @@ fn start_workers(
 }
 
 /// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
-async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path) -> Result<Log, ServeError> {
+async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path, mode: Mode) -> Result<Log, ServeError> {
     let (recovering, dir) = (host.clone(), dir.to_path_buf());
     let options = {
         let settings = host.settings();
@@ -187,6 +187,7 @@ async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path) -> Result<Log
             clock: Arc::new(RealClock),
             entropy: &RealEntropy,
             appliers: env::process::cores_available(),
+            mode,
         };
         recover(source, recovering.keyspace(), &recovering.progress)
     });

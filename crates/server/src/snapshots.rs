@@ -36,7 +36,7 @@ use storage::{
 
 use self::pace::Pace;
 pub use self::task::{GENERATIONS, PartTask, SnapshotPlan, SnapshotTask};
-use crate::{config::Key, host::ServerHost};
+use crate::{config::Key, host::ServerHost, salvage};
 
 /// Threads that write, at most.
 const WRITERS_MAX: usize = 8;
@@ -54,6 +54,8 @@ enum Failure {
     Storage(#[from] storage::Error),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    #[error("there is a snapshot where it would begin")]
+    InTheWay,
     #[error("the server is stopping")]
     Stopping,
 }
@@ -105,6 +107,8 @@ struct State {
     wanted: bool,
     /// Who waits for the snapshot that is wanted.
     waiting: Option<Promise>,
+    /// Who waits for a forced recovery to be confirmed.
+    confirming: Option<Promise>,
     stop: Option<AtStop>,
 }
 
@@ -119,7 +123,7 @@ impl Snapshots {
     pub(crate) fn new(now_ms: u64) -> Snapshots {
         let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
         Snapshots {
-            state: Mutex::new(State { figures, wanted: false, waiting: None, stop: None }),
+            state: Mutex::new(State { figures, wanted: false, waiting: None, confirming: None, stop: None }),
             wake: Condvar::new(),
             written_bytes: 0.into(),
             cancelled: false.into(),
@@ -163,6 +167,17 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Has a forced recovery confirmed: a snapshot of what is in memory takes the place of what is damaged.
+    pub(crate) fn confirm(&self, promise: Promise) -> Result<(), &'static str> {
+        let mut state = self.state.lock();
+        if state.confirming.is_some() || state.is_busy() {
+            return Err("ERR the forced recovery is being confirmed already");
+        }
+        state.confirming = Some(promise);
+        self.wake.notify_one();
+        Ok(())
+    }
+
     /// Has the thread end, after it has given up what it is at and done what is to be done at a stop.
     pub(crate) fn stop(&self, at_stop: AtStop) {
         self.cancelled.store(true, Relaxed);
@@ -175,7 +190,8 @@ impl Snapshots {
         let newest = snapshot::list_begins(&RealDisk, &host.facts.dir)
             .ok()
             .and_then(|begins| begins.into_iter().find(|&begin| begin >= log.start_lsn()))
-            .and_then(|begin| snapshot::load(&RealDisk, &host.facts.dir, begin).ok());
+            .and_then(|begin| snapshot::load(&RealDisk, &host.facts.dir, begin).ok())
+            .filter(|info| info.log_id == log.id());
         if let Some(info) = newest {
             host.snapshots.state.lock().figures.newest_is(&info);
         }
@@ -186,7 +202,7 @@ impl Snapshots {
     fn run(&self, host: &ServerHost, log: &Log) {
         loop {
             let mut state = self.state.lock();
-            if !state.wanted && state.stop.is_none() {
+            if !state.wanted && state.confirming.is_none() && state.stop.is_none() {
                 self.wake.wait_for(&mut state, LOOK_PERIOD);
             }
             let figures = state.figures;
@@ -196,11 +212,24 @@ impl Snapshots {
                 let replay_bytes =
                     log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
                 let is_worth_it = self.changes(host) > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
-                if at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it) {
+                let is_wanted = at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it);
+                if is_wanted && !log.is_frozen() {
                     // Told in the log; there is nobody left to answer.
                     let _ = self.take_and_tell(host, log);
                 }
                 return;
+            }
+            if let Some(promise) = state.confirming.take() {
+                state.figures.running_since_ms = Some(host.unix_ms());
+                drop(state);
+                let outcome = self.take_confirmed(host, log);
+                self.state.lock().figures.running_since_ms = None;
+                let outcome = outcome.map_err(|failure| {
+                    tracing::error!(target: "server", error = %failure, "the forced recovery is not confirmed");
+                    format!("ERR the forced recovery is not confirmed, try again: {failure}")
+                });
+                promise.keep(outcome);
+                continue;
             }
             let (wanted, waiting) = (std::mem::take(&mut state.wanted), state.waiting.take());
             state.figures.running_since_ms = wanted.then(|| host.unix_ms());
@@ -209,10 +238,28 @@ impl Snapshots {
             if wanted || self.is_due(host, log, &figures) {
                 let outcome = self.take_and_tell(host, log);
                 if let Some(promise) = waiting {
-                    promise.keep(outcome.as_ref().copied().map_err(String::as_str));
+                    promise.keep(outcome);
                 }
             }
         }
+    }
+
+    /// Replaces what a forced recovery has left of the directory by a snapshot of what is in memory; then writes are taken.
+    fn take_confirmed(&self, host: &ServerHost, log: &Log) -> Result<(), Failure> {
+        let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(RealDisk), &host.facts.dir);
+        let info = match salvage::confirmed_before(&*disk, dir, log)? {
+            Some(info) => info,
+            None => self.take(host, log)?.ok_or(Failure::InTheWay)?,
+        };
+        salvage::confirm(&disk, dir, log, &info)?;
+        tracing::warn!(
+            target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(),
+            "the forced recovery is confirmed; writes are accepted"
+        );
+        let figures = &mut self.state.lock().figures;
+        figures.newest_is(&info);
+        figures.records_at_last = records(host);
+        Ok(())
     }
 
     /// Whether the log has grown enough, or enough time has passed.
@@ -223,7 +270,7 @@ impl Snapshots {
         };
         let now_ms = host.unix_ms();
         let failed_lately = figures.last_failed && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
-        if failed_lately || self.changes(host) == 0 {
+        if failed_lately || log.is_frozen() || self.changes(host) == 0 {
             return false;
         }
         let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));

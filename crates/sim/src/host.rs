@@ -132,6 +132,10 @@ impl Host for SimHost {
         Err("ERR a simulation takes snapshots when it likes")
     }
 
+    fn confirm_recovery(&self, _promise: Promise) -> Result<(), &'static str> {
+        Err("ERR a simulation confirms by itself")
+    }
+
     fn last_save_unix_s(&self) -> u64 {
         self.clock.unix_ms() / 1000
     }

@@ -49,6 +49,7 @@ pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetO
 pub use oracle::{Oracle, Survival, Violation};
 pub use queues::{QueueWorld, lists};
 pub use seed::{scale, seed_or};
-pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover};
+pub use snapshotting::confirm;
+pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::World;

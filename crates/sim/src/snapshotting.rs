@@ -4,13 +4,16 @@ use std::{path::Path, sync::Arc};
 
 use env::{Disk, Prng};
 use keyspace::Keyspace;
-use server::snapshots::{PartTask, SnapshotPlan, SnapshotTask};
+use server::{
+    salvage,
+    snapshots::{PartTask, SnapshotPlan, SnapshotTask},
+};
 use storage::{
     Error, Log,
     snapshot::{Compression, PartSummary},
 };
 
-use crate::start::DIR;
+use crate::{Recovered, start::DIR};
 
 /// Parts at most.
 const PARTS_MAX: u64 = 3;
@@ -55,4 +58,27 @@ impl<'k> Snapshotting<'k> {
         }
         Ok(Some(self))
     }
+}
+
+/// Accepts what a forced recovery has lost, as the binary does: the server then takes writes.
+///
+/// # Errors
+/// As `server::salvage::confirm`; to be called again.
+pub fn confirm(disk: &Arc<dyn Disk>, recovered: &Recovered) -> Result<(), Error> {
+    let Recovered { keyspace, log } = recovered;
+    let dir = Path::new(DIR);
+    let info = match salvage::confirmed_before(&**disk, dir, log)? {
+        Some(info) => info,
+        None => {
+            let (parts, chunk_bytes_aim, compression) = (2, 4 << 10, Compression::Lz4);
+            let plan = SnapshotPlan { disk, dir, log, parts, chunk_bytes_aim, compression };
+            let (task, parts) = SnapshotTask::begin(plan, keyspace)?.expect("nothing stands in its way");
+            let write = |mut part: PartTask<'_>| {
+                while part.step()?.is_some() {}
+                part.finish()
+            };
+            task.publish(parts.into_iter().map(write).collect::<Result<_, _>>()?)?
+        }
+    };
+    salvage::confirm(disk, dir, log, &info)
 }

@@ -9,7 +9,7 @@ use keyspace::{Keyspace, PackedLimits};
 use server::{
     offline::Place,
     progress::LoadProgress,
-    recover::{RecoverError, Source},
+    recover::{Mode, RecoverError, Source},
 };
 use storage::{Durability, Log, LogOptions, Recovery};
 
@@ -101,6 +101,19 @@ pub fn recover(
     options: &WorldOptions,
     clock: &Arc<SimClock>,
 ) -> Result<Recovered, RecoverError> {
+    recover_by(Mode::Newest, disk, options, clock)
+}
+
+/// As [`recover`], starting from something else than the newest snapshot.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_by(
+    mode: Mode,
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<Recovered, RecoverError> {
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
     keyspace.set_packed_limits(some_limits(options.seed));
     let entropy = SimEntropy::new(options.seed);
@@ -111,6 +124,7 @@ pub fn recover(
         clock: clock.clone(),
         entropy: &entropy,
         appliers: options.appliers,
+        mode,
     };
     let progress = LoadProgress::new(clock.clone());
     let log = server::recover::recover(source, &keyspace, &progress)?;

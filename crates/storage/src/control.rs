@@ -41,6 +41,33 @@ pub struct Control {
     pub needs_snapshot: bool,
 }
 
+/// What a control file turns out to be.
+pub(crate) enum ControlState {
+    Intact(Control),
+    /// Missing or damaged: what is wrong with it.
+    Damaged(&'static str),
+    /// Of another version, which nothing is known about.
+    Unknown(Error),
+}
+
+/// Why bytes are no control file.
+#[derive(Debug, PartialEq, Eq)]
+enum Invalid {
+    Damaged(&'static str),
+    Version(u32),
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Invalid::Damaged(reason) => f.write_str(reason),
+            Invalid::Version(version) => {
+                write!(f, "format version {version}, this server reads up to version {VERSION}")
+            }
+        }
+    }
+}
+
 impl Control {
     pub(crate) const FILE_NAME: &'static str = "control";
 
@@ -76,7 +103,34 @@ impl Control {
         };
         let mut bytes = [0; CONTROL_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-        Self::decode(&bytes).map(Some).map_err(|reason| Error::Inconsistent { path, reason })
+        Self::decode(&bytes)
+            .map(Some)
+            .map_err(|invalid| Error::Inconsistent { path, reason: invalid.to_string() })
+    }
+
+    /// Reads the control file of `dir` for somebody who can do without it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn inspect(disk: &dyn Disk, dir: &Path) -> Result<ControlState, Error> {
+        let path = Self::path(dir);
+        let file = match disk.open(&path, env::Access::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(ControlState::Damaged("the control file is missing"));
+            }
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        let mut bytes = [0; CONTROL_BYTES];
+        let read = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        Ok(match Self::decode(&bytes) {
+            _ if read < CONTROL_BYTES => ControlState::Damaged("the control file is cut short"),
+            Ok(control) => ControlState::Intact(control),
+            Err(Invalid::Damaged(reason)) => ControlState::Damaged(reason),
+            Err(invalid @ Invalid::Version(_)) => {
+                ControlState::Unknown(Error::Inconsistent { path, reason: invalid.to_string() })
+            }
+        })
     }
 
     /// Replaces the control file of `dir`.
@@ -103,17 +157,19 @@ impl Control {
         out
     }
 
-    fn decode(bytes: &[u8; CONTROL_BYTES]) -> Result<Control, String> {
+    fn decode(bytes: &[u8; CONTROL_BYTES]) -> Result<Control, Invalid> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         if &bytes[0..8] != MAGIC {
-            return Err("not a control file of Sheaf".into());
+            return Err(Invalid::Damaged("not a control file of Sheaf"));
         }
         if u32_at(60) != crc32c::crc32c(&bytes[..60]) {
-            return Err("control file is damaged (checksum mismatch); restore it from a backup".into());
+            return Err(Invalid::Damaged(
+                "control file is damaged (checksum mismatch); restore it from a backup",
+            ));
         }
         if !(1..=VERSION).contains(&u32_at(8)) || u32_at(56) > 1 {
-            return Err(format!("format version {}, this server reads up to version {VERSION}", u32_at(8)));
+            return Err(Invalid::Version(u32_at(8)));
         }
         let mut log_id = [0; 16];
         log_id.copy_from_slice(&bytes[16..32]);

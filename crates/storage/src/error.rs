@@ -108,10 +108,7 @@ impl std::fmt::Display for SnapshotDamage {
             Some((first, last)) => write!(f, "The keys of slots {first} to {last} cannot be loaded. ")?,
             None => f.write_str("It cannot be loaded. ")?,
         }
-        f.write_str(
-            "Nothing was changed. Restore the file from a backup or a replica, or start from an older snapshot and \
-             the log behind it",
-        )
+        f.write_str("Nothing was changed. Restore the file from a backup or a replica")
     }
 }
 

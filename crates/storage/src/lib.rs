@@ -11,7 +11,8 @@
 //! - A batch is recovered whole or not at all. So is a record, also one that was cut into parts.
 //! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
 //! - Recovery either yields exactly the durable prefix (plus batches that were written but not acknowledged) or
-//!   says which bytes of which file are damaged. It never skips damage.
+//!   says which bytes of which file are damaged. It never skips damage, unless told to ([`Recovery::salvage`]): then it says
+//!   all that it has skipped, and nothing is written behind it before the operator agrees.
 
 mod control;
 mod error;
@@ -26,6 +27,7 @@ pub use log::check::{CheckReport, check};
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::{Reached, Recovery};
+pub use log::salvage::{Hole, HoleKind};
 pub use log::{
     Admission, Appender, CopiedFile, CopyPlan, Durability, Flush, Log, LogOptions, Pending, Pin, Prepare,
 };

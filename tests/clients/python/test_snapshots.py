@@ -166,3 +166,4 @@ def test_a_damaged_snapshot_refuses_to_start(new_server):
     assert refused.returncode == 1
     assert part.name in refused.stderr
     assert "offset" in refused.stderr
+    assert "--recover-from 0" in refused.stderr, "the log holds everything still"

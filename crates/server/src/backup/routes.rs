@@ -80,6 +80,11 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
         let reason = "The server is loading its data; try again when /_up says ok.";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "loading", reason);
     };
+    if host.awaits_confirmation() {
+        let reason =
+            "A forced recovery must be confirmed first; copy the directory of the stopped server instead.";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", reason);
+    }
     let Some(place) = host.backups.place() else {
         let reason =
             format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");

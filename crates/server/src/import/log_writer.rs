@@ -77,7 +77,10 @@ impl LogWriter {
         loop {
             match self.log.admit(bytes) {
                 Admission::Go => return Ok(()),
-                Admission::NoRoom => return Err(ImportError::NoRoom(self.log.no_room_reason())),
+                // An import recovers without leaving anything out.
+                Admission::NoRoom | Admission::Frozen => {
+                    return Err(ImportError::NoRoom(self.log.no_room_reason()));
+                }
                 // A poisoned log says why when it is flushed.
                 Admission::Wait | Admission::Stalled | Admission::Poisoned => {
                     self.log.flush()?;

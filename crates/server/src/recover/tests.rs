@@ -16,6 +16,7 @@ fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
         clock: Arc::new(SimClock::new(0)),
         entropy: &SimEntropy::new(1),
         appliers,
+        mode: Mode::Newest,
     };
     let keyspace = Keyspace::new(Options { hash_seed: appliers as u64 });
     let progress = LoadProgress::new(Arc::new(SimClock::new(0)));

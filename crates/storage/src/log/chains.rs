@@ -25,6 +25,19 @@ impl Chains {
         Chains { from, open: HashMap::new() }
     }
 
+    /// What is read goes on at `from`: chains that began before have lost parts.
+    pub(super) fn cut(&mut self, from: Lsn) {
+        self.from = from;
+        self.open.clear();
+    }
+
+    /// Where the chain began that this last part ends, if that is before what is read.
+    pub(super) fn cut_begin(&self, payload: &[u8]) -> Option<Lsn> {
+        let (id, _) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
+        let begin = Lsn::new(u64::from_le_bytes(*id));
+        (begin < self.from).then_some(begin)
+    }
+
     /// Takes a part that is not the last.
     pub(super) fn add(&mut self, payload: &[u8]) {
         if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()

@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use env::File;
 use lsn::Lsn;
@@ -46,8 +46,8 @@ pub enum Flush {
 
 /// The flusher's own state, behind one lock.
 pub(super) struct Flusher {
-    /// The segment being written.
-    active: Segment,
+    /// The segment being written; `None` before the first of a log that begins with none.
+    active: Option<Segment>,
     /// A batch that is closed and not yet written: its first and last position.
     closed: Option<(Lsn, Lsn)>,
     next_batch_number: u64,
@@ -65,7 +65,13 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    pub(super) fn new(active: Segment, next_batch_number: u64, closed_at_ms: u64, now_us: u64) -> Self {
+    /// Goes on in `active`, if there is one, behind a batch that is described by the number of the next and by when it was
+    /// closed.
+    pub(super) fn new(
+        active: Option<Segment>,
+        (next_batch_number, closed_at_ms): (u64, u64),
+        now_us: u64,
+    ) -> Self {
         Flusher {
             active,
             closed: None,
@@ -77,6 +83,15 @@ impl Flusher {
             unsealed: false,
             records_counted: 0,
         }
+    }
+
+    fn active_end(&self) -> Option<Lsn> {
+        self.active.as_ref().map(|active| active.end)
+    }
+
+    /// What an error is about: the segment being written.
+    fn path<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        self.active.as_ref().map_or(dir, |active| &active.path)
     }
 }
 
@@ -152,10 +167,10 @@ impl Shared {
         }
         let mut position = start;
         while position < end {
-            if position == flusher.active.end {
+            if flusher.active_end().is_none_or(|end| end == position) {
                 self.enter_next_segment(flusher)?;
             }
-            let piece_end = end.min(flusher.active.end);
+            let piece_end = flusher.active_end().map_or(end, |segment_end| end.min(segment_end));
             let boundary = if piece_end == end { end } else { start };
             self.write_piece(flusher, (position, piece_end), boundary, durable)?;
             position = piece_end;
@@ -183,8 +198,9 @@ impl Shared {
     ) -> Result<(), Error> {
         // SAFETY: the batch is closed: its bytes are filled and stay untouched until `advance` releases them.
         let bytes = unsafe { self.ring.slice(from.get(), to.bytes_since(from) as usize) };
-        let Segment { path, file, .. } = &flusher.active;
-        let offset = flusher.active.offset(from);
+        let active = flusher.active.as_ref().expect("a segment was entered");
+        let Segment { path, file, .. } = active;
+        let offset = active.offset(from);
         if durable {
             LogStats::add(&self.stats.syncs, 1);
             return file.write_durable_at(bytes, offset).map_err(Error::io("write", path));
@@ -219,12 +235,12 @@ impl Shared {
         if flusher.unsynced.len() >= UNSYNCED_FILES_MAX {
             let (file, boundary) = flusher.unsynced.remove(0);
             LogStats::add(&self.stats.syncs, 1);
-            file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
+            file.sync_data().map_err(Error::io("sync", flusher.path(&self.dir)))?;
             self.set_durable(boundary);
         }
         let next = self.segments.lock().ready.pop_front().expect("segments are prepared up to prepared_end");
-        assert_eq!(next.start, flusher.active.end, "segments follow each other");
-        flusher.active = next;
+        assert!(flusher.active_end().is_none_or(|end| end == next.start), "segments follow each other");
+        flusher.active = Some(next);
         Ok(())
     }
 
@@ -233,7 +249,7 @@ impl Shared {
         let started_us = self.clock.monotonic_us();
         for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
             LogStats::add(&self.stats.syncs, 1);
-            file.sync_data().map_err(Error::io("sync", &flusher.active.path))?;
+            file.sync_data().map_err(Error::io("sync", flusher.path(&self.dir)))?;
             self.set_durable(boundary);
         }
         flusher.last_sync_us = self.clock.monotonic_us();

@@ -19,11 +19,13 @@ mod chains;
 pub(crate) mod check;
 mod copying;
 pub(crate) mod flusher;
+mod frozen;
 pub(crate) mod options;
 mod pins;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod recovery;
+pub(crate) mod salvage;
 pub(crate) mod segment;
 pub(crate) mod sequencer;
 mod space;
@@ -71,6 +73,8 @@ pub enum Admission {
     Wait,
     /// The disk has no room for the next segment: the server is read-only until it has.
     NoRoom,
+    /// The log stands for one that is damaged, and takes nothing until it is adopted.
+    Frozen,
     /// The disk has not answered for seconds.
     Stalled,
     /// The log is poisoned; the server is about to stop.
@@ -110,6 +114,8 @@ struct Shared {
     durability: AtomicU8,
     poisoned: AtomicBool,
     poison_reason: Mutex<Option<String>>,
+    /// Set for a log in place of one with holes. `no_room` is set as well, so that this costs nothing to ask.
+    frozen: AtomicBool,
     no_room: AtomicBool,
     no_room_reason: Mutex<String>,
     /// Monotonic microseconds at which the write in flight began; 0 when none is.
@@ -320,11 +326,15 @@ impl Log {
         Ok(())
     }
 
-    /// Makes everything durable and records that the log ended here in order. Nothing may append afterwards.
+    /// Makes everything durable and records that the log ended here in order. Nothing may append afterwards. Does nothing to
+    /// a frozen log.
     ///
     /// # Errors
     /// As [`Log::flush`]; the next start then recovers as after a crash.
     pub fn close(&self) -> Result<(), Error> {
+        if self.is_frozen() {
+            return Ok(());
+        }
         self.flush_all()?;
         let end = self.shared.seal(&mut self.shared.flusher.lock())?;
         let mut control = self.shared.control.lock();
@@ -349,7 +359,7 @@ impl Shared {
             return Admission::Poisoned;
         }
         if self.no_room.load(Ordering::Relaxed) {
-            return Admission::NoRoom;
+            return if self.frozen.load(Ordering::Relaxed) { Admission::Frozen } else { Admission::NoRoom };
         }
         // What may be executed meanwhile by other appenders fits the ring, so a ring of room ahead is enough.
         let end = self.sequencer.tail() + self.options.ring_bytes + bytes;

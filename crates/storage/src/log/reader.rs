@@ -21,6 +21,7 @@ use lsn::Lsn;
 
 use super::{
     record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Invalid, Record, RecordKind},
+    salvage::Salvage,
     segment::{self, Segment},
 };
 use crate::{
@@ -92,12 +93,14 @@ pub struct LogReader {
     /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
     window: Vec<u8>,
     consumed: usize,
+    /// Set for a reader that passes over damage.
+    pub(super) salvage: Option<Salvage>,
 }
 
 /// Where a batch was found to be invalid.
-struct Stop {
-    position: Lsn,
-    reason: String,
+pub(super) struct Stop {
+    pub(super) position: Lsn,
+    pub(super) reason: String,
 }
 
 impl LogReader {
@@ -127,6 +130,17 @@ impl LogReader {
             }
             segments.push(segment);
         }
+        LogReader::of(disk, dir, control, segments, None)
+    }
+
+    /// A reader of these segments, at the start of the log.
+    pub(super) fn of(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        control: Control,
+        segments: Vec<Segment>,
+        salvage: Option<Salvage>,
+    ) -> Result<LogReader, Error> {
         let (position, window) = (control.log_start, Vec::new());
         let vouched = vouched_elsewhere(&*disk, dir, &control)?;
         let dir = dir.to_path_buf();
@@ -142,6 +156,7 @@ impl LogReader {
             vouched,
             window,
             consumed: 0,
+            salvage,
         })
     }
 
@@ -218,7 +233,16 @@ impl LogReader {
     /// # Errors
     /// [`Error::Corrupt`] for damage, [`Error::Io`] if a segment cannot be read.
     pub fn next_batch(&mut self) -> Result<Result<Batch<'_>, Tail>, Error> {
-        match self.measure_batch()? {
+        let measured = loop {
+            match self.measure_batch()? {
+                Err(stop) if self.salvage.is_some() => match self.pass_over(stop)? {
+                    Ok(()) => {}
+                    Err(tail) => return Ok(Err(tail)),
+                },
+                measured => break measured,
+            }
+        };
+        match measured {
             Ok((batch_bytes, footer)) => {
                 let start = self.position;
                 self.position = footer.end;
@@ -300,8 +324,42 @@ impl LogReader {
         Ok(true)
     }
 
+    /// The file and the offset of a position.
+    pub(super) fn place(&self, position: Lsn) -> (PathBuf, u64) {
+        match self.segments.iter().find(|it| it.start <= position && position < it.end) {
+            Some(segment) => (segment.path.clone(), segment.offset(position)),
+            None => (
+                self.dir.join(segment::file_name(position.align_down(self.control.segment_bytes))),
+                segment::SEGMENT_HEADER_BYTES,
+            ),
+        }
+    }
+
+    /// Up to where the log is known to have been durable.
+    pub(super) fn vouched(&self) -> Lsn {
+        self.vouched
+    }
+
+    /// Something says that the log was durable up to here.
+    pub(super) fn vouch(&mut self, durable: Lsn) {
+        self.vouched = self.vouched.max(durable);
+    }
+
+    /// Goes on reading at `position`, whatever was before.
+    pub(super) fn seek(&mut self, position: Lsn) {
+        (self.position, self.next_batch_number) = (position, None);
+        self.window.clear();
+        self.consumed = 0;
+    }
+
+    /// Goes on reading at `position` if an intact batch starts there.
+    pub(super) fn goes_on_at(&mut self, position: Lsn) -> Result<bool, Error> {
+        self.seek(position);
+        Ok(self.measure_batch()?.is_ok())
+    }
+
     /// Decides what the end of the readable batches is: see the module documentation.
-    fn classify(&mut self, stop: Stop) -> Result<Tail, Error> {
+    pub(super) fn classify(&mut self, stop: Stop) -> Result<Tail, Error> {
         let end = self.position;
         let mut vouched = self.vouched;
         let (mut torn_end, mut batches_after) = (None, 0);
@@ -314,11 +372,7 @@ impl LogReader {
             })?;
         }
         if vouched > end {
-            let segment = self.segments.iter().find(|it| it.start <= stop.position && stop.position < it.end);
-            let (path, offset) = match segment {
-                Some(segment) => (segment.path.clone(), segment.offset(stop.position)),
-                None => (self.dir.join(segment::file_name(stop.position)), segment::SEGMENT_HEADER_BYTES),
-            };
+            let (path, offset) = self.place(stop.position);
             let (lsn, reason) = (stop.position, stop.reason);
             let damage =
                 Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
@@ -330,7 +384,7 @@ impl LogReader {
     }
 
     /// Calls `found` for every footer at or behind `from` that this or a later epoch wrote at its own position.
-    fn scan_footers(&self, from: Lsn, mut found: impl FnMut(Footer)) -> Result<(), Error> {
+    pub(super) fn scan_footers(&self, from: Lsn, mut found: impl FnMut(Footer)) -> Result<(), Error> {
         let mut buffer = Vec::new();
         for segment in self.segments.iter().filter(|segment| segment.end > from) {
             let mut position = segment.start.max(from.align_down(BLOCK_BYTES));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Recovery::open -> [start_at a snapshot] -> next_batch* (the caller applies) -> finish -> Log
+//! Recovery::salvage -> the same, past damage -> holes: freeze -> Log that takes nothing yet; none: finish
 //! ```
 //!
 //! What is only to be read is opened by [`Recovery::open_to_read`], up to any record ([`Recovery::read_until`]); a log that goes
@@ -15,7 +16,11 @@
 //!    snapshots have left;
 //! 4. segments are made until one is ready to be written.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use env::{Access, Clock, Disk, Entropy, RingMemory};
 use lsn::Lsn;
@@ -27,12 +32,14 @@ use super::{
     flusher::Flusher,
     reader::{Batch, LogReader, Tail},
     record::{BLOCK_BYTES, RecordKind},
+    salvage::Hole,
     segment::{self, Segment},
     sequencer::Sequencer,
     waiters::Waiters,
 };
 use crate::{
     Control, Damage, Error, LogStats,
+    control::ControlState,
     snapshot::{self, SnapshotInfo},
     sync::{AtomicBool, AtomicU64},
 };
@@ -42,9 +49,9 @@ const TORN_BYTES_MAX: u64 = 64 << 20;
 
 /// See the module documentation.
 pub struct Recovery {
-    reader: LogReader,
-    options: LogOptions,
-    tail: Option<Tail>,
+    pub(super) reader: LogReader,
+    pub(super) options: LogOptions,
+    pub(super) tail: Option<Tail>,
     chains: Chains,
     end_estimate: Lsn,
     has_snapshot: bool,
@@ -136,10 +143,54 @@ impl Recovery {
             return Err(Error::Inconsistent { path, reason });
         }
         let end_estimate = estimate_end(&reader)?;
+        Ok(Self::reading(reader, options, end_estimate))
+    }
+
+    fn reading(reader: LogReader, options: LogOptions, end_estimate: Lsn) -> Recovery {
         let (chains, reached) =
             (Chains::from(reader.position()), Reached { lsn: reader.position(), closed_at_ms: None });
         let (tail, has_snapshot, until) = (None, false, Lsn::MAX);
-        Ok(Recovery { reader, options, tail, chains, end_estimate, has_snapshot, until, reached })
+        Recovery { reader, options, tail, chains, end_estimate, has_snapshot, until, reached }
+    }
+
+    /// Opens the log in `dir` to read what is left of it. Damage is no error then: [`Recovery::holes`] tells of it.
+    ///
+    /// # Errors
+    /// I/O errors; [`Error::Inconsistent`] if nothing says which log this is, or it is of another version.
+    ///
+    /// # Panics
+    /// If the options are out of range.
+    pub fn salvage(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+        entropy: &dyn Entropy,
+    ) -> Result<Recovery, Error> {
+        options.assert_valid();
+        disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        env::crashsafe::remove_leftovers(&*disk, dir).map_err(Error::io("clean", dir))?;
+        if matches!(Control::inspect(&*disk, dir)?, ControlState::Damaged(_))
+            && Control::load(&*disk, dir).is_ok_and(|control| control.is_none())
+        {
+            match create(&*disk, dir, &Control::new(&options, entropy)) {
+                // There was something: what, is found out.
+                Err(Error::Inconsistent { .. }) => {}
+                other => other?,
+            }
+        }
+        let reader = LogReader::salvage(disk, dir)?;
+        let end_estimate = reader.segments_end();
+        Ok(Self::reading(reader, options, end_estimate))
+    }
+
+    /// What a salvage has found damaged so far.
+    pub fn holes(&self) -> &[Hole] {
+        self.reader.salvage.as_ref().map_or(&[], |salvage| &salvage.holes)
+    }
+
+    /// Identifies the log.
+    pub fn log_id(&self) -> [u8; 16] {
+        self.reader.control().log_id
     }
 
     /// Starts the replay where a snapshot begins. The caller has loaded the snapshot, or will, and applies a
@@ -162,6 +213,9 @@ impl Recovery {
             Some(format!(
                 "needs the log from there on, which starts at lsn {log_start}; it is of no use any more"
             ))
+        } else if self.reader.salvage.is_some() {
+            // What is not there is found to be a hole.
+            None
         } else if end_lsn > segments_end {
             Some(format!(
                 "needs the log up to lsn {end_lsn}, whose files end at lsn {segments_end}; restore those that are \
@@ -215,7 +269,7 @@ impl Recovery {
     /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors; [`Error::Inconsistent`] if the log is not whole
     /// without a snapshot and none was given.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
-        if self.needs_snapshot() && !self.has_snapshot {
+        if self.needs_snapshot() && !self.has_snapshot && self.reader.salvage.is_none() {
             return Err(snapshot::missing(self.reader.dir(), self.start()));
         }
         match self.reader.next_batch()? {
@@ -239,7 +293,14 @@ impl Recovery {
     ) -> Result<(), E> {
         let mut chains = std::mem::replace(&mut self.chains, Chains::from(Lsn::MAX));
         let (until, mut reached) = (self.until, self.reached);
+        let (mut expected, mut cut_chains) = (self.reader.position(), Vec::new());
+        let mut after_hole = false;
         'replay: while let Some(batch) = self.next_batch()? {
+            if batch.start != expected {
+                chains.cut(batch.start);
+                after_hole = true;
+            }
+            expected = batch.end;
             for record in batch.records() {
                 if record.lsn > until {
                     break 'replay;
@@ -254,6 +315,8 @@ impl Recovery {
                     RecordKind::Last => {
                         if let Some(whole) = chains.finish(record.payload) {
                             apply(record.lsn, &whole)?;
+                        } else if after_hole && let Some(begin) = chains.cut_begin(record.payload) {
+                            cut_chains.push((begin, record.lsn));
                         }
                     }
                 }
@@ -265,6 +328,7 @@ impl Recovery {
             progress(batch.end);
         }
         self.reached = reached;
+        cut_chains.into_iter().for_each(|(begin, lsn)| self.reader.note_cut_chain(begin, lsn));
         Ok(())
     }
 
@@ -314,9 +378,9 @@ impl Recovery {
             tracing::warn!(target: "storage", %error, "cannot remove what an unfinished snapshot has left");
         }
 
-        let (next_batch_number, closed_at_ms) = (self.reader.next_batch_number(), self.reader.closed_at_ms());
+        let flusher_from = (self.reader.next_batch_number(), self.reader.closed_at_ms());
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
-        let mut segments: std::collections::VecDeque<Segment> =
+        let mut segments: VecDeque<Segment> =
             self.reader.into_segments().into_iter().filter(|segment| segment.end > end).collect();
         if segments.is_empty() {
             let start = end.align_down(control.segment_bytes);
@@ -324,38 +388,8 @@ impl Recovery {
         }
         let prepared_end = segments.back().expect("at least one segment").end;
         let active = segments.pop_front().expect("at least one segment");
-        let flusher = Flusher::new(active, next_batch_number, closed_at_ms, clock.monotonic_us());
-        let ring =
-            RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
-        Ok(Log {
-            shared: Arc::new(Shared {
-                sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
-                written: AtomicU64::new(end.get()),
-                durable: AtomicU64::new(end.get()),
-                prepared_end: AtomicU64::new(prepared_end.get()),
-                wanted_end: AtomicU64::new(0),
-                durability: (options.durability as u8).into(),
-                poisoned: AtomicBool::new(false),
-                poison_reason: Mutex::new(None),
-                no_room: AtomicBool::new(false),
-                no_room_reason: Mutex::new(String::new()),
-                flush_started_us: AtomicU64::new(0),
-                appenders: 0.into(),
-                waiters: Waiters::new(options.appenders_max),
-                pins: Mutex::default(),
-                segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
-                epoch: control.epoch,
-                control: Mutex::new(control),
-                flusher: Mutex::new(flusher),
-                progress: (Mutex::new(()), Condvar::new()),
-                stats: LogStats::default(),
-                disk,
-                clock,
-                dir,
-                options,
-                ring,
-            }),
-        })
+        let flusher = Flusher::new(Some(active), flusher_from, clock.monotonic_us());
+        open((disk, clock, dir), options, control, flusher, (end, prepared_end), segments)
     }
 
     /// Keeps the pieces of the unfinished batch aside for whoever wants to look, and overwrites them.
@@ -389,6 +423,49 @@ impl Recovery {
     }
 }
 
+/// A log whose positions all stand at `end`, with segments up to `prepared_end`.
+pub(super) fn open(
+    (disk, clock, dir): (Arc<dyn Disk>, Arc<dyn Clock>, PathBuf),
+    options: LogOptions,
+    control: Control,
+    flusher: Flusher,
+    (end, prepared_end): (Lsn, Lsn),
+    segments: VecDeque<Segment>,
+) -> Result<Log, Error> {
+    let ring =
+        RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
+    Ok(Log {
+        shared: Arc::new(Shared {
+            sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
+            written: AtomicU64::new(end.get()),
+            durable: AtomicU64::new(end.get()),
+            prepared_end: AtomicU64::new(prepared_end.get()),
+            wanted_end: AtomicU64::new(0),
+            durability: (options.durability as u8).into(),
+            poisoned: AtomicBool::new(false),
+            poison_reason: Mutex::new(None),
+            frozen: AtomicBool::new(false),
+            no_room: AtomicBool::new(false),
+            no_room_reason: Mutex::new(String::new()),
+            flush_started_us: AtomicU64::new(0),
+            appenders: 0.into(),
+            waiters: Waiters::new(options.appenders_max),
+            pins: Mutex::default(),
+            segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
+            epoch: control.epoch,
+            control: Mutex::new(control),
+            flusher: Mutex::new(flusher),
+            progress: (Mutex::new(()), Condvar::new()),
+            stats: LogStats::default(),
+            disk,
+            clock,
+            dir,
+            options,
+            ring,
+        }),
+    })
+}
+
 /// Makes a new log in an empty directory: the first segment, then the control file that names it.
 fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let existing = segment::list(disk, dir)?;
@@ -413,7 +490,7 @@ fn control_missing(dir: &Path) -> Error {
 }
 
 /// Removes segments that lie before the start of the log. One that cannot be removed only takes space.
-fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
+pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let first = control.log_start.align_down(control.segment_bytes);
     for start in segment::list(disk, dir)?.into_iter().filter(|&start| start < first) {
         let path = dir.join(segment::file_name(start));

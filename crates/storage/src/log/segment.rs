@@ -85,12 +85,7 @@ impl Segment {
     ) -> Result<Segment, Error> {
         let path = dir.join(file_name(start));
         let file = disk.open(&path, access).map_err(Error::io("open", &path))?;
-        let mut header = [0; HEADER_USED_BYTES];
-        let wanted = header_bytes(control, start);
-        let length = file.len().map_err(Error::io("measure", &path))?;
-        if length >= SEGMENT_HEADER_BYTES {
-            file.read_exact_at(&mut header, 0).map_err(Error::io("read", &path))?;
-        }
+        let (header, wanted) = (read_header(&*file, &path)?, header_bytes(control, start));
         if header != wanted[..HEADER_USED_BYTES] {
             return Err(Error::Inconsistent { path, reason: not_of_this_log(&header, &wanted) });
         }
@@ -164,6 +159,69 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
         offset += length as u64;
     }
     Ok(())
+}
+
+/// What a header that cannot be relied upon turns out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeaderState {
+    /// That of the segment.
+    Intact,
+    /// Damaged. Records bind themselves to their positions, so the segment can be read all the same.
+    Damaged,
+    /// That of another segment or log, intact.
+    Foreign,
+}
+
+/// What the header of a segment says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) log_id: [u8; 16],
+    pub(super) start: Lsn,
+    pub(super) segment_bytes: u64,
+}
+
+/// What the header of the segment of this name says, if it is intact.
+pub(super) fn identity(disk: &dyn Disk, dir: &Path, start: Lsn) -> Result<Option<Identity>, Error> {
+    let path = dir.join(file_name(start));
+    let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
+    let header = read_header(&*file, &path)?;
+    let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| header[at + index]));
+    let identity = Identity {
+        log_id: std::array::from_fn(|index| header[16 + index]),
+        start: Lsn::new(u64_at(32)),
+        segment_bytes: u64_at(40),
+    };
+    let is_possible = identity.segment_bytes.is_power_of_two() && identity.segment_bytes >= SEGMENT_BYTES_MIN;
+    Ok((is_possible && is_protected(&header)).then_some(identity))
+}
+
+pub(super) fn header_state(
+    file: &dyn File,
+    path: &Path,
+    control: &Control,
+    start: Lsn,
+) -> Result<HeaderState, Error> {
+    let (header, wanted) = (read_header(file, path)?, header_bytes(control, start));
+    Ok(match header {
+        _ if header == wanted[..HEADER_USED_BYTES] => HeaderState::Intact,
+        // The checksum is that of what follows it.
+        _ if is_protected(&header) && header[16..] != wanted[16..HEADER_USED_BYTES] => HeaderState::Foreign,
+        _ => HeaderState::Damaged,
+    })
+}
+
+fn is_protected(header: &[u8; HEADER_USED_BYTES]) -> bool {
+    header[12..16] == crc32c::crc32c(&header[16..]).to_le_bytes()
+}
+
+/// The header of a file, zeros where it is too short to have one.
+fn read_header(file: &dyn File, path: &Path) -> Result<[u8; HEADER_USED_BYTES], Error> {
+    let mut header = [0; HEADER_USED_BYTES];
+    let length = file.len().map_err(Error::io("measure", path))?;
+    if length >= SEGMENT_HEADER_BYTES {
+        file.read_exact_at(&mut header, 0).map_err(Error::io("read", path))?;
+    }
+    Ok(header)
 }
 
 /// What is wrong with a header that is not the one that is wanted.

@@ -31,7 +31,7 @@ impl Shared {
         self.wanted_end.load(Ordering::SeqCst) > prepared_end
     }
 
-    fn has_room_again(&self) {
+    pub(super) fn has_room_again(&self) {
         if self.no_room.swap(false, Ordering::SeqCst) {
             tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
             self.waiters.wake_all();
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     pub(super) fn prepare_segment(&self) -> Result<Prepare, Error> {
-        if self.poisoned.load(Ordering::SeqCst) {
+        if self.poisoned.load(Ordering::SeqCst) || self.frozen.load(Ordering::SeqCst) {
             return Ok(Prepare::Enough);
         }
         if !self.needs_segment() {

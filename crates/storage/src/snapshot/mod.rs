@@ -45,7 +45,7 @@ pub use check::{SnapshotCheck, check};
 pub use format::{CHUNK_RAW_BYTES_AIM, CHUNK_RAW_BYTES_MAX, ChunkInfo};
 pub use manifest::{PARTS_MAX, PartSummary, SnapshotInfo};
 pub use reader::{ReadBuffers, Run, SnapshotReader};
-pub use retention::{remove, remove_leftovers, retain};
+pub use retention::{remove, remove_leftovers, retain, set_aside};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
 /// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy it as a

@@ -57,7 +57,8 @@ struct Part {
 /// Where a chunk is and what the index says about it.
 struct Chunk {
     header: ChunkHeader,
-    part: u32,
+    /// Its index among the parts that are open.
+    part: usize,
     offset: u64,
 }
 
@@ -73,6 +74,33 @@ impl SnapshotReader {
             reader.open_part(disk, &directory(dir), summary)?;
         }
         Ok(reader)
+    }
+
+    /// Opens as many parts of a snapshot as are intact, payloads left aside, and returns what is wrong with each of the others.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn salvage(
+        disk: &dyn Disk,
+        dir: &Path,
+        info: &SnapshotInfo,
+    ) -> Result<(SnapshotReader, Vec<SnapshotDamage>), Error> {
+        let mut reader =
+            SnapshotReader { info: info.clone(), parts: Vec::new(), chunks: Vec::new(), runs: Vec::new() };
+        let mut damages = Vec::new();
+        for summary in &info.parts {
+            let (parts, chunks, runs) = (reader.parts.len(), reader.chunks.len(), reader.runs.len());
+            match reader.open_part(disk, &directory(dir), summary) {
+                Err(Error::SnapshotCorrupt(damage)) => {
+                    reader.parts.truncate(parts);
+                    reader.chunks.truncate(chunks);
+                    reader.runs.truncate(runs);
+                    damages.push(*damage);
+                }
+                other => other?,
+            }
+        }
+        Ok((reader, damages))
     }
 
     /// What the manifest says.
@@ -102,7 +130,7 @@ impl SnapshotReader {
     /// If `chunk` is in no run.
     pub fn read<'b>(&self, chunk: usize, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let Chunk { header, part, offset } = &self.chunks[chunk];
-        let part = &self.parts[*part as usize];
+        let part = &self.parts[*part];
         let damaged = |reason: &str| self.damaged(chunk, reason);
         let bytes = front(&mut buffers.stored, header.occupied_bytes());
         read_exact(part, bytes, *offset, damaged)?;
@@ -131,7 +159,7 @@ impl SnapshotReader {
     pub fn damaged(&self, chunk: usize, reason: &str) -> Error {
         let Chunk { header, part, offset } = &self.chunks[chunk];
         let slots = Some((header.info.first_slot, header.info.last_slot));
-        let path = self.parts[*part as usize].path.clone();
+        let path = self.parts[*part].path.clone();
         let (begin_lsn, reason) = (self.info.begin_lsn, reason.to_owned());
         SnapshotDamage { path, offset: *offset, begin_lsn, slots, reason }.into()
     }
@@ -180,6 +208,7 @@ impl SnapshotReader {
         damaged: impl Fn(u64, &str) -> Error,
     ) -> Result<(), Error> {
         let (mut offset, mut rows, mut raw_bytes) = (PAGE_BYTES as u64, 0, 0);
+        let part = self.parts.len() - 1;
         let (headers, _) = index.as_chunks::<INDEX_ENTRY_BYTES>();
         for (number, bytes) in headers.iter().enumerate() {
             let header = ChunkHeader::decode(bytes).map_err(|reason| damaged(footer.index_offset, reason))?;
@@ -191,7 +220,7 @@ impl SnapshotReader {
                 }
                 _ => self.runs.push(Run::of(chunk, &header)),
             }
-            self.chunks.push(Chunk { header, part: summary.part, offset });
+            self.chunks.push(Chunk { header, part, offset });
             offset += header.occupied_bytes() as u64;
             rows += u64::from(header.info.rows);
             raw_bytes += u64::from(header.raw_len);

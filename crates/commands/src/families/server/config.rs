@@ -84,9 +84,27 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
             )));
         }
     }
+    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
+        return confirm_recovery(cx, &pairs);
+    }
     cx.host.config_set(&pairs).map_err(CommandError::Composed)?;
     cx.reply.ok();
     Ok(())
+}
+
+/// What looks like a setting for the sake of those who have only a client at hand.
+const FORCE_RECOVERY: &[u8] = b"force-recovery";
+
+/// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.
+fn confirm_recovery(cx: &mut Context<'_, '_>, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+    if pairs.len() > 1 || !pairs[0].1.eq_ignore_ascii_case(b"confirmed") || cx.in_transaction {
+        return Err(CommandError::Text(
+            "ERR CONFIG SET failed (possibly related to argument 'force-recovery') - it can only be set to 'confirmed', \
+             alone and outside of a transaction",
+        ));
+    }
+    let host = cx.host;
+    cx.promise(|promise| host.confirm_recovery(promise)).map_err(CommandError::Text)
 }
 
 /// `CONFIG RESETSTAT`
@@ -112,6 +130,25 @@ mod tests {
         let settings = [("maxmemory", "0"), ("maxmemory-policy", "noeviction"), ("timeout", "0")];
         server.host.settings.lock().extend(settings.map(|(name, value)| (name, value.to_string())));
         server
+    }
+
+    #[test]
+    fn a_forced_recovery_is_confirmed_alone_and_answered_later() {
+        let refused = "-ERR CONFIG SET failed (possibly related to argument 'force-recovery') - it can only be set to \
+                       'confirmed', alone and outside of a transaction";
+        let mut server = server();
+        server.check(&[
+            ("config set force-recovery no", refused),
+            ("config set timeout 5 force-recovery confirmed", refused),
+            ("multi", "+OK"),
+            ("config set force-recovery confirmed", "+QUEUED"),
+            ("exec", &format!("[{refused}]")),
+            ("config get timeout", "[\"timeout\", \"0\"]"),
+            ("config set Force-Recovery CONFIRMED", ""),
+        ]);
+        let client = server.session.client.id();
+        server.host.promises.lock().pop().expect("a promise").keep(Ok(()));
+        assert_eq!(server.host.take_answer(client).expect("an answer").0, "+OK");
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     match cx.host.save(false) {
         SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
+        SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
         // As in Redis, where none begins before a transaction has ended.
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
@@ -52,6 +53,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 /// `BGREWRITEAOF`: what shortens the log here is a snapshot.
 pub(super) fn bgrewriteaof(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     match cx.host.save(true) {
+        SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
         SaveAnswer::Started if !cx.in_transaction => {
             cx.reply.simple("Background append only file rewriting started");
         }
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn save_is_answered_when_the_snapshot_is_taken() {
-        for (outcome, expected) in [(Ok(()), "+OK"), (Err("ERR no"), "-ERR no")] {
+        for (outcome, expected) in [(Ok(()), "+OK"), (Err("ERR no".to_string()), "-ERR no")] {
             let mut server = TestServer::new();
             let client = server.session.client.id();
             assert_eq!(server.run("save"), "");

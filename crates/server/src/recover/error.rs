@@ -1,0 +1,108 @@
+//! Why a recovery fails, and what the operator can do about it.
+
+use std::path::{Path, PathBuf};
+
+use lsn::Lsn;
+use storage::SnapshotDamage;
+
+/// Why recovery failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The log cannot be read or is damaged.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    /// A record that is intact as bytes holds no effects this version knows.
+    #[error(
+        "the record at lsn {lsn} is intact but cannot be understood ({reason}): it was written by another version of sheaf"
+    )]
+    Effect {
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong with it.
+        reason: keyspace::EffectError,
+    },
+    /// A value was moved out of a slot that was captured without it, into one that was captured before.
+    #[error(
+        "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \
+         log. Restore both from a backup or a replica"
+    )]
+    Moved {
+        /// The record.
+        lsn: Lsn,
+    },
+    /// The snapshot to start from is damaged.
+    #[error("{damage}. {way_out}")]
+    Snapshot {
+        /// Where.
+        damage: Box<SnapshotDamage>,
+        /// What can be done besides.
+        way_out: WayOut,
+    },
+    /// There is nothing that begins at the position of [`Mode::From`].
+    #[error("cannot recover from lsn {from}: no snapshot begins there that the log reaches back to. {}", listed(.possible))]
+    NoBase {
+        /// The position that was asked for.
+        from: Lsn,
+        /// Those that are possible.
+        possible: Vec<Lsn>,
+    },
+    /// What a forced recovery has left out cannot be told.
+    #[error("cannot write the report of what is lost: {0}")]
+    Report(std::io::Error),
+    /// The OS refused a thread.
+    #[error("cannot start a recovery thread: {0}")]
+    Thread(std::io::Error),
+}
+
+impl RecoverError {
+    /// What is left to try when nothing can be restored.
+    pub(crate) fn last_resort(&self) -> &'static str {
+        match self {
+            RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. }) => {
+                ". If nothing can be restored, --force-recovery leaves out what is damaged, reports it, and is read-only until \
+                 you confirm"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// What else a server can start from whose newest snapshot is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayOut {
+    dir: PathBuf,
+    /// Where the newest snapshot before it begins, or the log, if it holds everything.
+    base: Option<Lsn>,
+}
+
+impl std::fmt::Display for WayOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dir = self.dir.display();
+        match self.base {
+            Some(base) => write!(
+                f,
+                "Or run `sheaf --dir {dir} --recover-from {base}` once: it starts from what is older and replays all of the \
+                 log behind it, so nothing is lost; the damaged snapshot is kept aside"
+            ),
+            None => write!(
+                f,
+                "There is no older snapshot that the log reaches back to. If nothing can be restored, `sheaf --dir {dir} \
+                 --force-recovery` leaves out what is damaged, reports it, and is read-only until you confirm"
+            ),
+        }
+    }
+}
+
+impl WayOut {
+    pub(crate) fn new(dir: &Path, base: Option<Lsn>) -> WayOut {
+        WayOut { dir: dir.to_path_buf(), base }
+    }
+}
+
+fn listed(possible: &[Lsn]) -> String {
+    let possible: Vec<String> = possible.iter().map(Lsn::to_string).collect();
+    match possible.as_slice() {
+        [] => "Nothing does".into(),
+        possible => format!("Possible: {}", possible.join(", ")),
+    }
+}

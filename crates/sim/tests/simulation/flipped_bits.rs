@@ -1,0 +1,155 @@
+//! One flipped bit anywhere in a directory with snapshots, in files of every kind: found, or cut off with a last write that
+//! nothing vouches for, or without meaning. Never a wrong value.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::{Access, Disk, Prng, SimDisk};
+use lsn::Lsn;
+use sim::{Command, Content, Recovered, WorkloadOptions, WorldOptions, content_of, recover, scale, seed_or};
+use storage::{Durability, snapshot};
+
+use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
+
+const STEPS: usize = 700;
+const LIVES: u64 = 24;
+const FLIPS_PER_LIFE: u64 = 900;
+pub(crate) const DIR: &str = "/data";
+const BLOCK_BYTES: u64 = 4096;
+
+/// A life that took snapshots, and what must be on its disk.
+pub(crate) struct Sound {
+    pub(crate) ended: Ended,
+    pub(crate) newest: Content,
+    /// What it held before the last batch, and where that lies if nothing vouches for it.
+    unvouched: Option<(Content, Lsn, Lsn)>,
+    /// Where the log starts and ends.
+    pub(crate) log: (Lsn, Lsn),
+}
+
+/// `None` if the life has not taken a snapshot that its log can be replayed behind.
+pub(crate) fn sound(seed: u64, closes: bool, global_permille: u64) -> Option<Sound> {
+    let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
+    let options =
+        WorldOptions { workload, snapshots_permille: 60, ..with_durability(seed, Durability::Strict) };
+    let mut world = start(options, new_disk(seed), oracle_for(&options)).ok().expect("a sound disk starts");
+    world.run(STEPS).expect("the replies are right");
+    world.drain().expect("everybody is answered");
+    let (before_last, last_start) = (world.oracle.content().clone(), world.log.durable_lsn());
+    let last = Command::Set { key: b"last".to_vec(), value: b"of all".to_vec(), px_ms: None };
+    world.send(0, vec![last]).expect("OK");
+    world.drain().expect("everybody is answered");
+    let unvouched = (!closes).then(|| (before_last, last_start, world.log.durable_lsn()));
+    if closes {
+        world.log.close().expect("a sound disk closes");
+    }
+    let log = (world.log.start_lsn(), world.log.durable_lsn());
+    let begins = snapshot::list_begins(&*world.disk, Path::new(DIR)).expect("the directory is there");
+    begins.first().filter(|&&begin| begin >= log.0)?;
+    let newest = world.oracle.content().clone();
+    Some(Sound { ended: end(world, options), newest, unvouched, log })
+}
+
+impl Sound {
+    /// A random bit of a file of a random kind: (kind, path, offset, mask).
+    pub(crate) fn place(&self, prng: &mut Prng) -> (&'static str, PathBuf, u64, u8) {
+        let disk = &self.ended.disk;
+        let mut kinds = BTreeMap::<&str, Vec<PathBuf>>::new();
+        for dir in [PathBuf::from(DIR), snapshot::directory(Path::new(DIR))] {
+            for name in disk.list(&dir).expect("the directory is there") {
+                let kind = match name.rsplit_once('.') {
+                    Some((_, "seg")) => "log segment",
+                    Some((_, "part")) => "part of a snapshot",
+                    Some((_, "manifest")) => "manifest",
+                    None if name == "control" => "control file",
+                    _ => "other",
+                };
+                kinds.entry(kind).or_default().push(dir.join(name));
+            }
+        }
+        let (kind, paths) =
+            kinds.iter().nth(prng.below(kinds.len() as u64) as usize).expect("there are files");
+        let path = paths[prng.below(paths.len() as u64) as usize].clone();
+        let length = disk.open(&path, Access::Read).and_then(|file| file.len()).expect("the file is there");
+        let offset = match segment_start(&path) {
+            // Mostly where the log is, and sometimes in the header or behind the end.
+            Some(start) if start < self.log.1 && prng.chance(90) => {
+                let used = self.log.1.bytes_since(start).min(length - BLOCK_BYTES);
+                BLOCK_BYTES + prng.below(used)
+            }
+            Some(_) if prng.chance(50) => prng.below(BLOCK_BYTES),
+            _ => prng.below(length),
+        };
+        (kind, path, offset, 1 << prng.below(8))
+    }
+
+    /// Whether a place lies in the last batch, and nothing vouches for that.
+    fn is_unvouched(&self, path: &Path, offset: u64) -> Option<&Content> {
+        let (before, from, to) = self.unvouched.as_ref()?;
+        let position = segment_start(path)?.advance(offset.checked_sub(BLOCK_BYTES)?);
+        (*from <= position && position < *to).then_some(before)
+    }
+
+    pub(crate) fn damaged(&self, places: &[(PathBuf, u64, u8)]) -> Arc<SimDisk> {
+        let disk = self.ended.disk.clone_state();
+        for (path, offset, mask) in places {
+            disk.corrupt(path, *offset, *mask).expect("the place exists");
+        }
+        disk
+    }
+}
+
+fn segment_start(path: &Path) -> Option<Lsn> {
+    let name = path.file_name()?.to_str()?;
+    let digits = name.strip_prefix("log-")?.strip_suffix(".seg")?;
+    u64::from_str_radix(digits, 16).ok().map(Lsn::new)
+}
+
+#[test]
+fn no_flipped_bit_makes_a_wrong_value() {
+    // (refused, cut, harmless) by kind.
+    let mut fates = BTreeMap::<&str, [u64; 3]>::new();
+    let (mut lives, mut seed) = (0, seed_or(820));
+    while lives < LIVES * scale() {
+        seed += 1;
+        let Some(sound) = sound(seed, lives % 2 == 0, 6) else { continue };
+        lives += 1;
+        let mut prng = Prng::new(seed);
+        for number in 0..FLIPS_PER_LIFE {
+            let (kind, path, offset, mask) = sound.place(&mut prng);
+            let disk = sound.damaged(&[(path.clone(), offset, mask)]);
+            let place = format!("seed {seed} #{number}: {} at {offset}, {mask:#x}", path.display());
+            let fate = match recover(disk, &sound.ended.options, &sound.ended.clock) {
+                Err(error) => {
+                    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+                    // A record that began in the segment before is named by where it begins.
+                    let is_named =
+                        error.to_string().contains(if kind == "log segment" { "log-" } else { name });
+                    assert!(is_named, "{place}: {error}");
+                    0
+                }
+                Ok(Recovered { keyspace, .. }) => {
+                    let content = content_of(&keyspace);
+                    match sound.is_unvouched(&path, offset) {
+                        Some(before) if content == *before => 1,
+                        _ => {
+                            assert!(content == sound.newest, "{place}: a wrong value");
+                            2
+                        }
+                    }
+                }
+            };
+            fates.entry(kind).or_default()[fate] += 1;
+        }
+    }
+    println!("(refused, cut, harmless): {fates:?}");
+    let flips: u64 = fates.values().flatten().sum();
+    assert!(flips >= 20_000, "{flips} flips are too few to mean anything");
+    for kind in ["log segment", "part of a snapshot", "manifest", "control file"] {
+        assert!(fates.get(kind).is_some_and(|fates| fates[0] > 100), "{kind}: {fates:?}");
+    }
+    assert!(fates["log segment"][1] > 0, "{fates:?}");
+}

@@ -1,0 +1,234 @@
+//! Salvage: reading a damaged log past its damage, when the operator has decided that what is left is worth having.
+//!
+//! What it is: the same reader, which notes each place it cannot read as a [`Hole`] and goes on at the next batch that is
+//! intact by itself and that the log calls durable. Footers lead there: they are found from behind, one per batch.
+//! What it is not: a repair. Nothing on disk is changed, and no byte is handed out that its checksums do not vouch for.
+//!
+//! Invariants
+//! - Every byte of the log that had been durable is read or lies in a hole.
+//! - What nothing vouches for is a torn tail here as everywhere, and no loss.
+//! - A log with holes is never written behind: see [`Recovery::freeze`](super::recovery::Recovery::freeze).
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use env::{Access, Disk};
+use lsn::Lsn;
+
+use super::{
+    reader::{LogReader, Stop, Tail},
+    record::Footer,
+    segment::{self, HeaderState, Identity, Segment},
+};
+use crate::{Control, Error, control::ControlState, snapshot};
+
+/// Segments may start up to here: far from where positions overflow.
+const START_MAX: Lsn = Lsn::new(1 << 62);
+
+/// What a place was that could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoleKind {
+    /// The control file. What it said was found elsewhere, if there are records.
+    Control,
+    /// The header of a segment. Its records are intact, unless other holes say so.
+    SegmentHeader,
+    /// A segment file that is not there or not of this log.
+    Segment,
+    /// Records.
+    Records,
+    /// A large record that was written in parts, some of which lie in another hole.
+    Chain,
+}
+
+/// A place of the log that is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hole {
+    /// What was there.
+    pub kind: HoleKind,
+    /// The file it begins in.
+    pub path: PathBuf,
+    /// Where in that file.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The positions of the log that are lost: what lies between them.
+    pub lsns: Option<(Lsn, Lsn)>,
+    /// Batches that are lost; `None` if unknown.
+    pub batches: Option<u64>,
+    /// When the batches before and after it were closed, in milliseconds since 1970; `None` if there is none.
+    pub closed_at_ms: (Option<u64>, Option<u64>),
+    /// What was found instead.
+    pub reason: String,
+}
+
+impl Hole {
+    fn of_file(kind: HoleKind, path: PathBuf, bytes: u64, reason: String) -> Hole {
+        Hole { kind, path, offset: 0, bytes, lsns: None, batches: None, closed_at_ms: (None, None), reason }
+    }
+}
+
+/// What a reader that salvages remembers.
+#[derive(Default)]
+pub(super) struct Salvage {
+    pub(super) holes: Vec<Hole>,
+    /// The footers behind the first hole, which lead past it and those that follow.
+    footers: Option<VecDeque<Footer>>,
+}
+
+impl LogReader {
+    /// Opens the log in `dir` whatever its control file and the headers of its segments say, as far as it can be told which
+    /// log it is.
+    ///
+    /// # Errors
+    /// If it cannot, or a file cannot be read.
+    pub(crate) fn salvage(disk: Arc<dyn Disk>, dir: &Path) -> Result<LogReader, Error> {
+        let mut holes = Vec::new();
+        let starts: Vec<Lsn> =
+            segment::list(&*disk, dir)?.into_iter().filter(|&start| start <= START_MAX).collect();
+        let control = match Control::inspect(&*disk, dir)? {
+            ControlState::Intact(control) => control,
+            ControlState::Unknown(error) => return Err(error),
+            ControlState::Damaged(reason) => {
+                let path = Control::path(dir);
+                holes.push(Hole::of_file(HoleKind::Control, path, 0, reason.to_owned()));
+                control_without_file(&*disk, dir, &starts)?
+            }
+        };
+        let mut segments: Vec<Segment> = Vec::new();
+        let first = control.log_start.align_down(control.segment_bytes);
+        let is_one = |start: &Lsn| *start >= first && start.is_aligned(control.segment_bytes);
+        for start in starts.into_iter().filter(is_one) {
+            let (segment, state) = Segment::open_whatever(&*disk, dir, &control, start)?;
+            if state == HeaderState::Foreign {
+                let reason = "the segment is of another log".to_owned();
+                holes.push(Hole::of_file(HoleKind::Segment, segment.path, control.segment_bytes, reason));
+                continue;
+            }
+            let expected = segments.last().map_or(first, |before| before.end);
+            if start > expected {
+                let (path, bytes) = (dir.join(segment::file_name(expected)), start.bytes_since(expected));
+                let reason = "the segment is missing".to_owned();
+                holes.push(Hole::of_file(HoleKind::Segment, path, bytes, reason));
+            }
+            if state == HeaderState::Damaged {
+                let (path, bytes) = (segment.path.clone(), segment::SEGMENT_HEADER_BYTES);
+                let reason = "the segment header is damaged".to_owned();
+                holes.push(Hole::of_file(HoleKind::SegmentHeader, path, bytes, reason));
+            }
+            segment.file.drop_cache().map_err(Error::io("sync", &segment.path))?;
+            segments.push(segment);
+        }
+        if segments.is_empty() {
+            let path = dir.join(segment::file_name(first));
+            let reason = "no segment of the log is there".to_owned();
+            holes.push(Hole::of_file(HoleKind::Segment, path, 0, reason));
+        }
+        LogReader::of(disk, dir, control, segments, Some(Salvage { holes, footers: None }))
+    }
+
+    /// Goes on behind a place where no intact batch starts, or says how the log ends.
+    pub(super) fn pass_over(&mut self, stop: Stop) -> Result<Result<(), Tail>, Error> {
+        let end = self.position();
+        if self.salvaged().footers.is_none() {
+            let mut footers = VecDeque::new();
+            self.scan_footers(end, |footer| footers.push_back(footer))?;
+            self.salvaged().footers = Some(footers);
+        }
+        let footers = self.salvaged().footers.get_or_insert_default();
+        let vouching = footers.iter().map(|footer| footer.durable).max().unwrap_or(Lsn::ZERO);
+        self.vouch(vouching);
+        if self.vouched() <= end {
+            return self.classify(stop).map(Err);
+        }
+        let (number, closed_before) = (self.next_batch_number(), self.closed_at_ms());
+        let mut found = None;
+        while let Some(footer) = self.salvaged().footers.get_or_insert_default().pop_front() {
+            if footer.start > end && self.goes_on_at(footer.start)? {
+                found = Some(footer);
+                break;
+            }
+        }
+        let to = found.map_or(self.vouched(), |footer| footer.start);
+        if found.is_none() {
+            self.seek(end);
+        }
+        let (path, offset) = self.place(stop.position);
+        let hole = Hole {
+            kind: HoleKind::Records,
+            path,
+            offset,
+            bytes: to.bytes_since(end),
+            lsns: Some((end, to)),
+            batches: found.and_then(|footer| footer.batch_number.checked_sub(number)),
+            closed_at_ms: (
+                (closed_before > 0).then_some(closed_before),
+                found.map(|footer| footer.closed_at_ms),
+            ),
+            reason: stop.reason.clone(),
+        };
+        self.salvaged().holes.push(hole);
+        Ok(match found {
+            Some(_) => Ok(()),
+            None => Err(Tail { end, torn_end: None, reason: stop.reason }),
+        })
+    }
+
+    /// Notes a record in parts from `id` to `lsn` of which some were lost.
+    pub(super) fn note_cut_chain(&mut self, id: Lsn, lsn: Lsn) {
+        let (path, offset) = self.place(id);
+        let reason = "a large record of which a part is lost".to_owned();
+        let (lsns, bytes) = (Some((id, lsn)), 0);
+        let hole = Hole { lsns, offset, ..Hole::of_file(HoleKind::Chain, path, bytes, reason) };
+        self.salvaged().holes.push(hole);
+    }
+
+    fn salvaged(&mut self) -> &mut Salvage {
+        self.salvage.as_mut().expect("this reader salvages")
+    }
+}
+
+/// What the control file must have said, from what segments and snapshots say. Of several logs it is that of the newest
+/// snapshot: a recovery that was confirmed, or was about to be, has begun another log.
+fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<Control, Error> {
+    let mut identities: Vec<(Lsn, Identity)> = Vec::new();
+    for &start in starts {
+        let identity = segment::identity(disk, dir, start)?.filter(|it| it.start == start);
+        identities.extend(identity.map(|it| (start, it)));
+    }
+    let begins = snapshot::list_begins(disk, dir)?.into_iter();
+    let newest = begins.filter_map(|begin| snapshot::load(disk, dir, begin).ok()).next();
+    let last = identities.last().map(|(_, identity)| *identity);
+    let log_id = newest.as_ref().map(|info| info.log_id).or(last.map(|identity| identity.log_id));
+    let (Some(log_id), Some(last)) = (log_id, last) else {
+        let reason = "damaged, and nothing else says which log this is; restore it from a backup".into();
+        return Err(Error::Inconsistent { path: Control::path(dir), reason });
+    };
+    let first = identities.iter().find(|(_, identity)| identity.log_id == log_id).map(|(start, _)| *start);
+    let log_start = first.or(newest.map(|info| info.begin_lsn)).unwrap_or(Lsn::ZERO);
+    Ok(Control {
+        epoch: 0,
+        log_id,
+        segment_bytes: last.segment_bytes,
+        log_start,
+        clean_end: None,
+        needs_snapshot: log_start > Lsn::ZERO,
+    })
+}
+
+/// Opens for salvage what is a segment by its name.
+impl Segment {
+    fn open_whatever(
+        disk: &dyn Disk,
+        dir: &Path,
+        control: &Control,
+        start: Lsn,
+    ) -> Result<(Segment, HeaderState), Error> {
+        let path = dir.join(segment::file_name(start));
+        let file = disk.open(&path, Access::ReadWrite).map_err(Error::io("open", &path))?;
+        let state = segment::header_state(&*file, &path, control, start)?;
+        Ok((Segment { start, end: start.advance(control.segment_bytes), path, file }, state))
+    }
+}

@@ -1,0 +1,160 @@
+"""What an operator can do about damage: start from an older snapshot, or leave out what cannot be read."""
+
+import json
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from harness.server import Server, run_sheaf
+
+pytestmark = pytest.mark.sheaf_only
+
+
+def flip_bit(path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def refused_start(server: Server, *arguments: str) -> str:
+    """The message of a start that must fail."""
+    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0", *arguments)
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    return refused.stderr
+
+
+def start_once(server: Server, *arguments: str) -> redis.Redis:
+    """A client of a start with arguments that later starts do not have."""
+    server.options.extra = arguments
+    server.start()
+    server.options.extra = ()
+    return redis.Redis(port=server.port)
+
+
+@pytest.fixture
+def with_snapshots(new_server) -> Server:
+    """A server with two snapshots and a log behind them, killed. It holds 601 keys."""
+    server = new_server(log_segment_bytes="1mb").start()
+    client = redis.Redis(port=server.port)
+    for number in range(3):
+        for index in range(200):
+            client.set(f"{number}:{index}", f"{number}" * 10_000)
+        client.save()
+    client.set("after", "the newest")
+    server.kill()
+    return server
+
+
+def manifests(server: Server) -> list:
+    """Those of the snapshots, the newest first."""
+    return sorted((server.directory / "snapshots").glob("*.manifest"), reverse=True)
+
+
+def begin_of(manifest) -> int:
+    """Where the snapshot begins."""
+    return int(manifest.name.split("-")[1].split(".")[0], 16)
+
+
+def segment_with(server: Server, content: bytes):
+    """The log's file that holds these bytes."""
+    return next(path for path in server.directory.glob("log-*.seg") if content in path.read_bytes())
+
+
+def test_an_older_snapshot_is_offered_and_loses_nothing(with_snapshots):
+    server = with_snapshots
+    newest, older = manifests(server)
+    part = newest.with_name(newest.name.replace("manifest", "0.part"))
+    flip_bit(part, 4096 + 200)
+    said = refused_start(server)
+    base = begin_of(older)
+    assert part.name in said
+    assert "offset" in said
+    assert f"sheaf --dir {server.directory} --recover-from {base}" in said
+    assert "Possible" in refused_start(server, "--recover-from", "1")
+    client = start_once(server, "--recover-from", str(base))
+    assert client.dbsize() == 601
+    assert client.get("after") == b"the newest"
+    assert newest.with_name(newest.name + ".damaged").exists()
+    assert not newest.exists()
+    assert server.stop() == 0
+    server.start()
+    assert redis.Redis(port=server.port).dbsize() == 601
+
+
+def test_what_is_damaged_is_left_out_and_the_loss_must_be_accepted(with_snapshots):
+    server = with_snapshots
+    for manifest in manifests(server):
+        for part in manifest.parent.glob(manifest.name.replace("manifest", "*.part")):
+            flip_bit(part, 4096 + 200)
+    assert "--force-recovery" in refused_start(server, "--recover-from", str(begin_of(manifests(server)[-1])))
+    client = start_once(server, "--force-recovery")
+    report = json.loads((server.directory / "recovery-report.json").read_text())
+    lost = report["left_out"]["slots"]
+    assert {place["what"] for place in report["places"]} == {"snapshot", "snapshot chunks"}
+    assert lost
+    assert report["recovered"]["keys"] == client.dbsize() < 601
+    for key in (f"{number}:{index}" for number in range(3) for index in range(200)):
+        slot = key_slot(key.encode())
+        in_lost_slot = any(first <= slot <= last for first, last in lost)
+        assert client.get(key) == (None if in_lost_slot else key[0].encode() * 10_000), key
+    assert client.get("after") == b"the newest"
+    for refused in (lambda: client.set("k", "v"), client.save, client.bgsave, lambda: client.delete("after")):
+        with pytest.raises(redis.ResponseError, match="confirm"):
+            refused()
+    assert client.config_get("force-recovery") == {"force-recovery": "unconfirmed"}
+    assert client.info("persistence")["recovery_unconfirmed"] == 1
+    keys = client.dbsize()
+    server.kill()
+    refused_start(server)
+    client = start_once(server, "--force-recovery")
+    assert client.config_set("force-recovery", "confirmed") is True
+    assert client.set("k", "v") is True
+    assert client.config_get("force-recovery") == {"force-recovery": "no"}
+    assert not (server.directory / "recovery-report.json").exists()
+    assert list(server.directory.glob("recovery-report-confirmed-*.json"))
+    server.kill()
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    server.start()
+    client = redis.Redis(port=server.port)
+    assert client.dbsize() == keys + 1
+    assert client.get("k") == b"v"
+    with pytest.raises(redis.ResponseError, match="no forced recovery to confirm"):
+        client.config_set("force-recovery", "confirmed")
+
+
+def test_a_hole_in_the_log_is_passed_over_and_reported(with_snapshots):
+    server = with_snapshots
+    client = redis.Redis(port=server.start().port)
+    for index in range(100):
+        client.set(f"log:{index}", f"{index}" * 1000)
+    server.kill()
+    segment = segment_with(server, b"log:50")
+    flip_bit(segment, segment.read_bytes().index(b"log:50"))
+    said = refused_start(server)
+    assert segment.name in said
+    assert "--force-recovery" in said
+    client = start_once(server, "--force-recovery")
+    report = json.loads((server.directory / "recovery-report.json").read_text())
+    (place,) = report["places"]
+    assert place["file"] == str(segment)
+    assert place["slots"] == "unknown"
+    assert place["lsns"][1] - place["lsns"][0] == place["bytes"] > 0
+    assert place["written_after"] <= place["written_before"]
+    missing = {index for index in range(100) if client.get(f"log:{index}") != f"{index}".encode() * 1000}
+    assert missing == {50}
+    assert client.config_set("force-recovery", "confirmed") is True
+    assert client.set("log:50", "again") is True
+    assert server.stop() == 0
+    server.start()
+    assert redis.Redis(port=server.port).get("log:50") == b"again"
+
+
+def test_without_damage_forcing_does_nothing(with_snapshots):
+    server = with_snapshots
+    client = start_once(server, "--force-recovery")
+    assert "nothing is damaged" in server.log()
+    assert client.dbsize() == 601
+    assert client.set("k", "v") is True
+    assert not (server.directory / "recovery-report.json").exists()
