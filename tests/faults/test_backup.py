@@ -232,10 +232,14 @@ class TestDamaged:
             last.write_bytes(intact)
         succeeded(run_sheaf("restore", str(complete), "--dir", str(tmp_path / "newer")))
 
-    def test_a_complete_backup_stays_as_it_is(self, complete, server):
+    def test_a_complete_backup_stays_as_it_is(self, complete, server, tmp_path):
         assert "holds a backup already" in refused(backup(server.http_port, complete))
-        served = run_sheaf("serve", "--dir", str(complete), "--port", "0", "--http-port", "0")
-        assert "sheaf restore" in refused(served)
+        succeeded(run_sheaf("export", str(tmp_path / "dump.rdb"), "--dir", str(complete)))
+        for arguments in (
+            ("serve", "--dir", str(complete), "--port", "0", "--http-port", "0"),
+            ("import", str(tmp_path / "dump.rdb"), "--dir", str(complete), "--replace-existing"),
+        ):
+            assert "sheaf restore" in refused(run_sheaf(*arguments))
         succeeded(run_sheaf("check", str(complete)))
 
 

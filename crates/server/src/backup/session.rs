@@ -232,9 +232,9 @@ pub(crate) fn remove_unpinned(host: &ServerHost, log: &Log) {
 
 #[cfg(test)]
 mod tests {
-    use env::{Disk, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
     use storage::{
-        Appender, LogOptions, Recovery,
+        Appender, LogOptions, Prepare, Recovery,
         snapshot::{Compression, SnapshotWriter},
     };
 
@@ -244,15 +244,17 @@ mod tests {
 
     /// A log with a snapshot of nothing where it begins.
     fn log_with_snapshot() -> Log {
-        let (disk, dir) =
-            (SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() }), Path::new("/data"));
+        log_on(&SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() }))
+    }
+
+    fn log_on(disk: &Arc<SimDisk>) -> Log {
+        let dir = Path::new("/data");
         let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
         let mut recovery = Recovery::open(disk.clone(), dir, options, &SimEntropy::new(1)).unwrap();
         assert!(recovery.next_batch().unwrap().is_none());
         let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
-        let disk: Arc<dyn Disk> = disk;
         let meta = log.begin_snapshot(Compression::None);
-        let (writer, parts) = SnapshotWriter::create(disk, dir, meta, 1).unwrap();
+        let (writer, parts) = SnapshotWriter::create(disk.clone(), dir, meta, 1).unwrap();
         let summaries = parts.into_iter().map(|part| part.finish().unwrap()).collect();
         writer.publish(summaries, meta.begin_lsn).unwrap();
         log
@@ -290,6 +292,21 @@ mod tests {
         assert!(used.has_ended() && !later.has_ended(), "what it was offered ends later");
         assert!(sessions.end("later") && later.has_ended() && !sessions.end("later"));
         assert!(log.truncate_before(log.durable_lsn()).unwrap());
+    }
+
+    #[test]
+    fn sessions_end_when_the_disk_has_no_room_for_the_log() {
+        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() });
+        let (sessions, log) = (Sessions::default(), log_on(&disk));
+        let session = open(&sessions, &log, "s", 0).unwrap();
+        while log.prepare_segment().unwrap() == Prepare::Made {}
+        assert!(!sessions.end_due(0, u64::MAX, &log) && !session.has_ended());
+        disk.set_space_limit(Some(0));
+        let mut appender = log.appender();
+        while log.prepare_segment().unwrap() != Prepare::NoRoom {
+            write(&mut appender, 100_000);
+        }
+        assert!(sessions.end_due(0, u64::MAX, &log) && session.has_ended());
     }
 
     #[test]
