@@ -193,3 +193,15 @@ def test_a_reader_that_is_slow_but_reads_gets_everything(server):
         for number in range(count):
             assert slow.read()[2].startswith(b"%d " % number)
         assert disconnections(publisher) == 0
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_that_is_behind_can_leave(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        for _ in range(60):
+            assert publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES) == 1
+        slow.send(encode("UNSUBSCRIBE"))
+        wait_until("it to leave", lambda: publisher.call("PUBLISH", "ch", "x") == 0)
+        while (message := slow.read())[0] == b"message":
+            pass
+        assert message == [b"unsubscribe", b"ch", 0]

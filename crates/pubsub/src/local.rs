@@ -58,6 +58,8 @@ pub struct Local {
     outgoing: Box<[Batch]>,
     /// Other workers that something is outgoing for.
     receivers: WorkerSet,
+    /// Other workers whose mailbox was full when something was put into it.
+    behind: WorkerSet,
     /// Patterns were added or removed that others do not see yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
@@ -76,6 +78,7 @@ impl Local {
             free: Vec::new(),
             outgoing: (0..workers).map(|_| Batch::default()).collect(),
             receivers: WorkerSet::default(),
+            behind: WorkerSet::default(),
             patterns_changed: false,
             due: Vec::new(),
             fan_out: FanOut::default(),
@@ -249,7 +252,11 @@ impl Local {
         self.publish_patterns();
         for worker in std::mem::take(&mut self.receivers).iter() {
             let batch = std::mem::take(&mut self.outgoing[worker]);
-            self.hub.inboxes[worker].send(self.worker, batch);
+            let inbox = &self.hub.inboxes[worker];
+            inbox.send(self.worker, batch);
+            if inbox.is_full(self.worker) {
+                self.behind = self.behind.or(WorkerSet::one(worker));
+            }
         }
         !self.outgoing[self.worker].is_empty() || !self.due.is_empty()
     }
@@ -266,8 +273,9 @@ impl Local {
     }
 
     /// Whether another worker is too far behind: whoever publishes here should stop for a while.
+    #[inline]
     pub fn is_congested(&self) -> bool {
-        self.hub.inboxes.iter().any(|inbox| inbox.is_full(self.worker))
+        self.behind.iter().any(|worker| self.hub.inboxes[worker].is_full(self.worker))
     }
 
     /// Whether there is anything to deliver.

@@ -28,6 +28,8 @@ const RUN_LEN_MIN: usize = 4;
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// Reply bytes not yet taken by the client above which its commands wait.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
+/// The same for a subscriber: what ends its subscriptions must not wait for all the messages before it.
+const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
 /// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it is read.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
@@ -246,11 +248,15 @@ impl Conversation {
             Some(Turn::Blocked)
         } else if self.session.pause_ms > 0 {
             Some(Turn::Paused)
-        } else if self.outbox.len() > OUTBOX_BYTES_MAX {
+        } else if self.outbox.len() > self.outbox_bytes_max() {
             Some(Turn::WaitForClient)
         } else {
             None
         }
+    }
+
+    fn outbox_bytes_max(&self) -> usize {
+        if self.session.subscribed { SUBSCRIBER_OUTBOX_BYTES_MAX } else { OUTBOX_BYTES_MAX }
     }
 
     /// Executes the commands of the batch; returns how many ran and why it stopped before the end.

@@ -103,6 +103,24 @@ fn large_frames_are_shared_and_small_ones_are_not() {
 }
 
 #[test]
+fn a_worker_that_cannot_follow_is_noticed() {
+    let hub = Hub::new(2, 1);
+    let (mut here, mut there) = (hub.local(0), hub.local(1));
+    let id = there.join(1, Protocol::Resp2);
+    there.subscribe(id, Kind::Channel, b"a");
+    let mut published = 0;
+    while !here.is_congested() {
+        here.publish(Kind::Channel, b"a", &[b'x'; 1 << 20]);
+        here.hand_over();
+        published += 1;
+    }
+    let mut received = Received::new();
+    collect(&mut there, &mut received);
+    assert!(!here.is_congested());
+    assert_eq!(values(&received[&1]).len(), published);
+}
+
+#[test]
 fn who_listens_for_keys_is_known() {
     let hub = Hub::new(1, 1);
     let mut local = hub.local(0);
