@@ -1,8 +1,9 @@
 //! Which positions and times a source can be restored to, and which position a target is.
 
 use env::Access;
+use keyspace::Effect;
 use lsn::Lsn;
-use storage::{Batch, Control, LogReader, snapshot};
+use storage::{Batch, Control, LogReader, Recovery, snapshot};
 
 use super::{RestoreError, Target};
 use crate::{
@@ -13,7 +14,8 @@ use crate::{
 /// What a source holds, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first position: that of the oldest snapshot's end, or the beginning of a whole log.
+    /// The first position: that of the oldest snapshot's end, of a FLUSHALL that the log was cut for, or the beginning of a log
+    /// that was never cut.
     pub first_lsn: Lsn,
     /// The first time that is known to be behind it.
     pub first_ms: u64,
@@ -82,9 +84,10 @@ pub(super) fn survey(
 }
 
 fn oldest(source: &Place<'_>, control: &Control) -> Result<Oldest, storage::Error> {
-    let whole_log = Oldest { lsn: control.log_start, unix_ms: None };
     if !control.needs_snapshot {
-        return Ok(whole_log);
+        let was_cut = control.log_start > Lsn::ZERO;
+        let lsn = if was_cut { first_flush(source)? } else { control.log_start };
+        return Ok(Oldest { lsn, unix_ms: None });
     }
     let snapshots = snapshot::list(&*source.disk, source.dir)?.into_iter();
     let usable =
@@ -96,5 +99,36 @@ fn oldest(source: &Place<'_>, control: &Control) -> Result<Oldest, storage::Erro
             Ok(Oldest { lsn: info.end_lsn, unix_ms })
         }
         None => Err(snapshot::missing(source.dir, control.log_start)),
+    }
+}
+
+/// Why the search for a FLUSHALL has ended.
+enum Search {
+    Found(Lsn),
+    Failed(storage::Error),
+}
+
+impl From<storage::Error> for Search {
+    fn from(error: storage::Error) -> Self {
+        Search::Failed(error)
+    }
+}
+
+/// The first record that removes all keys. A log that was cut and needs no snapshot was cut for a FLUSHALL that comes a little
+/// behind its beginning: what the records till then changed is gone.
+fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
+    let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
+    let search = |lsn, mut payload: &[u8]| {
+        while let Ok(Some(effect)) = Effect::decode_next(&mut payload) {
+            if effect == Effect::FlushAll {
+                return Err(Search::Found(lsn));
+            }
+        }
+        Ok(())
+    };
+    match recovery.replay(search, |_| {}) {
+        Err(Search::Found(lsn)) => Ok(lsn),
+        Err(Search::Failed(error)) => Err(error),
+        Ok(()) => Ok(recovery.reached().lsn),
     }
 }

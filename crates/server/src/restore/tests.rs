@@ -6,7 +6,7 @@ use env::{
     Clock, SimClock, SimDisk, SimEntropy,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
-use keyspace::{AccessClock, Digest, Effect, Freed, Value, slot_of};
+use keyspace::{AccessClock, Digest, Effect, Freed, SlotId, Value, slot_of};
 use storage::Appender;
 
 use super::*;
@@ -66,12 +66,29 @@ impl History {
         effect.encode_into(&mut payload);
         let mut slot = self.keyspace.lock(slot_of(key));
         slot.apply(&effect, AccessClock::default(), &mut Freed::new());
-        let pending = self.appender.reserve(&payload).unwrap();
-        let lsn = pending.lsn();
+        let lsn = append(&mut self.appender, &payload);
         slot.set_last_lsn(lsn);
-        pending.publish();
         drop(slot);
         self.log.flush_all().unwrap();
+        let closed_at_ms = self.clock.unix_ms();
+        self.steps.push(Step { lsn, closed_at_ms, digest: self.keyspace.digest() });
+    }
+
+    /// Removes all keys; the log is cut a little before, as a server does it that goes on meanwhile.
+    fn flush_all_keys(&mut self) {
+        let boundary = self.log.durable_lsn();
+        self.put(7);
+        let mut payload = Vec::new();
+        Effect::FlushAll.encode_into(&mut payload);
+        self.clock.advance_ms(1000);
+        let lsn = append(&mut self.appender, &payload);
+        for slot in SlotId::all() {
+            let mut slot = self.keyspace.lock(slot);
+            slot.apply(&Effect::FlushAll, AccessClock::default(), &mut Freed::new());
+            slot.set_last_lsn(lsn);
+        }
+        self.log.flush_all().unwrap();
+        assert!(self.log.truncate_before(boundary).unwrap());
         let closed_at_ms = self.clock.unix_ms();
         self.steps.push(Step { lsn, closed_at_ms, digest: self.keyspace.digest() });
     }
@@ -102,6 +119,13 @@ impl History {
         disk.crash(CrashMode::LoseAll);
         Ok((restored, digest(&disk)))
     }
+}
+
+fn append(appender: &mut Appender, payload: &[u8]) -> Lsn {
+    let pending = appender.reserve(payload).unwrap();
+    let lsn = pending.lsn();
+    pending.publish();
+    lsn
 }
 
 fn digest(disk: &Arc<SimDisk>) -> Digest {
@@ -176,6 +200,29 @@ fn what_is_not_held_is_refused_with_what_is() {
     assert_eq!((restored.reached.lsn, digest(&history.disk)), (last.lsn, last.digest));
     let again = restore(&source, None, dir, Target::End, &|_, _, _| {});
     assert!(matches!(again, Err(RestoreError::NotEmpty(_))));
+}
+
+#[test]
+fn what_was_before_a_flushall_that_the_log_was_cut_for_is_gone() {
+    let mut history = History::new();
+    (0..20).for_each(|number| history.put(number));
+    history.flush_all_keys();
+    (0..20).for_each(|number| history.put(number));
+    history.take_snapshot();
+    history.put(20);
+    history.log.close().unwrap();
+    let flush = 21;
+    for target in
+        [Target::Lsn(history.steps[flush - 1].lsn), Target::Time(history.steps[flush - 1].closed_at_ms)]
+    {
+        let Err(RestoreError::OutOfRange { range, .. }) = history.restore(target) else { panic!("{target}") };
+        let Step { lsn, closed_at_ms, .. } = history.steps[flush];
+        assert_eq!((range.first_lsn, range.first_ms), (lsn, closed_at_ms), "{target}");
+    }
+    for Step { lsn, closed_at_ms, digest } in history.steps[flush..].iter().step_by(5).copied() {
+        assert_eq!(history.restore(Target::Lsn(lsn)).unwrap().1, digest);
+        assert_eq!(history.restore(Target::Time(closed_at_ms)).unwrap().1, digest);
+    }
 }
 
 #[test]

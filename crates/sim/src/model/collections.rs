@@ -72,8 +72,8 @@ impl Model {
         }
     }
 
-    /// Removes a key that has expired: LREM, SREM and HDEL do it on their way, as they remove without a look whether it is
-    /// there.
+    /// Removes a key that has expired: LREM, SREM, ZREM and HDEL do it on their way, as they remove without a look whether
+    /// it is there.
     pub(super) fn bury(&mut self, key: &Key, now_ms: u64) {
         if self.content.get(key).is_some_and(|entry| !entry.is_live(now_ms)) {
             self.set(key.clone(), None);
