@@ -1,4 +1,4 @@
-"""What an operator can do about damage: start from an older snapshot, or leave out what cannot be read."""
+"""Damage, and what is done about it: found while the server runs, started past, left out."""
 
 import json
 
@@ -7,6 +7,7 @@ import redis
 from redis.crc import key_slot
 
 from harness.server import Server, run_sheaf
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -15,6 +16,15 @@ def flip_bit(path, offset: int) -> None:
     content = bytearray(path.read_bytes())
     content[offset] ^= 1
     path.write_bytes(content)
+
+
+def flip_bit_in_place(path, offset: int) -> None:
+    """The same in a file that the server has open."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
 
 
 def refused_start(server: Server, *arguments: str) -> str:
@@ -158,3 +168,48 @@ def test_without_damage_forcing_does_nothing(with_snapshots):
     assert client.dbsize() == 601
     assert client.set("k", "v") is True
     assert not (server.directory / "recovery-report.json").exists()
+
+
+def scrubbed(client) -> dict:
+    """What a round finds that begins now."""
+    before = client.info("persistence")["scrub_rounds"]
+    client.config_set("scrub-interval-seconds", 0)
+    wait_until("two rounds have ended", lambda: client.info("persistence")["scrub_rounds"] >= before + 2)
+    client.config_set("scrub-interval-seconds", 86_400)
+    return client.info("persistence")
+
+
+def test_a_round_over_sound_files_finds_nothing(with_snapshots):
+    client = redis.Redis(port=with_snapshots.start().port)
+    found = scrubbed(client)
+    assert found["scrub_damaged_files"] == 0
+    assert found["scrub_bytes"] > 1_000_000
+    assert found["scrub_last_round_time"] > 0
+    client.config_set("scrub-rate-bytes", 0)
+    client.config_set("scrub-interval-seconds", 0)
+    wait_until("no round is running", lambda: client.info("persistence")["scrub_in_progress"] == 0)
+
+
+@pytest.mark.parametrize("what", ["newest", "older", "log", "control"])
+def test_damage_that_is_found_while_the_server_runs_does_no_harm(with_snapshots, what):
+    server = with_snapshots
+    client = redis.Redis(port=server.start().port)
+    newest, older = manifests(server)
+    if what in ("newest", "older"):
+        manifest = {"newest": newest, "older": older}[what]
+        damaged, offset = manifest.with_name(manifest.name.replace("manifest", "0.part")), 4096 + 200
+    elif what == "log":
+        damaged = segment_with(server, b"2:100")
+        offset = damaged.read_bytes().index(b"2:100")
+    else:
+        damaged, offset = server.directory / "control", 40
+    flip_bit_in_place(damaged, offset)
+    assert scrubbed(client)["scrub_damaged_files"] >= 1
+    assert damaged.name in server.log()
+    wait_until("it is not needed any more", lambda: "not needed any more" in server.log())
+    server.kill()
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    client = redis.Redis(port=server.start().port)
+    assert client.dbsize() == 601
+    assert client.get("after") == b"the newest"

@@ -31,6 +31,7 @@ use crate::{
     config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
+    scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
 };
 
@@ -85,6 +86,7 @@ pub(crate) struct ServerHost {
     /// Who has subscribed to what.
     pub(crate) channels: Arc<Hub>,
     pub(crate) snapshots: Snapshots,
+    pub(crate) scrubber: Scrubber,
     pub(crate) backups: Sessions,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
@@ -122,6 +124,7 @@ impl ServerHost {
             slow_clients_cut: 0.into(),
             channels: Hub::new(facts.workers, entropy.random_u64()),
             snapshots: Snapshots::new(clock.unix_ms()),
+            scrubber: Scrubber::default(),
             backups: Sessions::default(),
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),

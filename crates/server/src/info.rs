@@ -124,7 +124,7 @@ fn memory(host: &ServerHost, out: &mut String) {
 fn persistence(host: &ServerHost, out: &mut String) {
     let loading = host.loading();
     let (done, total) = host.progress.bytes();
-    let snapshots = host.snapshots.figures();
+    let (snapshots, scrubber) = (host.snapshots.figures(), host.scrubber.figures());
     let running_s = snapshots.running_since_ms.map(|since| host.unix_ms().saturating_sub(since) / 1000);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
@@ -153,6 +153,11 @@ fn persistence(host: &ServerHost, out: &mut String) {
         "snapshot_bytes": snapshots.last_file_bytes,
         "snapshot_failures": snapshots.failures,
         "snapshot_written_bytes": host.snapshots.written_bytes(),
+        "scrub_in_progress": u8::from(scrubber.in_progress),
+        "scrub_rounds": scrubber.rounds,
+        "scrub_last_round_time": scrubber.last_round_unix_ms / 1000,
+        "scrub_bytes": host.scrubber.bytes(),
+        "scrub_damaged_files": scrubber.damaged_files,
         "recovery_unconfirmed": u8::from(host.awaits_confirmation()),
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,

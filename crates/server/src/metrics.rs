@@ -125,6 +125,7 @@ impl Scrape {
             "resident memory of the process",
             env::process::rss_bytes(),
         )?;
+        self.encode_scrubber(encoder)?;
         self.encode_snapshots(encoder)?;
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
     }
@@ -144,6 +145,19 @@ impl Scrape {
             "clients that left too much untaken",
             host.slow_clients_cut.load(Relaxed),
         )
+    }
+
+    fn encode_scrubber(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (scrubber, figures) = (&self.host.scrubber, self.host.scrubber.figures());
+        counter(encoder, "sheaf_scrub_bytes", "bytes of log and snapshots read again", scrubber.bytes())?;
+        counter(encoder, "sheaf_scrub_damaged_files", "files found damaged", figures.damaged_files)?;
+        gauge(
+            encoder,
+            "sheaf_scrub_last_round_timestamp_seconds",
+            "when the last round over log and snapshots ended, 0 before the first",
+            figures.last_round_unix_ms / 1000,
+        )?;
+        counter(encoder, "sheaf_scrub_rounds", "rounds over log and snapshots", figures.rounds)
     }
 
     fn encode_snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

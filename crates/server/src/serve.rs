@@ -29,6 +29,7 @@ use crate::{
     mailbox::{Mailbox, Message},
     reaper::Reaper,
     recover::{Mode, RecoverError, Source, recover},
+    scrub::Scrubber,
     snapshots::Snapshots,
     unfinished::{Unfinished, refuse_unfinished},
     worker,
@@ -106,6 +107,7 @@ async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Re
     let log = recover_in_background(&host, &dir, mode).await?;
     attach(&host, &mailboxes, &log)?;
     let snapshots = Snapshots::start(&host, &log)?;
+    let scrubber = Scrubber::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
     tokio::select! {
         () = host.stop_requested() => {}
@@ -113,9 +115,10 @@ async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Re
     }
     tracing::info!(target: "server", "stopping");
     stop_workers(mailboxes, threads).await;
+    host.scrubber.stop();
     host.snapshots.stop(host.at_stop());
-    // If it panics, the log is closed all the same.
-    let _ = tokio::task::spawn_blocking(move || snapshots.join()).await;
+    // If one panics, the log is closed all the same.
+    let _ = tokio::task::spawn_blocking(move || (scrubber.join(), snapshots.join())).await;
     log.close().map_err(ServeError::Close)?;
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     Ok(())

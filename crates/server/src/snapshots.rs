@@ -12,7 +12,6 @@
 //! - A snapshot that is asked for while another is being taken is taken after it, not merged with it: what was written
 //!   meanwhile may not be in the first.
 
-mod pace;
 mod task;
 
 use std::{
@@ -34,9 +33,8 @@ use storage::{
     snapshot::{self, CHUNK_RAW_BYTES_AIM, Compression, PartSummary, SnapshotInfo},
 };
 
-use self::pace::Pace;
 pub use self::task::{GENERATIONS, PartTask, SnapshotPlan, SnapshotTask};
-use crate::{config::Key, host::ServerHost, salvage};
+use crate::{config::Key, host::ServerHost, pace::Pace, salvage};
 
 /// Threads that write, at most.
 const WRITERS_MAX: usize = 8;
@@ -102,11 +100,14 @@ pub(crate) struct Snapshots {
     cancelled: AtomicBool,
 }
 
+/// Is told what came of a snapshot.
+type OnTaken = Box<dyn FnOnce(Result<(), String>) + Send>;
+
 struct State {
     figures: Figures,
     wanted: bool,
     /// Who waits for the snapshot that is wanted.
-    waiting: Option<Promise>,
+    waiting: Vec<OnTaken>,
     /// Who waits for a forced recovery to be confirmed.
     confirming: Option<Promise>,
     stop: Option<AtStop>,
@@ -123,7 +124,13 @@ impl Snapshots {
     pub(crate) fn new(now_ms: u64) -> Snapshots {
         let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
         Snapshots {
-            state: Mutex::new(State { figures, wanted: false, waiting: None, confirming: None, stop: None }),
+            state: Mutex::new(State {
+                figures,
+                wanted: false,
+                waiting: Vec::new(),
+                confirming: None,
+                stop: None,
+            }),
             wake: Condvar::new(),
             written_bytes: 0.into(),
             cancelled: false.into(),
@@ -162,9 +169,18 @@ impl Snapshots {
         if state.is_busy() {
             return Err(SAVE_IN_PROGRESS);
         }
-        (state.wanted, state.waiting) = (true, Some(promise));
+        state.wanted = true;
+        state.waiting.push(Box::new(move |taken| promise.keep(taken)));
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Asks for a snapshot, after the one that is being taken if there is one; `then` is told what came of it.
+    pub(crate) fn ask_then(&self, then: OnTaken) {
+        let mut state = self.state.lock();
+        state.wanted = true;
+        state.waiting.push(then);
+        self.wake.notify_one();
     }
 
     /// Has a forced recovery confirmed: a snapshot of what is in memory takes the place of what is damaged.
@@ -231,15 +247,13 @@ impl Snapshots {
                 promise.keep(outcome);
                 continue;
             }
-            let (wanted, waiting) = (std::mem::take(&mut state.wanted), state.waiting.take());
+            let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));
             state.figures.running_since_ms = wanted.then(|| host.unix_ms());
             // The lock is given back first: reasons ask for the figures.
             drop(state);
             if wanted || self.is_due(host, log, &figures) {
                 let outcome = self.take_and_tell(host, log);
-                if let Some(promise) = waiting {
-                    promise.keep(outcome);
-                }
+                waiting.into_iter().for_each(|then| then(outcome.clone()));
             }
         }
     }

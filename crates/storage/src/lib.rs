@@ -17,6 +17,7 @@
 mod control;
 mod error;
 mod log;
+pub mod scrub;
 pub mod snapshot;
 mod stats;
 mod sync;

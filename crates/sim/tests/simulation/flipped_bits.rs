@@ -36,7 +36,7 @@ pub(crate) fn sound(seed: u64, closes: bool, global_permille: u64) -> Option<Sou
     let options =
         WorldOptions { workload, snapshots_permille: 60, ..with_durability(seed, Durability::Strict) };
     let mut world = start(options, new_disk(seed), oracle_for(&options)).ok().expect("a sound disk starts");
-    world.run(STEPS).expect("the replies are right");
+    world.run(STEPS).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     world.drain().expect("everybody is answered");
     let (before_last, last_start) = (world.oracle.content().clone(), world.log.durable_lsn());
     let last = Command::Set { key: b"last".to_vec(), value: b"of all".to_vec(), px_ms: None };

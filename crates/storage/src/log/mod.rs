@@ -342,6 +342,15 @@ impl Log {
         control.store(&*self.shared.disk, &self.shared.dir)
     }
 
+    /// Writes the control file again, which was found to be damaged. Does nothing to a frozen log.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn restore_control(&self) -> Result<(), Error> {
+        let control = self.shared.control.lock();
+        if self.is_frozen() { Ok(()) } else { control.store(&*self.shared.disk, &self.shared.dir) }
+    }
+
     /// What the log has counted since it was opened.
     pub fn stats(&self) -> &LogStats {
         &self.shared.stats

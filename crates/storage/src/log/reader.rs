@@ -325,7 +325,7 @@ impl LogReader {
     }
 
     /// The file and the offset of a position.
-    pub(super) fn place(&self, position: Lsn) -> (PathBuf, u64) {
+    pub(crate) fn place(&self, position: Lsn) -> (PathBuf, u64) {
         match self.segments.iter().find(|it| it.start <= position && position < it.end) {
             Some(segment) => (segment.path.clone(), segment.offset(position)),
             None => (

@@ -1,17 +1,17 @@
-//! The pace of writers: so many bytes a second, all of them together.
+//! The pace of those who write or read in the background: so many bytes a second, all of them together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What was written is paid for with time: who writes waits until what was written before is paid for. Time in which nothing
 /// was written is not saved up.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     paid_at_us: AtomicU64,
 }
 
 impl Pace {
     /// How long to wait after so many bytes were written at `now_us`. A rate of 0 is no limit.
-    pub(super) fn pause_us(&self, bytes: u64, bytes_per_second: u64, now_us: u64) -> u64 {
+    pub(crate) fn pause_us(&self, bytes: u64, bytes_per_second: u64, now_us: u64) -> u64 {
         if bytes_per_second == 0 {
             return 0;
         }

@@ -1,0 +1,209 @@
+//! The scrubber: a thread that reads again, slowly, what lies on disk, so that damage is found while memory has everything.
+//!
+//! ```text
+//! waits for the next round -> storage::scrub, paced -> findings -> told, and made dispensable by a snapshot
+//! ```
+//!
+//! What it is: when, how fast, and what is done about a finding. What it is not: the reading itself (`storage::scrub`).
+//!
+//! Invariants
+//! - A damaged file is never repaired in place: what memory holds is written anew, and then the file is not needed any more.
+//! - A damaged snapshot stays where it is until there is another one to start from: what is left of it may be all there is.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use env::{Disk, RealDisk};
+use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
+use storage::{
+    Log,
+    scrub::{Finding, scrub},
+    snapshot,
+};
+
+use crate::{config::Key, host::ServerHost, pace::Pace};
+
+/// How often it is looked whether a round is due.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// The figures of INFO and metrics.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    pub(crate) in_progress: bool,
+    pub(crate) rounds: u64,
+    /// When the last round ended.
+    pub(crate) last_round_unix_ms: u64,
+    /// Findings of all rounds.
+    pub(crate) damaged_files: u64,
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Scrubber {
+    state: Mutex<State>,
+    wake: Condvar,
+    bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    figures: Figures,
+    stopping: bool,
+}
+
+impl Scrubber {
+    pub(crate) fn figures(&self) -> Figures {
+        self.state.lock().figures
+    }
+
+    /// Bytes read by all rounds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Has the thread end.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.wake.notify_one();
+    }
+
+    /// Starts the thread. What recovery has just read needs no look: the first round is due after a pause.
+    pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
+        let (host, log) = (host.clone(), log.clone());
+        thread::Builder::new().name("scrubber".into()).spawn(move || host.scrubber.run(&host, &log))
+    }
+
+    fn run(&self, host: &ServerHost, log: &Log) {
+        // Commands come first. Not permitted to everyone, and not needed.
+        let _ = env::thread::set_nice(10);
+        let mut pause_began_ms = host.unix_ms();
+        while self.sleep(LOOK_PERIOD) {
+            let (rate, period_s) = {
+                let settings = host.settings();
+                (settings.integer(Key::ScrubRateBytes), settings.integer(Key::ScrubIntervalSeconds))
+            };
+            let paused_ms = host.unix_ms().saturating_sub(pause_began_ms);
+            // A directory with damage that nobody has accepted yet is the operator's to look at.
+            if rate > 0 && paused_ms >= period_s.saturating_mul(1000) && !log.is_frozen() {
+                self.round(host, log);
+                pause_began_ms = host.unix_ms();
+            }
+        }
+    }
+
+    /// Sleeps for so long; `false` if the thread is to end.
+    fn sleep(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.stopping {
+            self.wake.wait_for(&mut state, pause);
+        }
+        !state.stopping
+    }
+
+    fn round(&self, host: &ServerHost, log: &Log) {
+        self.state.lock().figures.in_progress = true;
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let pace = Pace::default();
+        let mut go_on = |bytes: u64| {
+            self.bytes.fetch_add(bytes, Relaxed);
+            let rate = host.settings().integer(Key::ScrubRateBytes);
+            let pause_us = pace.pause_us(bytes, rate, commands::Host::monotonic_us(host));
+            rate > 0 && self.sleep(Duration::from_micros(pause_us))
+        };
+        let findings = scrub(&disk, &host.facts.dir, log, &mut go_on);
+        {
+            let figures = &mut self.state.lock().figures;
+            figures.in_progress = false;
+            figures.rounds += 1;
+            figures.last_round_unix_ms = host.unix_ms();
+            figures.damaged_files += findings.len() as u64;
+        }
+        for finding in &findings {
+            tracing::error!(
+                target: "server", error = %finding.error(),
+                "a file on disk is damaged; memory has everything, so what the file holds is written anew"
+            );
+        }
+        if !findings.is_empty() && self.make_dispensable(host, log, &*disk, &findings) {
+            tracing::warn!(
+                target: "server", damaged = findings.len(),
+                "what was damaged is not needed any more. Look after the disk, it is likely to damage more"
+            );
+        }
+    }
+
+    /// Has what was found damaged not be needed any more; whether that was possible.
+    fn make_dispensable(&self, host: &ServerHost, log: &Log, disk: &dyn Disk, findings: &[Finding]) -> bool {
+        let outcome = self.replace(host, log, disk, findings);
+        if let Err(error) = &outcome {
+            tracing::error!(
+                target: "server", %error,
+                "the next start needs a file that is damaged. Take a backup of the running server; the next round tries again"
+            );
+        }
+        outcome.is_ok()
+    }
+
+    fn replace(
+        &self,
+        host: &ServerHost,
+        log: &Log,
+        disk: &dyn Disk,
+        findings: &[Finding],
+    ) -> Result<(), String> {
+        let dir: &Path = &host.facts.dir;
+        let in_words = |error: storage::Error| error.to_string();
+        if findings.iter().any(|finding| matches!(finding, Finding::Control(_))) {
+            log.restore_control().map_err(in_words)?;
+        }
+        let mut damaged: Vec<Lsn> = findings.iter().filter_map(Finding::snapshot).collect();
+        let is_log = findings.iter().any(|finding| matches!(finding, Finding::Log(_)));
+        if damaged.is_empty() && !is_log {
+            return Ok(());
+        }
+        let begins = snapshot::list_begins(disk, dir).map_err(in_words)?;
+        let has_other = begins.iter().any(|begin| *begin >= log.start_lsn() && !damaged.contains(begin));
+        let set_aside = |begin_lsn: Lsn| match snapshot::set_aside(disk, dir, begin_lsn) {
+            Ok(kept) => {
+                tracing::warn!(target: "server", kept = %kept.display(), "a damaged snapshot was set aside");
+                Ok(())
+            }
+            Err(error) => Err(in_words(error)),
+        };
+        // Where nothing was written since, another snapshot can only take the place of the damaged one.
+        let newest = log.written_lsn();
+        let (now, later): (Vec<Lsn>, Vec<Lsn>) =
+            damaged.drain(..).partition(|&begin| has_other || begin == newest);
+        now.into_iter().try_for_each(set_aside)?;
+        self.take_snapshot(host)?;
+        later.into_iter().try_for_each(set_aside)?;
+        if is_log {
+            // One generation is enough where the other needs a log that is damaged.
+            snapshot::retain(disk, dir, log, 1).map_err(in_words)?;
+        }
+        Ok(())
+    }
+
+    /// Has a snapshot taken and waits for it.
+    fn take_snapshot(&self, host: &ServerHost) -> Result<(), String> {
+        let (done, outcome) = sync_channel(1);
+        // Nobody listens any more if the server is stopping.
+        host.snapshots.ask_then(Box::new(move |taken| drop(done.send(taken))));
+        loop {
+            match outcome.recv_timeout(LOOK_PERIOD) {
+                Ok(taken) => return taken,
+                Err(RecvTimeoutError::Timeout) if !self.state.lock().stopping => {}
+                Err(_) => return Err("the server is stopping".into()),
+            }
+        }
+    }
+}
