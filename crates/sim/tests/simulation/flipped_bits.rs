@@ -15,8 +15,8 @@ use storage::{Durability, snapshot};
 use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
 
 const STEPS: usize = 700;
-const LIVES: u64 = 24;
-const FLIPS_PER_LIFE: u64 = 900;
+const LIVES: u64 = 16;
+const FLIPS_PER_LIFE: u64 = 1350;
 pub(crate) const DIR: &str = "/data";
 const BLOCK_BYTES: u64 = 4096;
 
