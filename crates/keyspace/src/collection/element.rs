@@ -232,22 +232,45 @@ pub(crate) struct Checked {
     pub(crate) string_bytes: usize,
 }
 
+/// Head and tail of what begins with a byte, if that says it all; else zeros. Looked up, because which element comes next is
+/// what no processor predicts.
+const SHAPES: [(u8, u8); 256] = {
+    let mut shapes = [(0, 0); 256];
+    let mut first = 0;
+    while first < 256 {
+        shapes[first] = match first as u8 {
+            0..SHORT => (1, 0),
+            short @ SHORT..MEDIUM => (1, short & 0x3f),
+            INT_12..INT_16 => (2, 0),
+            wide @ INT_16..=INT_64 => (1 + integer_width(wide) as u8, 0),
+            _ => (0, 0),
+        };
+        first += 1;
+    }
+    shapes
+};
+
 /// As [`encoded_len`], of bytes that are not trusted: `None` unless all of an element is there.
 #[inline]
 pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     let first = *packed.first()?;
-    let (head, tail) = match first {
-        0..SHORT => (1, 0),
-        SHORT..MEDIUM => (1, (first & 0x3f) as usize),
-        MEDIUM..INT_12 => (2, (first & 0x0f) as usize * 256 + *packed.get(1)? as usize),
-        INT_12..INT_16 => (2, 0),
-        INT_16..=INT_64 => (1 + integer_width(first), 0),
-        LONG if packed.len() >= 5 => (5, long_len(packed)),
-        _ => return None,
+    let (head, tail) = match SHAPES[first as usize] {
+        (0, _) => long_shape(packed)?,
+        (head, tail) => (head as usize, tail as usize),
     };
     let encoded_len = head + tail;
     let string_bytes = if tail == 0 { head } else { tail };
     (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
+}
+
+/// Head and tail of a string that is not short; `None` if there is none.
+#[cold]
+fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
+    match packed[0] {
+        first @ MEDIUM..INT_12 => Some((2, (first & 0x0f) as usize * 256 + *packed.get(1)? as usize)),
+        LONG if packed.len() >= 5 => Some((5, long_len(packed))),
+        _ => None,
+    }
 }
 
 /// The element at the start of `packed` and the bytes of its encoding.
@@ -290,14 +313,14 @@ pub(crate) fn decode_integer(packed: &[u8]) -> Option<i64> {
     })
 }
 
-fn integer_width(marker: u8) -> usize {
+const fn integer_width(marker: u8) -> usize {
     match marker {
         INT_16 => 2,
         INT_24 => 3,
         INT_32 => 4,
         INT_48 => 6,
         INT_64 => 8,
-        other => unreachable!("no element begins with {other:#04x}"),
+        _ => panic!("no element begins with this byte"),
     }
 }
 
