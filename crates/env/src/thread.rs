@@ -1,6 +1,6 @@
-//! The scheduling priority of the calling thread.
+//! The scheduling priority of the calling thread, and the time that it has had.
 //!
-//! What it is: `nice` per thread, which Linux has and the standard library does not show.
+//! What it is: `nice` and CPU time per thread, which Linux has and the standard library does not show.
 //! What it is not: spawning or naming threads; the standard library does that, and only `server` owns threads.
 //!
 //! Invariants
@@ -18,9 +18,26 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// CPU time that the calling thread has used since it was started, in microseconds.
+pub fn cpu_time_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a `timespec` that is borrowed exclusively for the call, which keeps nothing of it.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "every Linux has this clock");
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_passes_while_there_is_work() {
+        let begun = cpu_time_us();
+        while cpu_time_us() == begun {}
+        let other = std::thread::spawn(cpu_time_us).join().unwrap();
+        assert!(other < cpu_time_us() + 1_000_000, "the time of one thread, not of all");
+    }
 
     fn nice() -> i32 {
         // SAFETY: no memory is passed.

@@ -64,6 +64,8 @@ pub struct Capture<'k> {
     is_in_slot: bool,
     /// Its long lists that are not captured.
     lists: VecDeque<SharedList>,
+    /// Bytes copied because they were about to change, and not asked for yet.
+    copied_bytes: u64,
     /// Bytes that did not fit into the chunk before.
     carried: Vec<u8>,
     /// The slot that was begun last, and its LSN.
@@ -102,6 +104,7 @@ impl<'k> Capture<'k> {
             next: Some(first),
             last,
             is_in_slot: false,
+            copied_bytes: 0,
             lists: VecDeque::new(),
             carried: Vec::new(),
             slot: first,
@@ -112,6 +115,11 @@ impl<'k> Capture<'k> {
     /// The slot that comes next, for progress; `None` when all have begun.
     pub fn next_slot(&self) -> Option<SlotId> {
         self.next
+    }
+
+    /// Bytes that were copied since the last call because they were about to change.
+    pub fn take_copied_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
     }
 
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the end.
@@ -193,6 +201,7 @@ impl<'k> Capture<'k> {
         wanted: usize,
     ) {
         let part = capture.step(&mut guard, stream, wanted);
+        self.copied_bytes += std::mem::take(&mut capture.copied_bytes);
         self.lists.extend(capture.lists.drain(..));
         let garbage = std::mem::take(&mut capture.garbage);
         self.is_in_slot = !capture.has_ended();

@@ -85,6 +85,15 @@ impl Big {
         }
     }
 
+    /// Bytes that were copied since the last step because they were about to change.
+    pub(crate) fn captured_ahead_bytes(&self) -> usize {
+        match self {
+            Big::List(_) => 0,
+            Big::Hash(map) | Big::Set(map) => map.captured_ahead_bytes(),
+            Big::Zset(map) => map.scores().captured_ahead_bytes(),
+        }
+    }
+
     /// Ends a capture before its end.
     pub(crate) fn abandon_capture(&mut self) {
         match self {

@@ -150,6 +150,7 @@ fn persistence(host: &ServerHost, out: &mut String) {
         "rdb_last_bgsave_time_sec": seconds(snapshots.last_seconds),
         "rdb_current_bgsave_time_sec": seconds(running_s),
         "rdb_saves": snapshots.taken,
+        "rdb_last_cow_size": host.snapshots.copied_bytes(),
         "snapshot_bytes": snapshots.last_file_bytes,
         "snapshot_failures": snapshots.failures,
         "snapshot_written_bytes": host.snapshots.written_bytes(),

@@ -175,6 +175,12 @@ impl Scrape {
         gauge(encoder, "sheaf_snapshot_in_progress", "1 while a snapshot is taken", running)?;
         counter(encoder, "sheaf_snapshot_failures", "snapshots that failed", figures.failures)?;
         counter(encoder, "sheaf_snapshots", "snapshots taken", figures.taken)?;
+        gauge(
+            encoder,
+            "sheaf_snapshot_copied_bytes",
+            "bytes that the last snapshot copied because they were about to change",
+            snapshots.copied_bytes(),
+        )?;
         let written = snapshots.written_bytes();
         counter(encoder, "sheaf_snapshot_written_bytes", "bytes written to snapshots", written)
     }

@@ -1,21 +1,21 @@
-//! The pace of those who write or read in the background: so many bytes a second, all of them together.
+//! The pace of those who work in the background: so many bytes, or so much CPU time, a second, all of them together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What was written is paid for with time: who writes waits until what was written before is paid for. Time in which nothing
-/// was written is not saved up.
+/// What was used is paid for with time: who uses something waits until what was used before is paid for. Time in which nothing
+/// was used is not saved up.
 #[derive(Default)]
 pub(crate) struct Pace {
     paid_at_us: AtomicU64,
 }
 
 impl Pace {
-    /// How long to wait after so many bytes were written at `now_us`. A rate of 0 is no limit.
-    pub(crate) fn pause_us(&self, bytes: u64, bytes_per_second: u64, now_us: u64) -> u64 {
-        if bytes_per_second == 0 {
+    /// How long to wait at `now_us` after so much was used (bytes, or microseconds of CPU time). A rate of 0 is no limit.
+    pub(crate) fn pause_us(&self, used: u64, per_second: u64, now_us: u64) -> u64 {
+        if per_second == 0 {
             return 0;
         }
-        let price_us = u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(bytes_per_second));
+        let price_us = u64::try_from(u128::from(used) * 1_000_000 / u128::from(per_second));
         let price_us = price_us.unwrap_or(u64::MAX);
         let paid = |paid_at_us: u64| paid_at_us.max(now_us).saturating_add(price_us);
         let before = self.paid_at_us.fetch_update(Relaxed, Relaxed, |paid_at_us| Some(paid(paid_at_us)));

@@ -97,6 +97,8 @@ pub(crate) struct Snapshots {
     wake: Condvar,
     /// Bytes written to files of snapshots since the start.
     written_bytes: AtomicU64,
+    /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
+    copied_bytes: AtomicU64,
     cancelled: AtomicBool,
 }
 
@@ -133,6 +135,7 @@ impl Snapshots {
             }),
             wake: Condvar::new(),
             written_bytes: 0.into(),
+            copied_bytes: 0.into(),
             cancelled: false.into(),
         }
     }
@@ -144,6 +147,11 @@ impl Snapshots {
 
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Relaxed)
+    }
+
+    /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Relaxed)
     }
 
     /// Records that were written since the newest was begun.
@@ -350,10 +358,11 @@ impl Snapshots {
             compression: Compression::Lz4,
         };
         let Some((task, parts)) = SnapshotTask::begin(plan, host.keyspace())? else { return Ok(None) };
-        let pace = Pace::default();
+        let paces = Paces::default();
+        self.copied_bytes.store(0, Relaxed);
         let summaries: Result<Vec<PartSummary>, Failure> = thread::scope(|scope| {
             let start = |(index, part)| {
-                let write = || self.write_part(host, part, &pace);
+                let write = || self.write_part(host, part, &paces);
                 let name = format!("snapshot-{index}");
                 thread::Builder::new().name(name).spawn_scoped(scope, write).map_err(Failure::Thread)
             };
@@ -369,22 +378,46 @@ impl Snapshots {
         &self,
         host: &ServerHost,
         mut part: PartTask<'_>,
-        pace: &Pace,
+        paces: &Paces,
     ) -> Result<PartSummary, Failure> {
         // Commands come first. Not permitted to everyone, and not needed.
-        let _ = env::thread::set_nice(5);
+        let _ = env::thread::set_nice(15);
+        let mut cpu_us = env::thread::cpu_time_us();
         while let Some(bytes) = part.step()? {
             self.written_bytes.fetch_add(bytes, Relaxed);
-            let bytes_per_second = host.settings().integer(Key::SnapshotRateBytes);
-            let pause_us = pace.pause_us(bytes, bytes_per_second, commands::Host::monotonic_us(host));
+            self.copied_bytes.fetch_add(part.take_copied_bytes(), Relaxed);
+            let used_cpu_us = env::thread::cpu_time_us() - cpu_us;
+            let pause_us = paces.pause_us(host, bytes, used_cpu_us);
             if self.cancelled.load(Relaxed) {
                 return Err(Failure::Stopping);
             }
-            if pause_us > 0 {
+            if pause_us > 0 && self.state.lock().stop.is_none() {
                 thread::sleep(Duration::from_micros(pause_us));
             }
+            cpu_us += used_cpu_us;
         }
         Ok(part.finish()?)
+    }
+}
+
+/// How fast one snapshot is taken, by all of its writers together.
+#[derive(Default)]
+struct Paces {
+    disk: Pace,
+    cpu: Pace,
+}
+
+impl Paces {
+    /// How long a writer is to rest after it has written so many bytes in so much time.
+    fn pause_us(&self, host: &ServerHost, bytes: u64, cpu_us: u64) -> u64 {
+        let (bytes_per_second, cpu_percent) = {
+            let settings = host.settings();
+            (settings.integer(Key::SnapshotRateBytes), settings.integer(Key::SnapshotCpuPercent))
+        };
+        let now_us = commands::Host::monotonic_us(host);
+        let cpu_us_per_second = cpu_percent * 10_000 * env::process::cores_available() as u64;
+        let disk_us = self.disk.pause_us(bytes, bytes_per_second, now_us);
+        disk_us.max(self.cpu.pause_us(cpu_us, cpu_us_per_second, now_us))
     }
 }
 

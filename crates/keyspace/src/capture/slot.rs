@@ -34,6 +34,8 @@ pub(crate) struct SlotCapture {
     /// What was captured ahead of the walk, as it goes into the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
+    /// Bytes copied ahead of the walk, or of that of a map, since the last step.
+    pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,
     /// What nobody needs any more, to be freed without the lock.
@@ -131,6 +133,7 @@ impl SlotCapture {
         SlotCapture {
             walk: Some(walk),
             ahead: Vec::new(),
+            copied_bytes: 0,
             maps: VecDeque::new(),
             lists: Vec::new(),
             garbage: Garbage::default(),
@@ -145,12 +148,14 @@ impl SlotCapture {
         wanted: usize,
     ) -> Option<MapPart> {
         let enough = stream.len().saturating_add(wanted);
+        self.copied_bytes += self.ahead.len() as u64;
         stream.append(&mut self.ahead);
         while self.walk.is_some() && stream.len() < enough {
             self.walk_on(guard, stream);
         }
         let map = self.maps.front_mut().filter(|_| self.walk.is_none() && stream.len() < enough)?;
-        let (part, has_ended) = map.step(guard, enough - stream.len());
+        let (part, has_ended, copied_bytes) = map.step(guard, enough - stream.len());
+        self.copied_bytes += copied_bytes as u64;
         let stepped = MapPart { origin: map.origin.clone(), is_new: map.is_new, part };
         map.is_new &= stepped.part.is_empty();
         if has_ended {
@@ -361,9 +366,14 @@ impl CapturedMap {
         matches!(self.place, Place::AtItsKey)
     }
 
-    fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool) {
-        let step =
-            |entry: &mut Entry| entry.big_mut().expect("only big ones are captured").capture_step(bytes);
+    /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied before.
+    fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool, usize) {
+        let step = |entry: &mut Entry| {
+            let big = entry.big_mut().expect("only big ones are captured");
+            let copied_bytes = big.captured_ahead_bytes();
+            let (part, has_ended) = big.capture_step(bytes);
+            (part, has_ended, copied_bytes)
+        };
         match &mut self.place {
             Place::AtItsKey => {
                 let hash = guard.keyspace.hash(&self.key);
@@ -373,7 +383,9 @@ impl CapturedMap {
             Place::Detached(entry) => step(entry),
             Place::Gone(part) => {
                 let none = part.none_of();
-                (std::mem::replace(part, none), true)
+                let part = std::mem::replace(part, none);
+                let copied_bytes = part.size_bytes();
+                (part, true, copied_bytes)
             }
         }
     }

@@ -150,6 +150,11 @@ impl PartTask<'_> {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
+    /// Bytes that were copied since the last call because they were about to change.
+    pub fn take_copied_bytes(&mut self) -> u64 {
+        self.capture.take_copied_bytes()
+    }
+
     /// Ends the part, when there is nothing left, and makes it durable.
     ///
     /// # Errors

@@ -66,6 +66,11 @@ impl FieldMap {
         (part, has_ended)
     }
 
+    /// Bytes that were captured ahead of the walk since the last step.
+    pub(crate) fn captured_ahead_bytes(&self) -> usize {
+        self.capture.as_ref().map_or(0, |capture| capture.part.size_bytes())
+    }
+
     /// Ends the capture before its end.
     pub(crate) fn abandon_capture(&mut self) {
         self.capture = None;
