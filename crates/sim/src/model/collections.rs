@@ -53,13 +53,19 @@ impl Model {
 
     /// Puts a changed collection back where it was; it keeps its deadline. What is as it was is no change.
     pub(super) fn put_back(&mut self, key: Key, value: Stored, now_ms: u64) {
-        let old = self.live(&key, now_ms);
-        let expire_at_ms = old.and_then(|entry| entry.expire_at_ms);
-        match old {
-            None if value.is_empty() => {}
-            Some(entry) if entry.value == value => {}
-            _ if value.is_empty() => self.set(key, None),
-            _ => self.set(key, Some(Entry { value, expire_at_ms })),
+        if self.live(&key, now_ms).is_none_or(|entry| entry.value != value) {
+            self.write_back(key, value, now_ms);
+        }
+    }
+
+    /// As [`Model::put_back`], after a write that counts as a change even if all is as it was: LSET, LMOVE from a list to
+    /// itself, HSET and HINCRBY do not compare.
+    pub(super) fn write_back(&mut self, key: Key, value: Stored, now_ms: u64) {
+        if value.is_empty() {
+            self.delete_live(key, now_ms);
+        } else {
+            let expire_at_ms = self.live(&key, now_ms).and_then(|entry| entry.expire_at_ms);
+            self.set(key, Some(Entry { value, expire_at_ms }));
         }
     }
 

@@ -81,7 +81,12 @@ impl Model {
                 pairs(&shown, given)
             }
         };
-        self.put_back(key, Stored::Hash(hash), now_ms);
+        match operation {
+            HashOperation::Put(_) | HashOperation::Increment(..) => {
+                self.write_back(key, Stored::Hash(hash), now_ms);
+            }
+            _ => self.put_back(key, Stored::Hash(hash), now_ms),
+        }
         reply
     }
 

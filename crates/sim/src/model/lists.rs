@@ -40,7 +40,8 @@ impl Model {
             ListOperation::Set(index, element) => match elements.get_mut(*index) {
                 Some(place) => {
                     place.clone_from(element);
-                    ok()
+                    self.write_back(key, Stored::List(list), now_ms);
+                    return ok();
                 }
                 None => Value::Error(b"ERR index out of range".to_vec()),
             },
@@ -78,7 +79,7 @@ impl Model {
             self.put_back(from, Stored::List(source), now_ms);
         }
         push(Rc::make_mut(&mut destination), put, element.clone());
-        self.put_back(to, Stored::List(destination), now_ms);
+        self.write_back(to, Stored::List(destination), now_ms);
         Value::Bulk(element)
     }
 }

@@ -23,3 +23,4 @@ mod queues;
 mod restore;
 mod snapshots;
 mod states;
+mod unchanged;

@@ -316,6 +316,13 @@ fn a_watched_key_that_changes_stops_exec() {
         ("set a 1", "swapdb 0 1"),
         ("set a 1", "getdel a"),
         ("set a 1", "expire a -1"),
+        // What is written is not compared with what is there.
+        ("set a 1", "set a 1"),
+        ("rpush a 1", "lset a 0 1"),
+        ("rpush a 1", "lmove a a right right"),
+        ("rpush a 1 2", "lmove a a left left"),
+        ("hset a f 1", "hset a f 1"),
+        ("hset a f 1", "hincrby a f 0"),
     ] {
         server.run("flushall");
         server.run(before);
