@@ -123,6 +123,8 @@ struct Shared {
     appenders: AtomicUsize,
     waiters: Waiters,
     segments: Mutex<SegmentQueue>,
+    /// Held while a segment is made.
+    preparing: Mutex<()>,
     /// Locked before `control`.
     pins: Mutex<Pins>,
     control: Mutex<Control>,

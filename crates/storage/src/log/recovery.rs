@@ -451,6 +451,7 @@ pub(super) fn open(
             appenders: 0.into(),
             waiters: Waiters::new(options.appenders_max),
             pins: Mutex::default(),
+            preparing: Mutex::new(()),
             segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
             epoch: control.epoch,
             control: Mutex::new(control),

@@ -38,7 +38,9 @@ impl Shared {
         }
     }
 
+    /// One at a time, however many ask: the thread that makes segments ahead, and appenders that found none.
     pub(super) fn prepare_segment(&self) -> Result<Prepare, Error> {
+        let _alone = self.preparing.lock();
         if self.poisoned.load(Ordering::SeqCst) || self.frozen.load(Ordering::SeqCst) {
             return Ok(Prepare::Enough);
         }

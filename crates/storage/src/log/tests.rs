@@ -104,6 +104,25 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
     assert_eq!(log.start_lsn(), ends[149]);
 }
 
+/// An appender that finds no segment makes one itself, beside the thread that makes them ahead.
+#[test]
+fn segments_follow_each_other_whoever_makes_them() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let wanted_end = 100 * options().segment_bytes;
+    log.shared.wanted_end.store(wanted_end, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while log.prepare_segment().unwrap() == Prepare::Made {});
+        }
+    });
+    let segments = log.shared.segments.lock();
+    let ends: Vec<Lsn> = segments.ready.iter().map(|segment| segment.end).collect();
+    let starts: Vec<Lsn> = segments.ready.iter().map(|segment| segment.start).collect();
+    assert_eq!(starts[1..], ends[..ends.len() - 1]);
+    assert_eq!(ends.last(), Some(&Lsn::new(wanted_end)));
+}
+
 #[test]
 fn forgotten_segments_are_removed_at_the_next_start() {
     let disk = disk();
