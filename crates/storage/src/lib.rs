@@ -30,6 +30,7 @@ pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::{Reached, Recovery};
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
-    Admission, Appender, CopiedFile, CopyPlan, Durability, Flush, Log, LogOptions, Pending, Pin, Prepare,
+    Admission, Appender, BatchInfo, Chunk, CopiedFile, CopyPlan, Durability, Flush, Followed, Log,
+    LogFollower, LogOptions, Pending, Pin, Prepare,
 };
 pub use stats::{Histogram, LogStats};

@@ -182,6 +182,11 @@ impl Shared {
         self.stats.took(flusher.last_write_us - started_us);
         LogStats::add(&self.stats.batches, 1);
         LogStats::add(&self.stats.bytes, end.bytes_since(start));
+        if self.recent.is_wanted() {
+            // SAFETY: as in `write_piece`; the ring is mapped twice in a row.
+            let bytes = unsafe { self.ring.slice(start.get(), end.bytes_since(start) as usize) };
+            self.recent.push(start, end, bytes);
+        }
         self.advance(end, durable);
         if !durable {
             self.sync_if_due(flusher)?;

@@ -19,6 +19,7 @@ mod chains;
 pub(crate) mod check;
 mod copying;
 pub(crate) mod flusher;
+mod follow;
 mod frozen;
 pub(crate) mod options;
 mod pins;
@@ -30,6 +31,7 @@ pub(crate) mod segment;
 pub(crate) mod sequencer;
 mod space;
 pub(crate) mod waiters;
+mod walk;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -50,11 +52,14 @@ use parking_lot::{Condvar, Mutex};
 pub use appender::{Appender, Pending};
 pub use copying::{CopiedFile, CopyPlan};
 pub use flusher::Flush;
+pub use follow::{BatchInfo, Chunk, Followed, LogFollower};
 pub use options::{Durability, LogOptions};
 pub use pins::Pin;
 pub use space::Prepare;
 
-use self::{flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters};
+use self::{
+    flusher::Flusher, follow::Recent, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
+};
 use crate::{
     Control, Error, LogStats,
     snapshot::{Compression, SnapshotMeta},
@@ -129,7 +134,9 @@ struct Shared {
     pins: Mutex<Pins>,
     control: Mutex<Control>,
     flusher: Mutex<Flusher>,
-    /// Notified after every flush, for the rare appender that waits for ring space with its locks held.
+    /// What was written last, for followers.
+    recent: Recent,
+    /// Notified after every flush, for followers and for the rare appender that waits for ring space with its locks held.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }

@@ -20,9 +20,10 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
-    record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Invalid, Record, RecordKind},
+    record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Record},
     salvage::Salvage,
     segment::{self, Segment},
+    walk::{BatchWalk, Stop, Walked},
 };
 use crate::{
     Control, Damage, Error,
@@ -31,8 +32,6 @@ use crate::{
 
 /// How much is read at a time.
 const READ_BYTES: usize = 4 << 20;
-/// The largest batch that is believed: far above what a log of any ring size writes.
-const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// How the log ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,14 +64,7 @@ pub struct Batch<'r> {
 impl<'r> Batch<'r> {
     /// Its records in order, the batch end left out.
     pub fn records(&self) -> impl Iterator<Item = Record<'r>> + use<'r> {
-        let (mut bytes, mut position) = (self.bytes, self.start);
-        std::iter::from_fn(move || {
-            // Verified when the batch was read.
-            let record = record::decode_verified(bytes, position);
-            bytes = &bytes[record.occupied_bytes() as usize..];
-            position = record.lsn;
-            (record.kind != RecordKind::BatchEnd).then_some(record)
-        })
+        record::verified_records(self.bytes, self.start)
     }
 }
 
@@ -95,12 +87,6 @@ pub struct LogReader {
     consumed: usize,
     /// Set for a reader that passes over damage.
     pub(super) salvage: Option<Salvage>,
-}
-
-/// Where a batch was found to be invalid.
-pub(super) struct Stop {
-    pub(super) position: Lsn,
-    pub(super) reason: String,
 }
 
 impl LogReader {
@@ -260,45 +246,19 @@ impl LogReader {
 
     /// Verifies the batch that starts at `position`: its length and footer, or where and why it is none.
     fn measure_batch(&mut self) -> Result<Result<(usize, Footer), Stop>, Error> {
-        let mut offset = 0;
-        let mut wanted = record::RECORD_HEADER_BYTES;
+        let mut walk = BatchWalk::new(self.position, self.epoch, self.next_batch_number);
+        let mut wanted = BatchWalk::BYTES_MIN;
         loop {
-            let position = self.position.advance(offset as u64);
-            let stop = |reason: String| Ok(Err(Stop { position, reason }));
-            if !self.fill(offset + wanted)? {
-                return stop("the log's files end here".into());
+            if !self.fill(wanted)? {
+                let reason = "the log's files end here".into();
+                return Ok(Err(Stop { position: walk.position(), reason }));
             }
-            let batch = &self.window[self.consumed..];
-            let record = match record::decode(&batch[offset..], position) {
-                Ok(record) => record,
-                Err(Invalid::Short(bytes)) => {
-                    wanted = bytes;
-                    continue;
-                }
-                Err(invalid) => return stop(invalid.to_string()),
-            };
-            if record.epoch < self.epoch {
-                return stop(format!("a record of epoch {} in epoch {}", record.epoch, self.epoch));
-            }
-            if offset + record.occupied_bytes() as usize > BATCH_BYTES_MAX {
-                return stop("a batch without end".into());
-            }
-            offset += record.occupied_bytes() as usize;
-            wanted = record::RECORD_HEADER_BYTES;
-            if record.kind == RecordKind::BatchEnd {
-                return match Footer::decode(record.payload, record.lsn) {
-                    Some(footer) if self.continues(&footer) => Ok(Ok((offset, footer))),
-                    _ => stop("a batch end that does not match its batch".into()),
-                };
+            match walk.resume(&self.window[self.consumed..]) {
+                Walked::Whole(bytes, footer) => return Ok(Ok((bytes, footer))),
+                Walked::Short(bytes) => wanted = bytes,
+                Walked::Invalid(stop) => return Ok(Err(stop)),
             }
         }
-    }
-
-    fn continues(&self, footer: &Footer) -> bool {
-        footer.start == self.position
-            && footer.epoch >= self.epoch
-            && footer.end.is_aligned(BLOCK_BYTES)
-            && self.next_batch_number.is_none_or(|number| number == footer.batch_number)
     }
 
     /// Makes `bytes` bytes from the batch start on available; `false` if the files end before.

@@ -243,6 +243,18 @@ pub(crate) fn decode_verified(bytes: &[u8], position: Lsn) -> Record<'_> {
     Record { kind, lsn, epoch: u32_at(bytes, 16), payload: &bytes[RECORD_HEADER_BYTES..len] }
 }
 
+/// The records of whole batches that start at `position` and have been verified, batch ends left out.
+pub(crate) fn verified_records(bytes: &[u8], position: Lsn) -> impl Iterator<Item = Record<'_>> {
+    let (mut rest, mut position) = (bytes, position);
+    let all = std::iter::from_fn(move || {
+        let record = (!rest.is_empty()).then(|| decode_verified(rest, position))?;
+        rest = &rest[record.occupied_bytes() as usize..];
+        position = record.lsn;
+        Some(record)
+    });
+    all.filter(|record| record.kind != RecordKind::BatchEnd)
+}
+
 /// The fixed end of a batch. See the module documentation for its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
@@ -256,6 +268,13 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
+    /// Tells the batch from any other that ends at the same position.
+    pub(crate) fn hash(&self) -> u32 {
+        let mut bytes = [0; FOOTER_BYTES];
+        self.encode(&mut bytes);
+        u32_at(&bytes, 52)
+    }
+
     fn encode(&self, out: &mut [u8]) {
         out[0..8].copy_from_slice(&self.start.get().to_le_bytes());
         out[8..16].copy_from_slice(&self.batch_number.to_le_bytes());

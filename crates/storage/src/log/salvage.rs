@@ -19,9 +19,10 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
-    reader::{LogReader, Stop, Tail},
+    reader::{LogReader, Tail},
     record::Footer,
     segment::{self, HeaderState, Identity, Segment},
+    walk::Stop,
 };
 use crate::{Control, Error, control::ControlState, snapshot};
 

@@ -1,0 +1,143 @@
+//! Followers on a simulated disk: every batch once and in order, from memory and from files, and never too early.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{path::Path, sync::Arc};
+
+use env::{SimClock, SimDisk, SimEntropy};
+
+use super::*;
+use crate::{Durability, LogOptions, Recovery};
+
+fn log(options: LogOptions) -> Log {
+    let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() });
+    let mut recovery = Recovery::open(disk, Path::new("/data"), options, &SimEntropy::new(1)).unwrap();
+    assert!(recovery.next_batch().unwrap().is_none());
+    recovery.finish(Arc::new(SimClock::new(0))).unwrap()
+}
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 256 << 10,
+        ring_bytes: 64 << 10,
+        appenders_max: 4,
+        unwritten_bytes_max: 16 << 10,
+        ..LogOptions::default()
+    }
+}
+
+/// Writes payloads of this size as batches of their own; their LSNs.
+fn write(log: &Log, appender: &mut crate::Appender, payload_bytes: &[usize]) -> Vec<Lsn> {
+    let write = |&bytes: &usize| {
+        let payload = vec![b'x'; bytes];
+        let pending = appender.reserve(&payload).unwrap();
+        let lsn = pending.lsn();
+        pending.publish();
+        log.flush_all().unwrap();
+        lsn
+    };
+    payload_bytes.iter().map(write).collect()
+}
+
+/// Everything a follower finds: LSNs of records.
+fn drain(follower: &mut LogFollower, bytes_max: usize) -> Vec<Lsn> {
+    let mut lsns = Vec::new();
+    while let Followed::Chunk(chunk) = follower.read(bytes_max).unwrap() {
+        assert_eq!(chunk.end.bytes_since(chunk.start), chunk.bytes.len() as u64);
+        lsns.extend(chunk.records().map(|record| record.lsn));
+        assert_eq!(follower.position(), chunk.end);
+    }
+    lsns
+}
+
+#[test]
+fn files_and_memory_tell_the_same() {
+    let log = log(options());
+    let mut appender = log.appender();
+    let sizes: Vec<usize> = (0..300).map(|number| number * 37 % 9000).collect();
+    let mut written = write(&log, &mut appender, &sizes[..100]);
+    // Nobody has followed so far: the first 100 are in files only, and span several segments.
+    let (mut early, mut late) = (log.follow(Lsn::ZERO), log.follow(log.shippable_lsn()));
+    assert!(late.read(1).is_ok_and(|followed| matches!(followed, Followed::UpToDate)));
+    let mut found = drain(&mut early, 1);
+    assert_eq!(found, written);
+    let rest = write(&log, &mut appender, &sizes[100..]);
+    written.extend(&rest);
+    found.extend(drain(&mut early, 100_000));
+    assert_eq!(found, written);
+    assert_eq!(drain(&mut late, 100_000), rest);
+    for bytes_max in [1, 4096, 70_000, 10 << 20] {
+        assert_eq!(drain(&mut log.follow(Lsn::ZERO), bytes_max), written, "{bytes_max}");
+    }
+    assert!(written.last() <= Some(&log.shippable_lsn()));
+}
+
+#[test]
+fn memory_is_bounded_and_given_back() {
+    let log = log(LogOptions { segment_bytes: 4 << 20, ring_bytes: 1 << 20, ..options() });
+    let mut appender = log.appender();
+    let mut follower = log.follow(Lsn::ZERO);
+    let written = write(&log, &mut appender, &[200_000; 60]);
+    let kept = |log: &Log| log.shared.recent.batches.lock().1;
+    assert!((RECENT_BYTES_MAX - 300_000..=RECENT_BYTES_MAX).contains(&kept(&log)), "{}", kept(&log));
+    assert_eq!(drain(&mut follower, 1 << 20), written);
+    drop(follower);
+    assert_eq!(kept(&log), 0);
+}
+
+#[test]
+fn only_what_may_leave_is_told() {
+    let log = log(options());
+    let mut appender = log.appender();
+    let mut follower = log.follow(Lsn::ZERO);
+    let payload = [1; 10];
+    appender.reserve(&payload).unwrap().publish();
+    assert!(drain(&mut follower, 1 << 20).is_empty(), "appended is not written");
+    assert!(!follower.wait(Duration::ZERO));
+    log.flush_all().unwrap();
+    assert!(follower.wait(Duration::ZERO));
+    assert_eq!(drain(&mut follower, 1 << 20).len(), 1);
+    log.set_durability(Durability::None);
+    appender.reserve(&payload).unwrap().publish();
+    log.flush().unwrap();
+    assert!(log.durable_lsn() < log.written_lsn());
+    assert_eq!(drain(&mut follower, 1 << 20).len(), 1, "without syncs, what is written may leave");
+}
+
+#[test]
+fn who_is_overtaken_is_told_where_the_log_starts() {
+    let log = log(options());
+    let mut appender = log.appender();
+    write(&log, &mut appender, &[9000; 100]);
+    let mut follower = log.follow(Lsn::ZERO);
+    let Followed::Chunk(_) = follower.read(1).unwrap() else { panic!("a batch") };
+    let boundary = log.durable_lsn();
+    assert!(log.truncate_before(boundary).unwrap());
+    assert!(matches!(follower.read(1).unwrap(), Followed::Forgotten(start) if start == boundary));
+    let lsns = write(&log, &mut appender, &[100; 3]);
+    assert_eq!(drain(&mut log.follow(boundary), 1 << 20), lsns);
+}
+
+#[test]
+fn a_batch_is_found_by_what_it_holds() {
+    let log = log(options());
+    let mut appender = log.appender();
+    let lsns = write(&log, &mut appender, &[10, 9000, 20, 30_000, 50_000, 50_000, 50_000, 50_000, 50_000]);
+    let mut follower = log.follow(Lsn::ZERO);
+    let mut batches = Vec::new();
+    while let Followed::Chunk(chunk) = follower.read(1).unwrap() {
+        batches.push((chunk.start, chunk.end));
+    }
+    for (number, (&lsn, &(start, end))) in lsns.iter().zip(&batches).enumerate() {
+        let batch = log.batch_at(lsn).unwrap().unwrap();
+        assert_eq!((batch.start, batch.end, batch.number), (start, end, number as u64));
+        assert_eq!((batch.epoch, log.batch_ending_at(end).unwrap()), (log.epoch(), Some(batch)));
+        assert_eq!(log.batch_at(start.advance(1)).unwrap(), Some(batch));
+        assert_eq!(log.batch_ending_at(lsn).unwrap(), None, "a record ends within its batch");
+    }
+    assert_eq!(log.batch_at(Lsn::ZERO).unwrap(), None);
+    assert_eq!(log.batch_at(log.appended_lsn().advance(1)).unwrap(), None);
+    let hashes: std::collections::HashSet<u32> =
+        batches.iter().map(|&(_, end)| log.batch_ending_at(end).unwrap().unwrap().hash).collect();
+    assert_eq!(hashes.len(), batches.len());
+}
