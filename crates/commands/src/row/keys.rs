@@ -12,6 +12,12 @@ pub type FindKeys = fn(Args<'_>, &mut dyn FnMut(usize));
 pub enum Keys {
     /// It names no key.
     None,
+    /// Shard channels from the first argument to `last` (negative: from the end): a cluster places them like keys, but they
+    /// are none.
+    ShardChannels {
+        /// Index of the last one.
+        last: i8,
+    },
     /// The first argument is the only key.
     First,
     /// Arguments `first`, `first + step`, ... up to `last` (negative: from the end).
@@ -52,7 +58,7 @@ impl Keys {
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();
         match self {
-            Keys::None | Keys::AllSlots | Keys::Queued => {}
+            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Queued => {}
             Keys::First => {
                 if count > 1 {
                     visit(1);
@@ -82,7 +88,11 @@ impl Keys {
             Keys::Counted { before: Some(before), .. } => Some(before as usize),
             Keys::Counted { at, before: None } => Some(at as usize + 1),
             Keys::Computed { first: Some(first), .. } => Some(first as usize),
-            Keys::Computed { first: None, .. } | Keys::None | Keys::AllSlots | Keys::Queued => None,
+            Keys::Computed { first: None, .. }
+            | Keys::None
+            | Keys::ShardChannels { .. }
+            | Keys::AllSlots
+            | Keys::Queued => None,
         }
     }
 
@@ -98,7 +108,7 @@ impl Keys {
 
     /// Whether a call can name keys.
     pub const fn any(self) -> bool {
-        !matches!(self, Keys::None | Keys::AllSlots | Keys::Queued)
+        !matches!(self, Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Queued)
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "spublish",
         arity: 3,
         flags: ALWAYS.or(Flags::FAST),
+        keys: Keys::ShardChannels { last: 1 },
         since: "7.0.0",
         complexity: "O(N) where N is the number of subscribers.",
         summary: "Sends a message to all who listen to the shard channel, and replies how many do.",
@@ -88,6 +89,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "ssubscribe",
+        keys: Keys::ShardChannels { last: -1 },
         since: "7.0.0",
         summary: "Listens to shard channels.",
         syntax: "shardchannel [shardchannel ...]",
@@ -104,6 +106,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sunsubscribe",
         arity: -1,
+        keys: Keys::ShardChannels { last: -1 },
         since: "7.0.0",
         summary: "Stops listening to shard channels, or to all of them.",
         syntax: "[shardchannel [shardchannel ...]]",

@@ -234,4 +234,17 @@ fn commands_are_described_as_in_redis() {
     assert!(info.contains("[\"subscribe\", :-2, [+pubsub, +noscript, +loading, +stale], "), "{info}");
     assert!(info.contains("[\"publish\", :3, [+pubsub, +loading, +stale, +fast], "), "{info}");
     assert!(info.contains("[+@pubsub, +@slow]") && info.contains("[+@pubsub, +@fast]"), "{info}");
+    server.run("hello 3");
+    for (name, last, last_from_first) in
+        [("spublish", 1, 0), ("ssubscribe", -1, -1), ("sunsubscribe", -1, -1)]
+    {
+        let info = server.run(&format!("command info {name}"));
+        let found = format!("{{\"lastkey\": :{last_from_first}, \"keystep\": :1, \"limit\": :0}}");
+        assert!(info.contains(&format!(" :1, :{last}, :1, ")) && info.contains(&found), "{info}");
+        assert!(info.contains("{\"flags\": ~[+not_key], "), "{info}");
+    }
+    server.check(&[
+        ("command getkeys ssubscribe a b", "-ERR The command has no key arguments"),
+        ("command getkeys spublish a b", "-ERR The command has no key arguments"),
+    ]);
 }

@@ -13,6 +13,7 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
     match keys {
         Keys::First => one(1),
         Keys::Range { first, last, step } => [first.into(), last.into(), step.into()],
+        Keys::ShardChannels { last } => [1, last.into(), 1],
         Keys::Counted { before: Some(before), .. } => one(before),
         Keys::Computed { first: Some(first), .. } => one(first),
         Keys::None | Keys::AllSlots | Keys::Queued | Keys::Counted { .. } | Keys::Computed { .. } => [0; 3],
@@ -23,7 +24,7 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
 pub(super) fn count(keys: Keys) -> usize {
     match keys {
         Keys::None | Keys::AllSlots | Keys::Queued => 0,
-        Keys::First | Keys::Range { .. } => 1,
+        Keys::First | Keys::Range { .. } | Keys::ShardChannels { .. } => 1,
         Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
         Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),
     }
@@ -34,11 +35,16 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     const READS: &[&str] = &["RO", "access"];
     const OVERWRITES: &[&str] = &["OW", "update"];
     const CHANGES: &[&str] = &["RW", "access", "update"];
+    const NO_KEY: &[&str] = &["not_key"];
     let access = if row.flags.has(Flags::WRITE) { CHANGES } else { READS };
     reply.set(count(row.keys));
     let [first, last, step] = positions(row.keys);
     if first > 0 {
-        let access = if matches!(row.keys, Keys::Counted { .. }) { OVERWRITES } else { access };
+        let access = match row.keys {
+            Keys::Counted { .. } => OVERWRITES,
+            Keys::ShardChannels { .. } => NO_KEY,
+            _ => access,
+        };
         let last_from_first = if last < 0 { last } else { last - first };
         write_specification(
             reply,
