@@ -66,6 +66,8 @@ class Options:
 
     durability: str = "strict"
     bind: str = "127.0.0.1"
+    # For clients that must find it again after a restart; a free one by default.
+    port: int | None = None
     maxclients: int | None = None
     requirepass: str | None = None
     workers: int = 2
@@ -117,7 +119,7 @@ class Server:
     def spawn(self) -> None:
         """Starts the process without waiting for anything."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port, self.http_port = free_port(), free_port()
+        self.port, self.http_port = self.options.port or free_port(), free_port()
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.options.command_line(self.directory, self.port, self.http_port),

@@ -1,7 +1,10 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
-//! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`.
+//! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`,
+//! `sheaf tail CHANNEL...`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
+
+mod tail;
 
 use std::path::PathBuf;
 
@@ -15,6 +18,7 @@ use crate::{
     inspect::Selection,
     recover::Mode,
     restore::Target,
+    tail::Options,
     unix_time,
 };
 
@@ -78,6 +82,8 @@ pub enum Task {
         /// The state that is wanted.
         target: Target,
     },
+    /// Follow channels of a running server.
+    Tail(Options),
 }
 
 /// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
@@ -121,6 +127,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
             let target = lsn.or(time).unwrap_or(Target::End);
             Ok(Task::Restore { source: source.unwrap_or_default(), dir: dir.unwrap_or_default(), target })
         }
+        Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some((_, serve)) => serve_task(serve),
         None => serve_task(&matches),
     }
@@ -162,7 +169,7 @@ fn command() -> Command {
              variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
              --key 'cart:*'     what happened to these keys\n  sheaf import dump.rdb \
              --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy what a running \
-             server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again",
+             server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again\n  sheaf tail orders                     follow a channel",
         )
         .args_conflicts_with_subcommands(true)
         .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
@@ -181,6 +188,7 @@ fn command() -> Command {
         .subcommand(export_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
+        .subcommand(tail::command())
 }
 
 /// The directory of a stopped server, which is the one that `serve` would take.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use server::{
     backup,
     cli::{self, Task},
-    export, import, inspect, restore, serve,
+    export, import, inspect, restore, serve, tail,
 };
 
 /// The allocator that the keyspace's accounting and memory figures assume.
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             backup::fetch::run(&dir, &url, password_file.as_deref()).map_err(Into::into)
         }
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
+        Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {

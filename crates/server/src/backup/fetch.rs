@@ -26,7 +26,10 @@ use super::{
     Manifest, ManifestError, Offer, OfferedFile,
     manifest::{ManifestFile, Unfinished, crc_of, is_below},
 };
-use crate::offline::{ProgressBars, Stage};
+use crate::{
+    offline::{ProgressBars, Stage},
+    password,
+};
 
 /// How much is written at a time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -93,7 +96,7 @@ fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError
 /// # Errors
 /// See [`BackupError`].
 pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
-    let password = password_file.map(read_password).transpose()?;
+    let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
     let remote = Remote::new(url, password.as_deref());
     RealDisk.create_dir_all(dir).map_err(os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
@@ -119,15 +122,6 @@ pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), Ba
     println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
     println!("restore      sheaf restore {} --dir DIR", dir.display());
     Ok(())
-}
-
-/// The first line of the file.
-fn read_password(path: &Path) -> Result<String, BackupError> {
-    let file = RealDisk.open(path, Access::Read).map_err(os("open", path))?;
-    let mut text = vec![0; file.len().map_err(os("measure", path))?.min(64 << 10) as usize];
-    let read = file.read_at(&mut text, 0).map_err(os("read", path))?;
-    let text = String::from_utf8_lossy(&text[..read]).into_owned();
-    Ok(text.lines().next().unwrap_or_default().into())
 }
 
 /// What the directory holds of a backup that was begun; `None` if it is empty.

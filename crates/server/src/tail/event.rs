@@ -1,0 +1,132 @@
+//! What a server sends to `sheaf tail`, and how a message looks as a line.
+
+use std::fmt::Write;
+
+use wire::Value;
+
+use super::TailError;
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event<'v> {
+    Message(Message<'v>),
+    /// One more name is followed.
+    Subscribed,
+    /// Nothing to show: the reply to HELLO or PING.
+    Other,
+}
+
+/// A message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message<'v> {
+    pub(super) channel: &'v [u8],
+    pub(super) payload: &'v [u8],
+}
+
+impl Event<'_> {
+    /// What a value means; an error if it is one.
+    pub(super) fn of(value: &Value) -> Result<Event<'_>, TailError> {
+        let parts = match value {
+            Value::Error(text) => return Err(TailError::Refused(String::from_utf8_lossy(text).into_owned())),
+            Value::Push(parts) => parts,
+            _ => return Ok(Event::Other),
+        };
+        let texts: Vec<&[u8]> = parts.iter().filter_map(text).collect();
+        Ok(match texts[..] {
+            [b"message", channel, payload] | [b"pmessage", _, channel, payload] => {
+                Event::Message(Message { channel, payload })
+            }
+            [b"subscribe" | b"psubscribe", _] => Event::Subscribed,
+            _ => Event::Other,
+        })
+    }
+}
+
+/// The bytes of a bulk string.
+fn text(value: &Value) -> Option<&[u8]> {
+    if let Value::Bulk(bytes) = value { Some(bytes) } else { None }
+}
+
+impl Message<'_> {
+    /// Appends the message as a line: time, channel, message.
+    pub(super) fn write_line(&self, time: &str, out: &mut String) {
+        out.push_str(time);
+        out.push(' ');
+        // So that it is one word.
+        let start = out.len();
+        escape(self.channel, out);
+        if out[start..].contains(' ') {
+            let channel = out.split_off(start).replace(' ', "\\u{20}");
+            out.push_str(&channel);
+        }
+        out.push(' ');
+        escape(self.payload, out);
+        out.push('\n');
+    }
+}
+
+/// Appends text as it is, and what a terminal would not show as text as an escape.
+fn escape(bytes: &[u8], out: &mut String) {
+    const QUOTES: [char; 2] = ['"', '\''];
+    for chunk in bytes.utf8_chunks() {
+        for part in chunk.valid().split_inclusive(QUOTES) {
+            let quote = part.chars().next_back().filter(|last| QUOTES.contains(last));
+            let _ = write!(out, "{}", part.trim_end_matches(QUOTES).escape_debug());
+            out.extend(quote);
+        }
+        let _ = write!(out, "{}", chunk.invalid().escape_ascii());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{DecodeLimits, decode};
+
+    use super::*;
+
+    fn value(frame: &[u8]) -> Value {
+        decode(frame, &DecodeLimits::DEFAULT).expect("well formed").expect("whole").0
+    }
+
+    #[test]
+    fn frames_are_messages_confirmations_and_others() {
+        let (channel, payload) = (b"ch".as_slice(), b"hi".as_slice());
+        let message = || Event::Message(Message { channel, payload });
+        for (frame, expected) in [
+            (">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\nhi\r\n", message()),
+            (">4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nch\r\n$2\r\nhi\r\n", message()),
+            (">3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n", Event::Subscribed),
+            (">3\r\n$10\r\npsubscribe\r\n$2\r\nc*\r\n:1\r\n", Event::Subscribed),
+            (">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", Event::Other),
+            ("*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\nhi\r\n", Event::Other),
+            (">0\r\n", Event::Other),
+            ("+PONG\r\n", Event::Other),
+        ] {
+            assert_eq!(Event::of(&value(frame.as_bytes())).unwrap(), expected, "{frame}");
+        }
+        let refused = Event::of(&value(b"-WRONGPASS no\r\n")).unwrap_err();
+        assert_eq!(refused.to_string(), "the server refuses: WRONGPASS no");
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        for (channel, payload, line) in [
+            ("news", "hello world", "news hello world"),
+            ("a b", "", "a\\u{20}b "),
+            ("c", "{\"it's\": \"\"}", "c {\"it's\": \"\"}"),
+            ("c", "\"", "c \""),
+            ("c", "two\nlines\r\t\0", "c two\\nlines\\r\\t\\0"),
+            ("c", "\x1b[31mred\u{202e}", "c \\u{1b}[31mred\\u{202e}"),
+            ("c", "a\\b", "c a\\\\b"),
+            ("kanał", "日本 e\u{301}", "kanał 日本 e\u{301}"),
+        ] {
+            let mut out = String::new();
+            let (channel, payload) = (channel.as_bytes(), payload.as_bytes());
+            Message { channel, payload }.write_line("T", &mut out);
+            assert_eq!(out, format!("T {line}\n"));
+        }
+        let mut out = String::new();
+        Message { channel: b"\xff", payload: b"ok\xc3(\x80" }.write_line("T", &mut out);
+        assert_eq!(out, "T \\xff ok\\xc3(\\x80\n");
+    }
+}

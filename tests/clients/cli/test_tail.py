@@ -1,0 +1,190 @@
+"""`sheaf tail`: messages as lines, in a pipe and on a terminal, through restarts of the server."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+
+import pytest
+
+from harness.resp import encode
+from harness.server import environment, sheaf_binary
+from harness.waiting import PATIENCE_S, wait_until
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")
+
+
+class Tail:
+    """A running `sheaf tail` and what it has printed."""
+
+    def __init__(self, *arguments: str, port: int, stderr: object = subprocess.PIPE):
+        self.process = subprocess.Popen(
+            [sheaf_binary(), "tail", "--port", str(port), *arguments],
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def lines(self, count: int) -> list[str]:
+        """So many of the next lines, without their times."""
+        found = [self.process.stdout.readline() for _ in range(count)]
+        assert all(TIME.match(line) for line in found), found
+        return [TIME.sub("", line, count=1).rstrip("\n") for line in found]
+
+    def end(self) -> tuple[int, str]:
+        """Waits for it to end; the status and what is left on standard error."""
+        _, errors = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def tail(server):
+    """Starts `sheaf tail` on channels and waits until the server knows of them."""
+    started: list[Tail] = []
+
+    def start(*arguments: str, listeners: int = 1, **options) -> Tail:
+        started.append(Tail(*arguments, port=server.port, **options))
+        with server.connect() as asking:
+            kind = "psub" if "--pattern" in arguments else "sub"
+            wait_until("the subscriptions", lambda: f" {kind}={listeners} " in asking.call("CLIENT", "LIST").decode())
+        return started[-1]
+
+    yield start
+    for found in started:
+        found.process.kill()
+        found.process.communicate()
+
+
+@pytest.mark.sheaf_only
+def test_a_message_is_a_line(server, tail):
+    following = tail("news", "a b", listeners=2)
+    with server.connect() as publisher:
+        for channel, payload in [("news", "hello world"), ("a b", b"\x1b[31m\r\n\xff\\"), ("other", "x"), ("news", "")]:
+            publisher.call("PUBLISH", channel, payload)
+    assert following.lines(3) == ["news hello world", "a\\u{20}b \\u{1b}[31m\\r\\n\\xff\\\\", "news "]
+    following.process.send_signal(signal.SIGINT)
+    assert following.end() == (0, "")
+
+
+@pytest.mark.sheaf_only
+def test_patterns_show_the_channel(server, tail):
+    following = tail("--pattern", "order:*")
+    with server.connect() as publisher:
+        publisher.call("PUBLISH", "order:7", '{"state": "paid"}')
+    assert following.lines(1) == ['order:7 {"state": "paid"}']
+    following.process.send_signal(signal.SIGTERM)
+    assert following.end() == (0, "")
+
+
+@pytest.mark.sheaf_only
+def test_many_and_large_messages_come_whole_and_in_order(server, tail):
+    following = tail("c")
+    count, large = 20_000, "x" * (3 << 20)
+    with server.connect() as publisher:
+        publisher.send(b"".join(encode("PUBLISH", "c", number) for number in range(count)))
+        assert [publisher.read() for _ in range(count)] == [1] * count
+        assert publisher.call("PUBLISH", "c", large) == 1
+    assert following.lines(count + 1) == [f"c {number}" for number in range(count)] + [f"c {large}"]
+
+
+@pytest.mark.sheaf_only
+def test_a_lost_connection_is_told_and_made_again(new_server):
+    server = new_server().start()
+    following = Tail("c", port=server.port)
+    try:
+        with server.connect() as publisher:
+            wait_until("the subscription", lambda: publisher.call("PUBLISH", "c", "before") == 1)
+        assert following.lines(1) == ["c before"]
+        port = server.port
+        server.kill()
+        assert f"sheaf: lost the connection to 127.0.0.1:{port}: " in (lost := following.process.stderr.readline())
+        assert lost.endswith("; trying again every second\n")
+        server.options.port = port
+        server.start()
+        told = following.process.stderr.readline()
+        assert told == "sheaf: connected again; what was published meanwhile is missing\n"
+        with server.connect() as publisher:
+            assert publisher.call("PUBLISH", "c", "after") == 1
+        assert following.lines(1) == ["c after"]
+    finally:
+        following.process.kill()
+        following.process.communicate()
+
+
+@pytest.mark.sheaf_only
+def test_a_closed_pipe_is_an_end_in_order(server, tail):
+    following = tail("c")
+    following.process.stdout.close()
+    with server.connect() as publisher:
+        wait_until("it to end", lambda: publisher.call("PUBLISH", "c", "x") == 0)
+    assert following.process.wait(PATIENCE_S) == 0
+    assert following.process.stderr.read() == ""
+
+
+@pytest.mark.sheaf_only
+def test_it_can_be_interrupted_while_nobody_reads_what_it_prints(server, tail):
+    following = tail("c")
+    with server.connect() as publisher:
+        # More than the pipe and the sockets hold between them.
+        for _ in range(64):
+            publisher.call("PUBLISH", "c", "x" * (1 << 20))
+    following.process.send_signal(signal.SIGINT)
+    assert following.process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.sheaf_only
+def test_a_terminal_shows_how_many_there_are(server, tail):
+    terminal, theirs = pty.openpty()
+    following = tail("c", stderr=theirs)
+    os.close(theirs)
+    shown = b""
+
+    def status(text: bytes) -> bool:
+        nonlocal shown
+        shown += os.read(terminal, 4096)
+        return text in shown
+
+    with server.connect() as publisher:
+        publisher.call("PUBLISH", "c", "x")
+        wait_until("the count", lambda: status(b"\r\x1b[K1 messages, "))
+    following.process.send_signal(signal.SIGINT)
+    assert following.process.wait(PATIENCE_S) == 0
+    assert os.read(terminal, 4096).endswith(b"\r\x1b[K"), "the line is gone"
+    os.close(terminal)
+
+
+@pytest.mark.sheaf_only
+def test_passwords_are_read_from_a_file(new_server, tmp_path):
+    server = new_server(requirepass="s3cret and more").start()
+    password = tmp_path / "password"
+    password.write_text("s3cret and more\nnot this line\n")
+    following = Tail("c", "--password-file", str(password), port=server.port)
+    with server.connect() as publisher:
+        wait_until("the subscription", lambda: publisher.call("PUBLISH", "c", "x") == 1)
+    assert following.lines(1) == ["c x"]
+    following.process.send_signal(signal.SIGINT)
+    assert following.end() == (0, "")
+    status, errors = Tail("c", port=server.port).end()
+    assert status == 1 and errors.startswith("sheaf: the server refuses: NOAUTH "), errors
+    password.write_text("wrong")
+    status, errors = Tail("c", "--password-file", str(password), port=server.port).end()
+    assert status == 1 and errors.startswith("sheaf: the server refuses: WRONGPASS "), errors
+    status, errors = Tail("c", "--password-file", str(tmp_path / "none"), port=server.port).end()
+    assert status == 1 and "none" in errors, errors
+
+
+@pytest.mark.sheaf_only
+def test_what_cannot_be_reached_is_an_error(server):
+    port = server.port
+    assert server.stop() == 0
+    status, errors = Tail("c", port=port).end()
+    assert status == 1 and errors.startswith(f"sheaf: cannot connect to 127.0.0.1:{port}: "), errors
+
+
+@pytest.mark.sheaf_only
+def test_something_else_that_listens_is_an_error(server):
+    status, errors = Tail("c", port=server.http_port).end()
+    assert status == 1 and "does not speak the Redis protocol" in errors, errors
