@@ -1,44 +1,26 @@
-"""The cases and their targets: what is measured, and what counts as good enough.
+"""The cases and their targets: what is measured, and what counts as good enough; for messages, see message_cases.py.
 
-Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides
-them. A target always speaks about `sheaf`, either against another server of the same run or against a fixed
-figure.
+Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
 """
 
 from dataclasses import dataclass
 
 import stall
 from driver import Load
+from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least, at_most
 from fill import Fill
+from message_cases import MESSAGE_CASES, MessageCase
 from servers import Persistence
 
-ALL = ("sheaf", "redis", "valkey")
 WITH_TARANTOOL = (*ALL, "tarantool")
 # How a server that is started ended before: in order, or by kill -9.
 START, START_KILLED = "START", "START killed"
 # Sheaf syncing every write alone: what the log would do without merging.
 UNMERGED = "sheaf-unmerged"
 
-
-@dataclass(frozen=True)
-class Metric:
-    """One measured figure: the key it is stored under, its heading in a table, and how it is printed."""
-
-    key: str
-    heading: str
-    form: str
-
-    def show(self, value: float | None) -> str:
-        """The value for a table cell."""
-        return "–" if value is None else self.form.format(value)
-
-
 OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
-P50_MS = Metric("p50_ms", "p50 ms", "{:.3f}")
-P99_MS = Metric("p99_ms", "p99 ms", "{:.3f}")
 CPU = Metric("cpu_s_per_1m", "CPU s/1M", "{:.2f}")
 WRITES_PER_SYNC = Metric("writes_per_sync", "writes/sync", "{:.1f}")
-CLIENT_SHARE = Metric("client_share", "client busy", "{:.0%}")
 BYTES_PER_KEY = Metric("bytes_per_key", "bytes/key", "{:.1f}")
 RSS_EMPTY = Metric("rss_empty_mb", "RSS empty MB", "{:,.1f}")
 RSS_LOADED = Metric("rss_loaded_mb", "RSS loaded MB", "{:,.1f}")
@@ -58,30 +40,6 @@ DISK_MB = Metric("disk_mb", "all files MB", "{:,.0f}")
 GROWTH_MB = Metric("growth_mb", "RSS growth MB", "{:,.1f}")
 SNAPSHOTS = Metric("snapshots", "snapshots", "{:.0f}")
 SNAPSHOT_S = Metric("snapshot_s", "s each", "{:.2f}")
-
-
-@dataclass(frozen=True)
-class Target:
-    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` where that is given.
-
-    `against` is another server with the same operation, or another operation of Sheaf.
-    """
-
-    op: str
-    metric: Metric
-    at_least: bool
-    bound: float
-    against: str | None = None
-
-    def met_by(self, value: float) -> bool:
-        """Whether the figure (or ratio) is good enough."""
-        return value >= self.bound if self.at_least else value <= self.bound
-
-    def words(self) -> str:
-        """For example "SET CPU s/1M <= 0.35x redis"."""
-        relation = ">=" if self.at_least else "<="
-        bound = f"{self.bound:g}x {self.against}" if self.against else self.metric.show(self.bound)
-        return f"{self.op} {self.metric.heading} {relation} {bound}"
 
 
 @dataclass(frozen=True)
@@ -176,7 +134,7 @@ class StallCase:
     ratios = (CALL_CPU_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase
 
 
 def during(op: str) -> str:
@@ -187,14 +145,6 @@ def during(op: str) -> str:
 def baseline(case: Case) -> str:
     """The server that ratios refer to."""
     return "redis" if "redis" in case.contenders else case.contenders[-1]
-
-
-def _at_least(metric: Metric, bound: float, against: str | None, *ops: str) -> tuple[Target, ...]:
-    return tuple(Target(op, metric, True, bound, against) for op in ops)
-
-
-def _at_most(metric: Metric, bound: float, against: str | None, *ops: str) -> tuple[Target, ...]:
-    return tuple(Target(op, metric, False, bound, against) for op in ops)
 
 
 def _volatile(pipeline: int, ops: int, targets: tuple[Target, ...]) -> LoadCase:
@@ -230,9 +180,9 @@ def _snapshot_load(name: str, synced: str, persistence: Persistence, ops: int) -
         op="SET",
         ops=ops,
         members=0,
-        targets=_at_least(OPS_S, 0.85, "SET", during("SET"))
-        + _at_most(P99_MS, 1.5, "SET", during("SET"))
-        + _at_most(GROWTH_MB, 64, None, during("SET")),
+        targets=at_least(OPS_S, 0.85, "SET", during("SET"))
+        + at_most(P99_MS, 1.5, "SET", during("SET"))
+        + at_most(GROWTH_MB, 64, None, during("SET")),
     )
 
 
@@ -240,35 +190,35 @@ CASES: tuple[Case, ...] = (
     _volatile(
         64,
         4_000_000,
-        _at_most(CPU, 0.35, "redis", "SET", "GET") + _at_most(CPU, 0.65, "valkey", "SET", "GET"),
+        at_most(CPU, 0.35, "redis", "SET", "GET") + at_most(CPU, 0.65, "valkey", "SET", "GET"),
     ),
     _volatile(
         1,
         400_000,
-        _at_most(CPU, 1.0, "redis", "SET", "GET") + _at_least(OPS_S, 1.0, "redis", "SET", "GET"),
+        at_most(CPU, 1.0, "redis", "SET", "GET") + at_least(OPS_S, 1.0, "redis", "SET", "GET"),
     ),
-    _strict("strict-p16", 50, 16, 400_000, _at_least(OPS_S, 3.0, "redis", "SET")),
-    _strict("strict-p64", 50, 64, 500_000, _at_least(OPS_S, 3.0, "redis", "SET")),
+    _strict("strict-p16", 50, 16, 400_000, at_least(OPS_S, 3.0, "redis", "SET")),
+    _strict("strict-p64", 50, 64, 500_000, at_least(OPS_S, 3.0, "redis", "SET")),
     _strict(
         "strict-c100",
         100,
         1,
         300_000,
-        _at_least(OPS_S, 1.2, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+        at_least(OPS_S, 1.2, "redis", "SET") + at_most(CPU, 1.0, "redis", "SET"),
     ),
     _strict(
         "strict-c25",
         25,
         1,
         150_000,
-        _at_least(OPS_S, 1.4, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+        at_least(OPS_S, 1.4, "redis", "SET") + at_most(CPU, 1.0, "redis", "SET"),
     ),
     _strict(
         "strict-c1",
         1,
         1,
         20_000,
-        _at_most(P50_MS, 0.9, "redis", "SET") + _at_most(CPU, 1.0, "redis", "SET"),
+        at_most(P50_MS, 0.9, "redis", "SET") + at_most(CPU, 1.0, "redis", "SET"),
     ),
     LoadCase(
         name="merge-off",
@@ -277,7 +227,7 @@ CASES: tuple[Case, ...] = (
         load=Load(connections=25, pipeline=1, value_bytes=1024),
         operations=("SET",),
         ops=60_000,
-        targets=_at_least(OPS_S, 4.0, UNMERGED, "SET") + _at_least(WRITES_PER_SYNC, 5.0, None, "SET"),
+        targets=at_least(OPS_S, 4.0, UNMERGED, "SET") + at_least(WRITES_PER_SYNC, 5.0, None, "SET"),
         contenders=("sheaf", UNMERGED),
     ),
     MemoryCase(
@@ -285,7 +235,7 @@ CASES: tuple[Case, ...] = (
         title="Resident memory per key: keys k:<n>, 32 B values",
         fill=Fill.STRINGS,
         keys=5_000_000,
-        targets=_at_most(BYTES_PER_KEY, 78.0, None, "LOAD"),
+        targets=at_most(BYTES_PER_KEY, 78.0, None, "LOAD"),
     ),
     LoadCase(
         name="types",
@@ -297,13 +247,13 @@ CASES: tuple[Case, ...] = (
             *("HSET", "ZADD", "ZPOPMIN", "INCR", "MSET"),
         ),
         ops=1_000_000,
-        targets=_at_most(
+        targets=at_most(
             CPU,
             0.5,
             "redis",
             *("LPUSH", "RPUSH", "LPOP", "RPOP", "SADD", "SPOP", "HSET", "ZADD", "ZPOPMIN", "INCR", "MSET"),
         )
-        + _at_most(CPU, 1.0, "redis", "LRANGE_100"),
+        + at_most(CPU, 1.0, "redis", "LRANGE_100"),
     ),
     LoadCase(
         name="types-many",
@@ -312,7 +262,7 @@ CASES: tuple[Case, ...] = (
         load=Load(connections=50, pipeline=64, value_bytes=3),
         operations=("LPUSH many", "LPOP many", "SADD many", "HSET many", "HGET many", "ZADD many"),
         ops=1_000_000,
-        targets=_at_most(
+        targets=at_most(
             CPU, 0.5, "redis", *("LPUSH many", "LPOP many", "SADD many", "HSET many", "HGET many", "ZADD many")
         ),
     ),
@@ -322,7 +272,7 @@ CASES: tuple[Case, ...] = (
             title=f"Resident memory of {fill.words}",
             fill=fill,
             keys=fill.full_count,
-            targets=_at_most(BYTES_PER_KEY, 1.0, "valkey", "LOAD"),
+            targets=at_most(BYTES_PER_KEY, 1.0, "valkey", "LOAD"),
         )
         for fill in (Fill.HASHES, Fill.ZSETS, Fill.LARGE_ZSET, Fill.LARGE_LIST)
     ),
@@ -334,7 +284,7 @@ CASES: tuple[Case, ...] = (
         targets=tuple(
             target
             for metric in (CALL_MS, PING_MS, CALL_CPU_MS)
-            for target in _at_most(metric, 5.0, None, *stall.COMMANDS)
+            for target in at_most(metric, 5.0, None, *stall.COMMANDS)
         ),
     ),
     StartCase(
@@ -343,10 +293,10 @@ CASES: tuple[Case, ...] = (
         fill=Fill.HASHES,
         rows=10_000_000,
         persistence=Persistence.OFF,
-        targets=_at_least(ROWS_S, 5_000_000, None, START)
-        + _at_least(ROWS_S, 4.0, "tarantool", START)
-        + _at_least(ROWS_S, 5.0, "redis", START)
-        + _at_most(RSS_READY, 1000, None, START),
+        targets=at_least(ROWS_S, 5_000_000, None, START)
+        + at_least(ROWS_S, 4.0, "tarantool", START)
+        + at_least(ROWS_S, 5.0, "redis", START)
+        + at_most(RSS_READY, 1000, None, START),
     ),
     StartCase(
         name="start-strings",
@@ -354,7 +304,7 @@ CASES: tuple[Case, ...] = (
         fill=Fill.HEX_STRINGS,
         rows=10_000_000,
         persistence=Persistence.OFF,
-        targets=_at_least(ROWS_S, 6_000_000, None, START),
+        targets=at_least(ROWS_S, 6_000_000, None, START),
         contenders=ALL,
     ),
     StartCase(
@@ -363,7 +313,7 @@ CASES: tuple[Case, ...] = (
         fill=Fill.HEX_STRINGS,
         rows=10_000_000,
         persistence=Persistence.LOGGED,
-        targets=_at_least(ROWS_S, 2_500_000, None, START),
+        targets=at_least(ROWS_S, 2_500_000, None, START),
     ),
     StartCase(
         name="start-empty",
@@ -371,7 +321,7 @@ CASES: tuple[Case, ...] = (
         fill=None,
         rows=0,
         persistence=Persistence.LOGGED,
-        targets=_at_most(READY_MS, 50, None, START, START_KILLED),
+        targets=at_most(READY_MS, 50, None, START, START_KILLED),
         operations=(START, START_KILLED),
     ),
     _snapshot_load("snapshot-load", "nothing synced", Persistence.OFF, 6_000_000),
@@ -384,6 +334,7 @@ CASES: tuple[Case, ...] = (
         op="GET",
         ops=400_000,
         members=5_000_000,
-        targets=_at_most(P999_MS, 5.0, None, during("GET")),
+        targets=at_most(P999_MS, 5.0, None, during("GET")),
     ),
+    *MESSAGE_CASES,
 )

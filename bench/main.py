@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import messages
 import procfs
 import report
 from cases import CASES, UNMERGED, Case
 from driver import DriverFailed
+from message_cases import MessageCase
 from resp import ServerReply
 from servers import Program, ServerFailed, find_redis, find_sheaf, find_tarantool, find_valkey
 from suite import Progress, Result, Suite
@@ -87,6 +89,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--redis", metavar="PATH", help="default: redis-server in PATH")
     parser.add_argument("--valkey", metavar="PATH", help="default: the server that bench/setup installed")
     parser.add_argument("--tarantool", metavar="PATH", help="default: tarantool in PATH")
+    parser.add_argument("--traffic", metavar="PATH", help="default: target/release/traffic, built if it is not there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables with command lines")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of each repetition")
     return parser.parse_args(arguments)
@@ -136,13 +139,17 @@ def _benchmark() -> str:
 
 def _measure(options: argparse.Namespace) -> None:
     programs = _programs(options)
+    traffic = None
+    if any(isinstance(case, MessageCase) for case in _cases(options)):
+        traffic = messages.find_traffic(options.traffic)
+        messages.allow_connections()
     options.data.mkdir(parents=True, exist_ok=True)
     context = _context(options, programs)
     if context.load_average > LOAD_AVERAGE_QUIET:
         print(f"load average {context.load_average:.2f}: other work is running, figures are rough", file=sys.stderr)
     # A directory of our own inside DIR: whatever else lies there is never touched.
     with tempfile.TemporaryDirectory(prefix="run-", dir=options.data) as directory:
-        suite = Suite(programs, _benchmark(), Path(directory), options.reps, context.scale, options.keep)
+        suite = Suite(programs, _benchmark(), traffic, Path(directory), options.reps, context.scale, options.keep)
         cases = [case for case in _cases(options) if suite.contenders(case)]
         progress = Progress(sum(map(suite.forecast_s, cases)))
         results: list[Result] = []

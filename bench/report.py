@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cases import Case, LoadCase, MemoryCase, Metric, SnapshotCase, StallCase, Target, baseline
+from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, baseline
+from figures import Metric, Target
+from message_cases import MessageCase
 from servers import Program
 from suite import Result
 
@@ -146,6 +148,8 @@ def command_lines(result: Result, context: Context) -> list[str]:
         ops = max(case.ops // context.scale, 1)
         sent = case.operations if isinstance(case, LoadCase) else (case.op,)
         lines += [" ".join(["redis-benchmark", *case.load.arguments("PORT", op, ops)]) for op in sent]
+    if isinstance(case, MessageCase):
+        lines += [" ".join(["traffic", *run.words(context.scale), "--port PORT --pid PID"]) for run in case.runs]
     return lines
 
 

@@ -17,11 +17,13 @@ from functools import partial
 from pathlib import Path
 
 import driver
+import messages
 import resp
 import stall
 import starts
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from fill import Fill
+from message_cases import MessageCase, Run
 from servers import Fleet, Persistence, Program, Running, Server
 from snapshots import Watched
 from tarantool import TarantoolServer
@@ -85,6 +87,7 @@ class Suite:
 
     programs: dict[str, Program]
     benchmark: str
+    traffic: str | None
     directory: Path
     reps: int
     scale: int
@@ -107,6 +110,8 @@ class Suite:
             return servers * (self._make_s(case) + self.reps * self._start_s(case) * len(case.operations))
         if isinstance(case, SnapshotCase):
             return servers * (self._fill_s(case) + self.reps * self._run_s(case) * len(case.operations))
+        if isinstance(case, MessageCase):
+            return servers * self.reps * sum(run.forecast_s(self.scale) for run in case.runs)
         return servers * self._weigh_s(case) * self.reps
 
     def run(self, case: Case, progress: Progress) -> Result:
@@ -121,6 +126,8 @@ class Suite:
                 self._run_stall(case, result, progress)
             elif isinstance(case, StartCase):
                 self._run_starts(case, result, progress)
+            elif isinstance(case, MessageCase):
+                self._run_messages(case, result, progress)
             else:
                 self._run_snapshots(case, result, progress)
         finally:
@@ -235,6 +242,25 @@ class Suite:
         os.sync()
         time.sleep(REST_S)
         stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
+        server.stop()
+
+    # Messages
+
+    def _run_messages(self, case: MessageCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            with self._fleet(case) as fleet:
+                for server in fleet.servers:
+                    for run in case.runs:
+                        words = f"{case.name}: {server.program.name}: {run.op}, repetition {rep} of {self.reps}"
+                        work = partial(self._exchange, server, run, result)
+                        progress.step(words, run.forecast_s(self.scale), work)
+            shutil.rmtree(self.directory / case.name)
+
+    def _exchange(self, server: Server, run: Run, result: Result) -> None:
+        assert self.traffic is not None
+        server.start()
+        os.sync()
+        result.add(server.program.name, run.op, messages.measure(self.traffic, server, run.words(self.scale)))
         server.stop()
 
     # Starts

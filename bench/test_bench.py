@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import driver  # noqa: E402
 import fill as fill_module  # noqa: E402
+import messages  # noqa: E402
 import procfs  # noqa: E402
 import report  # noqa: E402
 import resp  # noqa: E402
@@ -210,6 +211,34 @@ class Starting(unittest.TestCase):
         server.check(Fill.HASHES, 9)
         with self.assertRaisesRegex(servers.ServerFailed, ": 7 rows instead of 9$"):
             server.check(Fill.HASHES, 9)
+
+
+class Messages(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.program = Path(scratch.name) / "traffic"
+        self.server = servers.Server(servers.Program("redis", "redis"), Path(scratch.name), servers.Persistence.OFF)
+        self.server._process = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(self.server.kill)
+
+    def measure(self, script: str):
+        self.program.write_text(f"#!/bin/sh\n{script}\n")
+        self.program.chmod(0o755)
+        return messages.measure(str(self.program), self.server, ("publish",))
+
+    def test_the_figures_are_what_the_program_prints(self):
+        figures = self.measure("""echo '{"publishes_s": 12.5, "cpu_us_per_delivery": null}'""")
+        self.assertEqual(figures, {"publishes_s": 12.5, "cpu_us_per_delivery": None})
+
+    def test_messages_that_go_wrong_are_no_figure(self):
+        with self.assertRaisesRegex(driver.DriverFailed, "redis: .*: traffic: messages: 3 lost"):
+            self.measure("echo 'traffic: messages: 3 lost' >&2; exit 1")
+
+    def test_an_output_without_figures_is_an_error(self):
+        for printed in ("", "12", '{"publishes_s": "many"}'):
+            with self.assertRaises(driver.DriverFailed):
+                messages.parse_figures(printed)
 
 
 class Stalls(unittest.TestCase):

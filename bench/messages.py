@@ -1,0 +1,73 @@
+"""Runs the traffic program once and reads its figures.
+
+The program (bench/traffic, in Rust) publishes and subscribes over many connections on one thread, and checks that
+every message arrives once and in order. Messages that do not are an error here, not a figure.
+"""
+
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+from driver import DriverFailed
+from procfs import die_with_parent
+from servers import Server
+
+ROOT = Path(__file__).parent.parent
+BUILD_TIMEOUT_S = 1800.0
+# Far more than any run takes.
+RUN_TIMEOUT_S = 300.0
+# Connections of the largest run, and some more.
+OPEN_FILES = 8192
+
+
+def find_traffic(path: str | None) -> str:
+    """The program at `path`, or the release build of this checkout, which is made if it is not there."""
+    if path is not None:
+        return path
+    built = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/traffic"
+    if not built.exists():
+        command = ["cargo", "build", "--release", "--quiet", "--package", "traffic"]
+        done = subprocess.run(command, cwd=ROOT, timeout=BUILD_TIMEOUT_S, check=False)
+        if done.returncode != 0 or not built.exists():
+            raise DriverFailed(f"{' '.join(command)} failed")
+    return str(built)
+
+
+def allow_connections() -> None:
+    """For this process and what it starts from now on, the measured servers among them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+
+
+def measure(program: str, server: Server, arguments: tuple[str, ...]) -> dict[str, float | None]:
+    """One run against a running server. Raises DriverFailed, for a lost, repeated or misplaced message too."""
+    command = [program, *arguments, "--port", str(server.ports.resp), "--pid", str(server.pid)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            preexec_fn=die_with_parent,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DriverFailed(f"no end after {RUN_TIMEOUT_S:.0f} s: {' '.join(command)}") from error
+    if done.returncode != 0:
+        raise DriverFailed(f"{server.program.name}: {' '.join(command)}: {done.stderr.strip()[-500:]}")
+    return parse_figures(done.stdout)
+
+
+def parse_figures(output: str) -> dict[str, float | None]:
+    """The one line that the program prints."""
+    try:
+        figures = json.loads(output)
+    except json.JSONDecodeError as error:
+        raise DriverFailed(f"no figures in the output: {output.strip()[-500:]!r}") from error
+    if not isinstance(figures, dict) or not all(isinstance(it, int | float | None) for it in figures.values()):
+        raise DriverFailed(f"no figures in the output: {output.strip()[-500:]!r}")
+    return figures

@@ -1,0 +1,194 @@
+//! A connection that subscribes to some of the channels, checks every message, and may leave and come again.
+
+use std::net::SocketAddr;
+
+use mio::{Registry, Token};
+
+use crate::{
+    connection::Connection,
+    failure::Failure,
+    frames::{Frame, Garbled},
+    ledger::Ledger,
+    message::{Stamp, write_command},
+    sequence::Subscription,
+};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Listener {
+    connection: Connection,
+    ears: Ears,
+}
+
+/// The channels of a listener: `span` in a row from `first` on, the first one behind the last one.
+#[derive(Debug)]
+struct Ears {
+    first: usize,
+    subscriptions: Vec<Option<Subscription>>,
+    state: State,
+    /// Confirmations that have come in this state, in the order of the requests.
+    confirmed: usize,
+    /// By channel of ours: how many messages of each publisher had been confirmed when its end was asked for.
+    owed: Vec<Vec<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Silent,
+    Beginning,
+    Listening,
+    Ending,
+}
+
+impl Listener {
+    /// Connects; subscribes to nothing yet.
+    pub fn open(
+        address: SocketAddr,
+        registry: &Registry,
+        token: Token,
+        first: usize,
+        span: usize,
+    ) -> Result<Listener, Failure> {
+        let connection = Connection::open(address, registry, token)?;
+        let subscriptions = (0..span).map(|_| None).collect();
+        Ok(Listener {
+            connection,
+            ears: Ears { first, subscriptions, state: State::Silent, confirmed: 0, owed: Vec::new() },
+        })
+    }
+
+    /// Asks for all its channels, one command each.
+    pub fn begin(&mut self, ledger: &Ledger) -> Result<(), Failure> {
+        self.ears.enter(State::Beginning);
+        self.ask(ledger, b"SUBSCRIBE")
+    }
+
+    /// Asks for the end of all its subscriptions, one command each.
+    pub fn end(&mut self, ledger: &Ledger) -> Result<(), Failure> {
+        self.ears.enter(State::Ending);
+        self.ears.owed =
+            self.ears.channels(ledger).map(|channel| ledger.confirmed(channel).to_vec()).collect();
+        self.ask(ledger, b"UNSUBSCRIBE")
+    }
+
+    fn ask(&mut self, ledger: &Ledger, verb: &[u8]) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        for channel in self.ears.channels(ledger) {
+            write_command(&mut request, &[verb, ledger.name(channel)]);
+        }
+        self.connection.send(&request)
+    }
+
+    /// Takes other channels from now on. Only while it has none.
+    pub fn move_to(&mut self, first: usize) {
+        assert!(self.is_silent(), "subscriptions are to be ended first");
+        self.ears.first = first;
+    }
+
+    /// The first of its channels.
+    pub fn first(&self) -> usize {
+        self.ears.first
+    }
+
+    /// Whether it is subscribed to all its channels, and that is confirmed.
+    pub fn is_listening(&self) -> bool {
+        self.ears.state == State::Listening
+    }
+
+    /// Whether it is subscribed to none, and that is confirmed.
+    pub fn is_silent(&self) -> bool {
+        self.ears.state == State::Silent
+    }
+
+    /// The socket is ready.
+    pub fn advance(&mut self, buffer: &mut [u8], ledger: &mut Ledger) -> Result<(), Failure> {
+        self.connection.flush()?;
+        let ears = &mut self.ears;
+        self.connection.receive(buffer, |frame| {
+            match frame {
+                Frame::Message { channel, message } => ears.hear(ledger, channel, message),
+                Frame::Began { name } => ears.note_begun(ledger, name)?,
+                Frame::Ended { name } => ears.note_ended(ledger, name)?,
+                Frame::Integer(_) | Frame::Error(_) => return Err(Garbled.into()),
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether all that was sent to its channels has come.
+    pub fn has_all(&self, ledger: &Ledger) -> bool {
+        let channels = self.ears.channels(ledger).zip(&self.ears.subscriptions);
+        channels
+            .into_iter()
+            .all(|(channel, it)| it.as_ref().is_none_or(|it| it.has_all(ledger.sent(channel))))
+    }
+
+    /// Nothing more will come: what was sent to its channels and has not come is lost.
+    pub fn judge(&self, ledger: &mut Ledger) {
+        for (channel, subscription) in self.ears.channels(ledger).zip(&self.ears.subscriptions) {
+            if let Some(subscription) = subscription {
+                let mut faults = ledger.faults;
+                subscription.end(ledger.sent(channel), &mut faults);
+                ledger.faults = faults;
+            }
+        }
+    }
+}
+
+impl Ears {
+    fn channels(&self, ledger: &Ledger) -> impl Iterator<Item = usize> + use<> {
+        let (first, channels) = (self.first, ledger.channels());
+        (0..self.subscriptions.len()).map(move |index| (first + index) % channels)
+    }
+
+    #[inline]
+    fn hear(&mut self, ledger: &mut Ledger, channel: &[u8], message: &[u8]) {
+        ledger.deliveries += 1;
+        let Some(stamp) = Stamp::read(message) else {
+            ledger.faults.stray += 1;
+            return;
+        };
+        let number = stamp.channel as usize;
+        let index =
+            if number >= self.first { number - self.first } else { number + ledger.channels() - self.first };
+        match self.subscriptions.get_mut(index) {
+            Some(Some(subscription)) if channel == ledger.name(number) => {
+                subscription.receive(stamp.publisher as usize, stamp.number, &mut ledger.faults);
+            }
+            _ => ledger.faults.stray += 1,
+        }
+    }
+
+    fn note_begun(&mut self, ledger: &Ledger, name: &[u8]) -> Result<(), Failure> {
+        let channel = self.expect(ledger, State::Beginning, name)?;
+        self.subscriptions[self.confirmed] = Some(Subscription::confirmed(ledger.sent(channel)));
+        self.note_confirmed(State::Listening);
+        Ok(())
+    }
+
+    fn note_ended(&mut self, ledger: &mut Ledger, name: &[u8]) -> Result<(), Failure> {
+        self.expect(ledger, State::Ending, name)?;
+        if let Some(subscription) = self.subscriptions[self.confirmed].take() {
+            subscription.end(&self.owed[self.confirmed], &mut ledger.faults);
+        }
+        self.note_confirmed(State::Silent);
+        Ok(())
+    }
+
+    fn note_confirmed(&mut self, when_all_are: State) {
+        self.confirmed += 1;
+        if self.confirmed == self.subscriptions.len() {
+            self.enter(when_all_are);
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        (self.state, self.confirmed) = (state, 0);
+    }
+
+    /// The channel whose confirmation is next; the server must name the same.
+    fn expect(&self, ledger: &Ledger, state: State, name: &[u8]) -> Result<usize, Failure> {
+        let next = self.channels(ledger).nth(self.confirmed).filter(|_| self.state == state);
+        next.filter(|channel| ledger.name(*channel) == name).ok_or_else(|| Garbled.into())
+    }
+}

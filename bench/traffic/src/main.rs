@@ -1,0 +1,117 @@
+//! `traffic`: publishers and subscribers over real sockets, for `bench/run` and by hand.
+//!
+//! What it is: one thread, many connections, and a check of every message: a lost, repeated or misplaced one is a failure.
+//! What it is not: a judge of speed; it prints figures as one line of JSON, with its own CPU share, which says whether it
+//! was the limit.
+//!
+//! Exit status: 0 measured, 1 messages went wrong or the server failed, 2 wrong usage.
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod failure;
+mod frames;
+mod latency;
+mod ledger;
+mod listener;
+mod message;
+mod process;
+mod publish;
+mod publisher;
+mod sequence;
+mod subscribe;
+
+use std::{net::SocketAddr, process::ExitCode};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use serde_json::Value;
+
+use crate::{failure::Failure, process::Process, publish::Plan};
+
+/// Enough for every connection of the largest plan.
+const OPEN_FILES: u64 = 65_536;
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    env::process::raise_open_files_limit(OPEN_FILES);
+    match run(&matches) {
+        Ok(figures) => {
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("traffic: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(matches: &ArgMatches) -> Result<Value, Failure> {
+    let Some((task, options)) = matches.subcommand() else { unreachable!("clap requires one") };
+    let count = |name: &str| options.get_one::<u64>(name).copied().unwrap_or_default() as usize;
+    let seconds = || options.get_one::<f64>("seconds").copied().unwrap_or_default();
+    let address = SocketAddr::from(([127, 0, 0, 1], count("port") as u16));
+    let process = Process { id: count("pid") as u32 };
+    match task {
+        "publish" => publish::run(Plan {
+            address,
+            process,
+            publishers: count("publishers"),
+            pipeline: count("pipeline"),
+            channels: count("channels"),
+            listened: count("listened").min(count("channels")),
+            subscribers: count("subscribers"),
+            span: count("span"),
+            patterns: count("patterns"),
+            churn_per_s: count("churn") as u64,
+            seconds: seconds(),
+        }),
+        "many" => subscribe::many(address, process, count("connections"), count("channels")),
+        _ => subscribe::pairs(address, process, count("batch"), seconds()),
+    }
+}
+
+fn command() -> Command {
+    let publish = common("publish", "Publishes at full rate")
+        .arg(positive("publishers", "50", "Connections that publish"))
+        .arg(positive("pipeline", "16", "Messages that each has on its way"))
+        .arg(positive("channels", "100", "Channels that are published to, at random"))
+        .arg(number("listened", "100", "The first so many of them have listeners"))
+        .arg(number("subscribers", "0", "Listeners of each of these"))
+        .arg(positive("span", "1", "Channels that one connection listens to"))
+        .arg(number("patterns", "0", "Patterns subscribed to, none of which matches"))
+        .arg(number("churn", "0", "SUBSCRIBE and UNSUBSCRIBE of others, pairs per second"))
+        .arg(seconds());
+    let many = common("many", "Subscribes to many channels, and leaves")
+        .arg(positive("connections", "100", "Connections that share the channels"))
+        .arg(positive("channels", "1000000", "Channels"));
+    let pairs = common("pairs", "SUBSCRIBE and UNSUBSCRIBE on one connection")
+        .arg(positive("batch", "200", "Pairs at once"))
+        .arg(seconds());
+    Command::new("traffic")
+        .about("Publishers and subscribers that check every message")
+        .subcommand_required(true)
+        .subcommands([publish, many, pairs])
+}
+
+fn common(name: &'static str, about: &'static str) -> Command {
+    let port = Arg::new("port").long("port").required(true).help("Port of the server on this machine");
+    let pid = Arg::new("pid").long("pid").required(true).help("Its process");
+    Command::new(name)
+        .about(about)
+        .arg(port.value_parser(value_parser!(u64).range(1..=65_535)))
+        .arg(pid.value_parser(value_parser!(u64)))
+}
+
+fn positive(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).default_value(default).help(help).value_parser(value_parser!(u64).range(1..))
+}
+
+fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).default_value(default).help(help).value_parser(value_parser!(u64))
+}
+
+fn seconds() -> Arg {
+    let help = "For how long it is measured, after a quarter of that for warming up";
+    Arg::new("seconds").long("seconds").default_value("4").help(help).value_parser(value_parser!(f64))
+}

@@ -1,0 +1,95 @@
+//! The messages that are published, and the commands that publish them.
+//!
+//! ```text
+//! publisher u32 | channel u32 | number u64 | filler      64 bytes, little-endian
+//! ```
+
+/// Bytes of a message.
+pub const MESSAGE_BYTES: usize = 64;
+const FILLER: u8 = b'x';
+
+/// What tells a message from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Who has published it.
+    pub publisher: u32,
+    /// Where.
+    pub channel: u32,
+    /// How many the publisher had published there before.
+    pub number: u64,
+}
+
+impl Stamp {
+    /// The stamp of a message; `None` if it is none of ours.
+    #[inline]
+    pub fn read(message: &[u8]) -> Option<Stamp> {
+        let message: &[u8; MESSAGE_BYTES] = message.try_into().ok()?;
+        let (publisher, rest) = message.split_first_chunk()?;
+        let (channel, rest) = rest.split_first_chunk()?;
+        let (number, filler) = rest.split_first_chunk()?;
+        let stamp = Stamp {
+            publisher: u32::from_le_bytes(*publisher),
+            channel: u32::from_le_bytes(*channel),
+            number: u64::from_le_bytes(*number),
+        };
+        (filler == [FILLER; MESSAGE_BYTES - 16]).then_some(stamp)
+    }
+
+    fn write(self, message: &mut [u8]) {
+        message[..4].copy_from_slice(&self.publisher.to_le_bytes());
+        message[4..8].copy_from_slice(&self.channel.to_le_bytes());
+        message[8..16].copy_from_slice(&self.number.to_le_bytes());
+    }
+}
+
+/// PUBLISH to one channel, but for the stamp.
+#[derive(Debug)]
+pub struct Publishing {
+    command: Vec<u8>,
+}
+
+impl Publishing {
+    /// To this channel.
+    pub fn to(channel: &[u8]) -> Publishing {
+        let mut command = Vec::new();
+        write_command(&mut command, &[b"PUBLISH", channel, &[FILLER; MESSAGE_BYTES]]);
+        Publishing { command }
+    }
+
+    /// Appends the command.
+    #[inline]
+    pub fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.command);
+        let message_at = out.len() - MESSAGE_BYTES - b"\r\n".len();
+        stamp.write(&mut out[message_at..]);
+    }
+}
+
+/// Appends a command.
+pub fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written() {
+        let stamp = Stamp { publisher: 7, channel: 9, number: 1 << 40 };
+        let mut out = Vec::new();
+        Publishing::to(b"ch").write(stamp, &mut out);
+        assert!(out.starts_with(b"*3\r\n$7\r\nPUBLISH\r\n$2\r\nch\r\n$64\r\n") && out.ends_with(b"x\r\n"));
+        let message = &out[out.len() - 66..out.len() - 2];
+        assert_eq!(Stamp::read(message), Some(stamp));
+        assert_eq!(Stamp::read(&message[1..]), None);
+        let mut changed = message.to_vec();
+        changed[63] = b'y';
+        assert_eq!(Stamp::read(&changed), None, "every byte is checked");
+    }
+}

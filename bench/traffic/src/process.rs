@@ -1,0 +1,62 @@
+//! What the kernel says about the server's process, at the beginning and at the end of a measurement.
+
+use std::{fs, io};
+
+/// The kernel counts CPU time in this unit, for all programs.
+const TICK_S: f64 = 0.01;
+
+/// The process under test.
+#[derive(Debug, Clone, Copy)]
+pub struct Process {
+    /// Its number.
+    pub id: u32,
+}
+
+impl Process {
+    /// User and system time of all its threads, ended ones included.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn cpu_s(self) -> io::Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
+        cpu_ticks(&stat)
+            .map(|ticks| ticks as f64 * TICK_S)
+            .ok_or_else(|| io::Error::other("/proc: no CPU time"))
+    }
+
+    /// Its resident memory.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn rss_bytes(self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kb.map(|kb| kb * 1024).ok_or_else(|| io::Error::other("/proc: no VmRSS"))
+    }
+}
+
+/// The fields `utime` and `stime`, which stand behind a name that may hold anything.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "12 (a) (b 1 2) S 1 2 3 4 5 6 7 8 9 10 70 8 0 0 20";
+        assert_eq!(cpu_ticks(stat), Some(78));
+        assert_eq!(cpu_ticks("12 (a) S 1 2"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let process = Process { id: std::process::id() };
+        assert!(process.rss_bytes().unwrap() > 1 << 16 && process.cpu_s().unwrap() >= 0.0);
+    }
+}
