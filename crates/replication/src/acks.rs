@@ -1,0 +1,220 @@
+//! What the acks of all replicas amount to: what is committed, how many have what, who lags.
+//!
+//! What it is: one row per connected replica, small enough to be looked through for every question.
+//! What it is not: who is asked to wait; that is the server's.
+//!
+//! Invariants
+//! - One replica counts once, however often it is connected: what an older connection of it still says is ignored.
+//! - `commit` never goes back: a replica that has gone still has what it acknowledged, and what was promised stays promised.
+
+use lsn::Lsn;
+
+use crate::ReplicaId;
+
+/// How far one replica is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Acked {
+    /// Durable on its disk.
+    pub flushed: Lsn,
+    /// In its memory.
+    pub applied: Lsn,
+    /// It has applied all that was committed at this time here; 0 if it has not said.
+    pub as_of_ms: u64,
+    /// When this was heard.
+    pub heard_ms: u64,
+}
+
+impl Acked {
+    /// Bytes of the log up to `end` that it has not applied.
+    pub fn lag_bytes(&self, end: Lsn) -> u64 {
+        end.get().saturating_sub(self.applied.get())
+    }
+
+    /// How old what it shows can be; `None` if it has not caught up since it connected.
+    pub fn lag_ms(&self, now_ms: u64) -> Option<u64> {
+        (self.as_of_ms > 0).then(|| now_ms.saturating_sub(self.as_of_ms))
+    }
+
+    /// How long ago it was heard.
+    pub fn silent_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.heard_ms)
+    }
+}
+
+/// One connection of one replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Session {
+    id: ReplicaId,
+    number: u64,
+}
+
+/// See the module documentation.
+#[derive(Default, Debug)]
+pub struct Acks {
+    replicas: Vec<(Session, Acked)>,
+    sessions: u64,
+    commit: Lsn,
+}
+
+impl Acks {
+    /// A replica has connected; it takes the place of an older connection of the same.
+    pub fn join(&mut self, id: ReplicaId, acked: Acked) -> Session {
+        self.sessions += 1;
+        let session = Session { id, number: self.sessions };
+        self.replicas.retain(|(other, _)| other.id != id);
+        self.replicas.push((session, acked));
+        session
+    }
+
+    /// A replica has said how far it is.
+    pub fn note(&mut self, session: Session, acked: Acked) {
+        if let Some((_, known)) = self.replicas.iter_mut().find(|(other, _)| *other == session) {
+            *known = acked;
+        }
+    }
+
+    /// A connection has ended.
+    pub fn leave(&mut self, session: Session) {
+        self.replicas.retain(|(other, _)| *other != session);
+    }
+
+    /// The replicas, in the order they connected.
+    pub fn replicas(&self) -> impl ExactSizeIterator<Item = (ReplicaId, &Acked)> {
+        self.replicas.iter().map(|(session, acked)| (session.id, acked))
+    }
+
+    /// What at least `count` replicas have on their disks; [`Lsn::MAX`] for none, [`Lsn::ZERO`] if there are not so many.
+    pub fn flushed_by(&self, count: usize) -> Lsn {
+        let Some(nth) = count.checked_sub(1) else { return Lsn::MAX };
+        let mut flushed: Vec<Lsn> = self.replicas.iter().map(|(_, acked)| acked.flushed).collect();
+        flushed.sort_unstable_by(|a, b| b.cmp(a));
+        flushed.get(nth).copied().unwrap_or(Lsn::ZERO)
+    }
+
+    /// What is committed if `count` replicas have to have it besides this server, on whose disk the log is up to `durable`.
+    pub fn commit(&mut self, durable: Lsn, count: usize) -> Lsn {
+        self.commit = self.commit.max(durable.min(self.flushed_by(count)));
+        self.commit
+    }
+
+    /// How many have the log up to `lsn` on their disks.
+    pub fn count_flushed(&self, lsn: Lsn) -> usize {
+        self.replicas.iter().filter(|(_, acked)| acked.flushed >= lsn).count()
+    }
+
+    /// How many show the log up to `lsn`.
+    pub fn count_applied(&self, lsn: Lsn) -> usize {
+        self.replicas.iter().filter(|(_, acked)| acked.applied >= lsn).count()
+    }
+
+    /// How many were heard within `silent_ms_max`.
+    pub fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
+        self.replicas.iter().filter(|(_, acked)| acked.silent_ms(now_ms) <= silent_ms_max).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn acked(flushed: u64, applied: u64) -> Acked {
+        Acked { flushed: Lsn::new(flushed), applied: Lsn::new(applied), as_of_ms: 0, heard_ms: flushed }
+    }
+
+    fn id(number: u8) -> ReplicaId {
+        ReplicaId::new([number; 16])
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Join(u8, u64),
+        /// The connection is chosen among all there ever were, those that have ended as well.
+        Note(prop::sample::Index, u64, u64),
+        Leave(prop::sample::Index),
+        Commit(u64, usize),
+    }
+
+    fn some_step() -> impl Strategy<Value = Step> {
+        let position = 0..50u64;
+        prop_oneof![
+            (0..4u8, position.clone()).prop_map(|(id, at)| Step::Join(id, at)),
+            (any::<prop::sample::Index>(), position.clone(), position.clone())
+                .prop_map(|(which, flushed, applied)| Step::Note(which, flushed, applied)),
+            any::<prop::sample::Index>().prop_map(Step::Leave),
+            (position, 0..4usize).prop_map(|(durable, count)| Step::Commit(durable, count)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn each_replica_counts_once_and_commit_never_goes_back(steps in prop::collection::vec(some_step(), 1..60)) {
+            let (mut acks, mut commit) = (Acks::default(), 0);
+            let mut sessions: Vec<(u8, Session)> = Vec::new();
+            // Which of the connections of a replica is its newest, and what it has said.
+            let mut model: BTreeMap<u8, (Session, u64, u64)> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Join(number, at) => {
+                        let session = acks.join(id(number), acked(at, at));
+                        sessions.push((number, session));
+                        model.insert(number, (session, at, at));
+                    }
+                    Step::Note(which, flushed, applied) if !sessions.is_empty() => {
+                        let (number, session) = *which.get(&sessions);
+                        acks.note(session, acked(flushed, applied));
+                        if let Some(known) = model.get_mut(&number).filter(|known| known.0 == session) {
+                            *known = (session, flushed, applied);
+                        }
+                    }
+                    Step::Leave(which) if !sessions.is_empty() => {
+                        let (number, session) = *which.get(&sessions);
+                        acks.leave(session);
+                        if model.get(&number).is_some_and(|known| known.0 == session) {
+                            model.remove(&number);
+                        }
+                    }
+                    Step::Commit(durable, count) => {
+                        let have = |at: u64| model.values().filter(|known| known.1 >= at).count() >= count;
+                        let reached = (0..=durable).rev().find(|&at| have(at) || at == 0).unwrap_or(0);
+                        commit = commit.max(reached);
+                        prop_assert_eq!(acks.commit(Lsn::new(durable), count), Lsn::new(commit));
+                    }
+                    Step::Note(..) | Step::Leave(_) => {}
+                }
+                prop_assert_eq!(acks.replicas().len(), model.len());
+                for at in 0..50 {
+                    let count = |have: fn(&(Session, u64, u64)) -> u64| model.values().filter(|it| have(it) >= at).count();
+                    prop_assert_eq!(acks.count_flushed(Lsn::new(at)), count(|it| it.1));
+                    prop_assert_eq!(acks.count_applied(Lsn::new(at)), count(|it| it.2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_enough_replicas_nothing_is_committed() {
+        let mut acks = Acks::default();
+        assert_eq!(acks.commit(Lsn::new(8), 1), Lsn::ZERO);
+        assert_eq!(acks.commit(Lsn::new(8), 0), Lsn::new(8));
+        acks.join(id(1), acked(20, 3));
+        assert_eq!(acks.commit(Lsn::new(9), 1), Lsn::new(9), "not before it is durable here");
+        assert_eq!(acks.commit(Lsn::new(30), 1), Lsn::new(20));
+        assert_eq!(acks.commit(Lsn::new(30), 2), Lsn::new(20), "a promise stays one");
+    }
+
+    #[test]
+    fn lag_is_told_in_bytes_and_in_time() {
+        let behind = Acked { as_of_ms: 900, heard_ms: 990, ..acked(50, 40) };
+        assert_eq!((behind.lag_bytes(Lsn::new(100)), behind.lag_bytes(Lsn::new(10))), (60, 0));
+        assert_eq!((behind.lag_ms(1000), behind.silent_ms(1000)), (Some(100), 10));
+        assert_eq!(acked(1, 1).lag_ms(1000), None, "it has not caught up yet");
+        let mut acks = Acks::default();
+        acks.join(id(1), Acked { heard_ms: 500, ..behind });
+        acks.join(id(2), behind);
+        assert_eq!([0, 10, 500].map(|silent_ms_max| acks.count_heard(1000, silent_ms_max)), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,48 @@
+//! How long a replica waits before it tries its leader again: longer each time, and never in step with others.
+
+/// The first wait.
+const FIRST_MS: u64 = 100;
+/// The longest.
+const LONGEST_MS: u64 = 5_000;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    next_ms: u64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { next_ms: FIRST_MS }
+    }
+}
+
+impl Backoff {
+    /// How long to wait now: between half of the time that it is the turn of and all of it, as `random` says.
+    pub fn wait_ms(&mut self, random: u64) -> u64 {
+        let longest = self.next_ms;
+        self.next_ms = (longest * 2).min(LONGEST_MS);
+        longest / 2 + random % (longest / 2 + 1)
+    }
+
+    /// The connection works: the next wait is a short one.
+    pub fn reset(&mut self) {
+        *self = Backoff::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_limit_and_begin_anew() {
+        let mut backoff = Backoff::default();
+        for longest_ms in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+            let mut same = backoff;
+            assert_eq!((backoff.wait_ms(0), same.wait_ms(longest_ms / 2)), (longest_ms / 2, longest_ms));
+        }
+        backoff.reset();
+        assert!(backoff.wait_ms(u64::MAX) <= FIRST_MS);
+    }
+}

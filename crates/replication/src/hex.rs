@@ -1,0 +1,45 @@
+//! Ids and hashes as digits: two for each byte, small letters, no more and no fewer.
+
+/// The digits of 16 bytes.
+pub(crate) fn of_bytes(bytes: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*bytes))
+}
+
+/// The bytes of 32 digits.
+pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
+    Some(parse(text, 32)?.to_be_bytes())
+}
+
+/// The digits of a number.
+pub(crate) fn of_u32(number: u32) -> String {
+    format!("{number:08x}")
+}
+
+/// The number of 8 digits.
+pub(crate) fn parse_u32(text: &[u8]) -> Option<u32> {
+    parse(text, 8)?.try_into().ok()
+}
+
+fn parse(text: &[u8], digits: usize) -> Option<u128> {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != digits || !text.iter().all(is_digit) {
+        return None;
+    }
+    u128::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_read_back_and_nothing_else_is() {
+        let bytes: [u8; 16] = std::array::from_fn(|index| index as u8 * 15);
+        assert_eq!(of_bytes(&bytes), "000f1e2d3c4b5a69788796a5b4c3d2e1");
+        assert_eq!(parse_bytes(of_bytes(&bytes).as_bytes()), Some(bytes));
+        assert_eq!(parse_u32(of_u32(u32::MAX - 1).as_bytes()), Some(u32::MAX - 1));
+        for wrong in ["", "12", "0000000G", "0000000A", "+0000001", "00000001 "] {
+            assert_eq!(parse_u32(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Bytes of a peer, cut into frames.
+//!
+//! Invariants
+//! - It holds at most what was read at once behind one frame of the largest size: it is read into only when no whole frame is
+//!   left in it.
+//! - Whole payloads are handed out where they lie, without a copy.
+
+use std::ops::Range;
+
+use crate::frame::{Frame, FrameError, HEADER_BYTES};
+
+/// Room for at least so many bytes is offered to a read: small reads would cost more than what they read.
+const READ_BYTES: usize = 256 << 10;
+/// Memory that is kept when there is nothing in it.
+const KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// See the module documentation.
+#[derive(Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    consumed: usize,
+}
+
+impl Inbox {
+    /// Where bytes of the peer are to be appended, up to its capacity.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES_MAX {
+            self.bytes = Vec::new();
+        }
+        // All that is missing of a large frame can come with one read.
+        let frame = Frame::decode(&self.bytes).ok().flatten();
+        let missing =
+            frame.map_or(0, |it| (HEADER_BYTES + it.payload_bytes()).saturating_sub(self.bytes.len()));
+        self.bytes.reserve(missing.max(READ_BYTES));
+        &mut self.bytes
+    }
+
+    /// The next whole frame and where its payload lies; `None` if more bytes are needed.
+    pub(crate) fn next(&mut self) -> Result<Option<(Frame, Range<usize>)>, FrameError> {
+        let rest = &self.bytes[self.consumed..];
+        let Some(frame) = Frame::decode(rest)? else { return Ok(None) };
+        let bytes = HEADER_BYTES + frame.payload_bytes();
+        if rest.len() < bytes {
+            return Ok(None);
+        }
+        let payload = self.consumed + HEADER_BYTES..self.consumed + bytes;
+        self.consumed += bytes;
+        Ok(Some((frame, payload)))
+    }
+
+    /// A payload that [`Inbox::next`] has named last.
+    pub(crate) fn payload(&self, place: Range<usize>) -> &[u8] {
+        &self.bytes[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsn::Lsn;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn log(start: u64, bytes: u32) -> Frame {
+        Frame::Log { epoch: 1, start: Lsn::new(start), bytes, commit: Lsn::ZERO, sent_ms: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_whole_however_their_bytes_come(
+            payloads in prop::collection::vec(1..5000u32, 1..12),
+            pieces in prop::collection::vec(1..4000usize, 1..20),
+        ) {
+            let mut wire = Vec::new();
+            for (number, &bytes) in (0u8..).zip(&payloads) {
+                wire.extend_from_slice(&log(number.into(), bytes).encode());
+                wire.extend(std::iter::repeat_n(number, bytes as usize));
+            }
+            let (mut inbox, mut came, mut rest) = (Inbox::default(), 0, wire.as_slice());
+            for piece in pieces.into_iter().cycle() {
+                let (now, later) = rest.split_at(piece.min(rest.len()));
+                inbox.space().extend_from_slice(now);
+                rest = later;
+                while let Some((frame, place)) = inbox.next().expect("sound frames") {
+                    prop_assert_eq!(frame, log(came as u64, payloads[came]));
+                    prop_assert!(inbox.payload(place).iter().all(|&byte| usize::from(byte) == came));
+                    came += 1;
+                }
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(came, payloads.len());
+        }
+    }
+
+    #[test]
+    fn memory_of_a_large_frame_is_given_back() {
+        let mut inbox = Inbox::default();
+        let bytes = 5 << 20;
+        inbox.space().extend_from_slice(&log(0, bytes).encode());
+        assert!(inbox.space().capacity() >= bytes as usize, "all of it can be read at once");
+        inbox.space().resize(HEADER_BYTES + bytes as usize, 0);
+        assert!(inbox.next().expect("a sound frame").is_some());
+        assert!(inbox.space().capacity() <= KEPT_BYTES_MAX);
+    }
+}

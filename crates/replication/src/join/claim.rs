@@ -1,0 +1,220 @@
+//! The words of a join: arguments of REPLICATE and the lines that answer it.
+//!
+//! Numbers are decimal; hashes and ids are digits of fixed width, see `hex`. Whatever comes instead is refused.
+
+use lsn::Lsn;
+
+use super::MARKS_MAX;
+use crate::{ReplicaId, hex};
+
+/// What a replica and a leader must agree on: frames, words, the format of the log.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The end of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// Where it ends.
+    pub end: Lsn,
+    /// The hash of its footer.
+    pub hash: u32,
+}
+
+/// What a replica says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// What it speaks.
+    pub version: u32,
+    /// The log that it holds.
+    pub log_id: [u8; 16],
+    /// The highest epoch that it has seen.
+    pub epoch: u32,
+    /// The end of its last batch that is durable there; of an empty log, [`Lsn::ZERO`] and 0.
+    pub mark: Mark,
+    /// The port that it serves clients on.
+    pub port: u16,
+    /// Who it is.
+    pub replica: ReplicaId,
+}
+
+impl Claim {
+    /// Arguments of REPLICATE that say this.
+    pub fn arguments(&self) -> [String; 7] {
+        [
+            self.version.to_string(),
+            hex::of_bytes(&self.log_id),
+            self.epoch.to_string(),
+            self.mark.end.to_string(),
+            hex::of_u32(self.mark.hash),
+            self.port.to_string(),
+            self.replica.to_string(),
+        ]
+    }
+
+    /// Reads the arguments of REPLICATE; `None` if they are something else. Those of another version are not known: of them
+    /// only the version counts.
+    pub fn parse(arguments: &[&[u8]]) -> Option<Claim> {
+        let version = parse_number(arguments.first()?)?;
+        if version != PROTOCOL_VERSION {
+            let mark = Mark { end: Lsn::ZERO, hash: 0 };
+            return Some(Claim {
+                version,
+                log_id: [0; 16],
+                epoch: 0,
+                mark,
+                port: 0,
+                replica: ReplicaId::new([0; 16]),
+            });
+        }
+        let &[_, log_id, epoch, end, hash, port, replica] = arguments else { return None };
+        Some(Claim {
+            version,
+            log_id: hex::parse_bytes(log_id)?,
+            epoch: parse_number(epoch)?,
+            mark: Mark { end: parse_lsn(end)?, hash: hex::parse_u32(hash)? },
+            port: parse_number(port)?,
+            replica: ReplicaId::parse(replica)?,
+        })
+    }
+}
+
+/// What a leader answers, besides errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Frames follow, from here on.
+    Resume {
+        /// Where the replica's log ends.
+        end: Lsn,
+        /// The leader's epoch.
+        epoch: u32,
+    },
+    /// The replica is to find out where the logs part.
+    Probe,
+    /// The replica is to copy everything, from here.
+    Full {
+        /// Of the same host.
+        http_port: u16,
+    },
+}
+
+impl Answer {
+    /// The simple string that says this, without what frames it.
+    pub fn line(&self) -> String {
+        match self {
+            Answer::Resume { end, epoch } => format!("RESUME {end} {epoch}"),
+            Answer::Probe => "PROBE".into(),
+            Answer::Full { http_port } => format!("FULL {http_port}"),
+        }
+    }
+
+    /// Reads what [`Answer::line`] has written; `None` if it is something else.
+    pub fn parse(line: &[u8]) -> Option<Answer> {
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        match words.as_slice() {
+            [b"RESUME", end, epoch] => {
+                Some(Answer::Resume { end: parse_lsn(end)?, epoch: parse_number(epoch)? })
+            }
+            [b"PROBE"] => Some(Answer::Probe),
+            [b"FULL", port] => Some(Answer::Full { http_port: parse_number(port)? }),
+            _ => None,
+        }
+    }
+}
+
+/// Arguments of REPLICATE MARKS that say these.
+pub fn format_marks(marks: &[Mark]) -> Vec<String> {
+    marks.iter().flat_map(|mark| [mark.end.to_string(), hex::of_u32(mark.hash)]).collect()
+}
+
+/// Reads arguments of REPLICATE MARKS; `None` if they are something else.
+pub fn parse_marks(arguments: &[&[u8]]) -> Option<Vec<Mark>> {
+    let (pairs, []) = arguments.as_chunks::<2>() else { return None };
+    if pairs.is_empty() || pairs.len() > MARKS_MAX {
+        return None;
+    }
+    pairs
+        .iter()
+        .map(|&[end, hash]| Some(Mark { end: parse_lsn(end)?, hash: hex::parse_u32(hash)? }))
+        .collect()
+}
+
+/// Positions have room above them, as in frames.
+fn parse_lsn(text: &[u8]) -> Option<Lsn> {
+    let position: u64 = parse_number(text)?;
+    (position < 1 << 62).then_some(Lsn::new(position))
+}
+
+fn parse_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> Claim {
+        let mark = Mark { end: Lsn::new(8192), hash: 0xfeed };
+        let replica = ReplicaId::new([3; 16]);
+        Claim { version: PROTOCOL_VERSION, log_id: [0xab; 16], epoch: 4, mark, port: 6379, replica }
+    }
+
+    fn parse(arguments: &[String]) -> Option<Claim> {
+        Claim::parse(&arguments.iter().map(String::as_bytes).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_claim_is_read_back_and_every_broken_one_refused() {
+        let arguments = claim().arguments();
+        assert_eq!(parse(&arguments), Some(claim()));
+        for index in 0..arguments.len() {
+            for wrong in ["", "x", "-1", "+1", "99999999999999999999999"] {
+                let mut broken = arguments.clone();
+                broken[index] = wrong.into();
+                assert_eq!(parse(&broken), None, "argument {index} is {wrong:?}");
+            }
+            assert_eq!(parse(&arguments[..index]), None);
+        }
+        let newer = parse(&["2".into(), "whatever".into()]);
+        assert_eq!(newer.map(|it| it.version), Some(2));
+    }
+
+    #[test]
+    fn answers_are_read_back() {
+        let answers = [
+            Answer::Resume { end: Lsn::new(4096), epoch: 7 },
+            Answer::Probe,
+            Answer::Full { http_port: 6380 },
+        ];
+        for answer in answers {
+            assert_eq!(Answer::parse(answer.line().as_bytes()), Some(answer));
+        }
+        for wrong in [
+            "",
+            "OK",
+            "RESUME",
+            "RESUME 1",
+            "RESUME 1 2 3",
+            "PROBE ",
+            "FULL 65536",
+            "RESUME 9223372036854775807 1",
+        ] {
+            assert_eq!(Answer::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn marks_are_read_back_in_pairs() {
+        let marks: Vec<Mark> =
+            (1..=MARKS_MAX as u32).map(|it| Mark { end: Lsn::new(it.into()), hash: it * it }).collect();
+        let words = format_marks(&marks);
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        assert_eq!(parse_marks(&words), Some(marks));
+        assert_eq!(parse_marks(&words[..3]), None);
+        assert_eq!(parse_marks(&[]), None);
+        let mut too_many = words.clone();
+        too_many.extend_from_slice(&words[..2]);
+        assert_eq!(parse_marks(&too_many), None);
+    }
+}

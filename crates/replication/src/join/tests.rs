@@ -1,0 +1,142 @@
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ReplicaId;
+
+const LOG_ID: [u8; 16] = [7; 16];
+const EPOCH: u32 = 9;
+
+/// A log: the hashes of its batches, each a position long, of which some of the first are forgotten.
+#[derive(Clone, Debug)]
+struct Batches {
+    hashes: Vec<u32>,
+    forgotten: usize,
+}
+
+impl History for Batches {
+    type Error = Infallible;
+
+    fn start(&self) -> Lsn {
+        Lsn::new(self.forgotten as u64)
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn::new(self.hashes.len() as u64)
+    }
+
+    fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Infallible> {
+        let Some(index) = end.get().checked_sub(1).filter(|&index| index >= self.forgotten as u64) else {
+            return Ok(None);
+        };
+        let hash = self.hashes.get(index as usize);
+        Ok(hash.map(|&hash| Ending { start: Lsn::new(index), hash }))
+    }
+}
+
+/// What a replica with this log says.
+fn claim_of(log: &Batches) -> Claim {
+    let mark = Mark { end: log.end(), hash: log.hashes.last().copied().unwrap_or(0) };
+    Claim {
+        version: PROTOCOL_VERSION,
+        log_id: LOG_ID,
+        epoch: EPOCH,
+        mark,
+        port: 1,
+        replica: ReplicaId::new([1; 16]),
+    }
+}
+
+fn decided(claim: &Claim, leader: &Batches) -> Decision {
+    let Ok(decision) = decide(claim, LOG_ID, EPOCH, leader);
+    decision
+}
+
+fn batches(hashes: impl IntoIterator<Item = u32>, forgotten: usize) -> Batches {
+    Batches { hashes: hashes.into_iter().collect(), forgotten }
+}
+
+#[test]
+fn who_may_join_and_how() {
+    let leader = batches(0..10, 4);
+    let replica = |hashes: std::ops::Range<u32>| claim_of(&batches(hashes, 0));
+    let forgotten = |end| Decision::Full(Reason::Forgotten { end: Lsn::new(end), start: Lsn::new(4) });
+    let whole = replica(0..10);
+    let cases = [
+        ("the same log", whole, Decision::Resume(Lsn::new(10))),
+        ("behind", replica(0..6), Decision::Resume(Lsn::new(6))),
+        ("needs what is forgotten", replica(0..3), forgotten(3)),
+        ("needs the batch before what is kept", replica(0..4), forgotten(4)),
+        ("ahead", replica(0..11), Decision::Probe),
+        ("went on otherwise", replica(100..106), Decision::Probe),
+        ("empty", replica(0..0), Decision::Full(Reason::Empty)),
+        ("empty, of another log", Claim { log_id: [1; 16], ..replica(0..0) }, Decision::Full(Reason::Empty)),
+        ("another log", Claim { log_id: [1; 16], ..whole }, Decision::Refuse(Refusal::OtherLog)),
+        ("knows a newer leader", Claim { epoch: 10, ..whole }, Decision::Fenced { epoch: 10 }),
+        ("another version", Claim { version: 2, ..whole }, Decision::Refuse(Refusal::Version(2))),
+    ];
+    for (what, claim, expected) in cases {
+        assert_eq!(decided(&claim, &leader), expected, "{what}");
+    }
+}
+
+#[test]
+fn what_ends_in_the_middle_of_a_batch_is_probed() {
+    struct Coarse(Batches);
+    impl History for Coarse {
+        type Error = Infallible;
+        fn start(&self) -> Lsn {
+            self.0.start()
+        }
+        fn end(&self) -> Lsn {
+            self.0.end()
+        }
+        fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Infallible> {
+            let batch = self.0.batch_ending_at(end)?;
+            Ok(batch.filter(|_| end.get().is_multiple_of(2)))
+        }
+    }
+    let Ok(decision) = decide(&claim_of(&batches(0..5, 0)), LOG_ID, EPOCH, &Coarse(batches(0..8, 0)));
+    assert_eq!(decision, Decision::Probe);
+}
+
+/// Asks until it is known, as a replica does. Returns how often it asked.
+fn probe(replica: &Batches, leader: &Batches) -> (Probed, usize) {
+    let (mut probe, mut answer, mut questions) = (Probe::new(replica.end()), None, 0);
+    loop {
+        let Ok(next) = probe.next(answer, replica);
+        let Probed::Ask(marks) = next else { return (next, questions) };
+        questions += 1;
+        let Ok(common) = newest_common(&marks, leader);
+        answer = common;
+    }
+}
+
+proptest! {
+    #[test]
+    fn probing_finds_where_two_logs_part(
+        common in 0..600usize,
+        ours in 0..50usize,
+        theirs in 1..600usize,
+        forgotten in 0..600usize,
+    ) {
+        let log = |own: std::ops::Range<u32>| batches((0..common as u32).chain(own), 0);
+        let (forgotten_here, forgotten_there) = (forgotten.min(common) / 2, forgotten.min(common));
+        let leader = Batches { forgotten: forgotten_there, ..log(10_000..10_000 + ours as u32) };
+        let replica = Batches { forgotten: forgotten_here, ..log(20_000..20_000 + theirs as u32) };
+        let (found, questions) = probe(&replica, &leader);
+        let expected = if common > forgotten_there {
+            Probed::Common(Lsn::new(common as u64))
+        } else {
+            Probed::Nothing
+        };
+        prop_assert_eq!(found, expected);
+        prop_assert!(questions <= (common + theirs) / MARKS_MAX + 1);
+        // What is left joins.
+        if common > forgotten_there {
+            let cut = batches(0..common as u32, 0);
+            prop_assert_eq!(decided(&claim_of(&cut), &leader), Decision::Resume(cut.end()));
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The replica's side of its connection to the leader: takes the log in, says how far it is, notices when the leader is gone.
+//!
+//! ```text
+//! bytes of the leader --> next --> whole batches, for the log here       committed: what of it may be applied
+//! flushed, applied, time --------> ack --> bytes for the leader
+//! ```
+//!
+//! What it is: the position that comes next, the highest epoch, the commit of the leader, and when an ack is due.
+//! What it is not: the log. Whoever takes batches out hands them to it, which verifies every record, before asking for
+//! the next; if the log refuses them, the connection ends.
+//!
+//! Invariants
+//! - Batches come without a gap, from the position on that was agreed, or not at all.
+//! - A leader of a lower epoch than the highest seen is never listened to; it is told.
+//! - `committed` never goes back, and what it says is only ever applied as far as it is durable here.
+//! - Flushed is acknowledged after each flush; the rest at least every [`ACK_BUSY_MS`] while data flows.
+
+use lsn::Lsn;
+
+use crate::{
+    Close, Inbox,
+    frame::{Frame, HEADER_BYTES},
+    timing::{ACK_BUSY_MS, ACK_IDLE_MS, SILENCE_MS},
+};
+
+/// Whole batches of the leader's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogBytes<'b> {
+    /// Where they start: where the log here ends.
+    pub start: Lsn,
+    /// Their bytes, unchanged.
+    pub bytes: &'b [u8],
+}
+
+/// A commit, and when the leader told it.
+type Told = (Lsn, u64);
+
+/// See the module documentation.
+pub struct Receiver {
+    inbox: Inbox,
+    /// The highest that was seen, here or on the wire.
+    epoch: u32,
+    /// What comes next starts here.
+    position: Lsn,
+    committed: Lsn,
+    heard_ms: u64,
+    /// The oldest commit that is not applied yet, and the newest.
+    awaited: Option<Told>,
+    newest: Option<Told>,
+    as_of_ms: u64,
+    /// What the last ack said, and when it was sent.
+    flushed_acked: Lsn,
+    applied_acked: Lsn,
+    acked_ms: u64,
+    has_news: bool,
+}
+
+impl Receiver {
+    /// Goes on at `start`, where the log here ends, durably; `epoch` is the highest that was ever seen here.
+    pub fn new(epoch: u32, start: Lsn, now_ms: u64) -> Receiver {
+        Receiver {
+            inbox: Inbox::default(),
+            epoch,
+            position: start,
+            committed: Lsn::ZERO,
+            heard_ms: now_ms,
+            awaited: None,
+            newest: None,
+            as_of_ms: 0,
+            flushed_acked: Lsn::ZERO,
+            applied_acked: Lsn::ZERO,
+            acked_ms: now_ms,
+            // The first ack says where the replica stands, without delay.
+            has_news: true,
+        }
+    }
+
+    /// Where what the leader sends is to be appended; then [`Receiver::next`] until it has nothing.
+    pub fn inbox(&mut self) -> &mut Vec<u8> {
+        self.inbox.space()
+    }
+
+    /// The next batches for the log here, if they came whole.
+    ///
+    /// # Errors
+    /// If the connection is to be closed, after [`Receiver::farewell`] was sent.
+    pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
+        while let Some((frame, payload)) = self.inbox.next()? {
+            let (epoch, own) = (frame.epoch(), self.epoch);
+            if epoch < own {
+                return Err(Close::Fenced { epoch: own, own: epoch });
+            }
+            self.heard_ms = now_ms;
+            match frame {
+                Frame::Fenced { .. } => return Err(Close::Fenced { epoch, own }),
+                Frame::Log { start: found, commit, sent_ms, .. }
+                | Frame::Heartbeat { end: found, commit, sent_ms, .. } => {
+                    let expected = self.position;
+                    if found != expected {
+                        return Err(Close::Gap { expected, found });
+                    }
+                    self.epoch = epoch;
+                    self.note_commit(commit, sent_ms);
+                }
+                Frame::Ack { .. } => return Err(Close::Direction),
+            }
+            if let Frame::Log { start, bytes, .. } = frame {
+                self.position = start.advance(bytes.into());
+                self.has_news = true;
+                return Ok(Some(LogBytes { start, bytes: self.inbox.payload(payload) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The highest epoch that was seen. To be kept before anything is acknowledged in it.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Where what was handed out ends.
+    pub fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Up to where the log here may be applied, if so much of it is durable here.
+    pub fn applicable(&self, durable: Lsn) -> Lsn {
+        self.committed.min(durable)
+    }
+
+    /// The leader's commit, as last heard.
+    pub fn committed(&self) -> Lsn {
+        self.committed
+    }
+
+    /// The ack to send now, if one is due.
+    pub fn ack(&mut self, now_ms: u64, flushed: Lsn, applied: Lsn) -> Option<[u8; HEADER_BYTES]> {
+        self.note_applied(applied);
+        let has_flushed = flushed > self.flushed_acked;
+        self.has_news |= applied > self.applied_acked;
+        (has_flushed || now_ms >= self.ack_due_ms()).then(|| {
+            (self.flushed_acked, self.applied_acked) = (flushed, applied);
+            (self.acked_ms, self.has_news) = (now_ms, false);
+            self.farewell()
+        })
+    }
+
+    /// What a leader that is left is told: the same as with every ack, above all the highest epoch that was seen.
+    pub fn farewell(&self) -> [u8; HEADER_BYTES] {
+        let (flushed, applied) = (self.flushed_acked, self.applied_acked);
+        Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()
+    }
+
+    /// When [`Receiver::ack`] or [`Receiver::check`] has something to do, if nothing comes and nothing is flushed before.
+    pub fn due_ms(&self) -> u64 {
+        self.ack_due_ms().min(self.heard_ms + SILENCE_MS)
+    }
+
+    /// Whether the leader lives, as far as can be told.
+    ///
+    /// # Errors
+    /// [`Close::Silent`] if it has said nothing for too long.
+    pub fn check(&self, now_ms: u64) -> Result<(), Close> {
+        if now_ms >= self.heard_ms + SILENCE_MS { Err(Close::Silent) } else { Ok(()) }
+    }
+
+    fn ack_due_ms(&self) -> u64 {
+        self.acked_ms + if self.has_news { ACK_BUSY_MS } else { ACK_IDLE_MS }
+    }
+
+    fn note_commit(&mut self, commit: Lsn, sent_ms: u64) {
+        self.committed = self.committed.max(commit);
+        let told = Some((self.committed, sent_ms));
+        if self.awaited.is_none() { self.awaited = told } else { self.newest = told }
+    }
+
+    fn note_applied(&mut self, applied: Lsn) {
+        while let Some((commit, told_ms)) = self.awaited
+            && commit <= applied
+        {
+            self.as_of_ms = told_ms;
+            self.awaited = self.newest.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: u32 = 5;
+
+    fn receiver() -> Receiver {
+        Receiver::new(EPOCH, Lsn::new(4096), 0)
+    }
+
+    fn send(receiver: &mut Receiver, frame: Frame) {
+        receiver.inbox().extend_from_slice(&frame.encode());
+        receiver.inbox().extend(std::iter::repeat_n(b'x', frame.payload_bytes()));
+    }
+
+    fn log(epoch: u32, start: u64, bytes: u32, commit: u64) -> Frame {
+        Frame::Log { epoch, start: Lsn::new(start), bytes, commit: Lsn::new(commit), sent_ms: 77 }
+    }
+
+    fn heartbeat(epoch: u32, end: u64, commit: u64, sent_ms: u64) -> Frame {
+        Frame::Heartbeat { epoch, end: Lsn::new(end), commit: Lsn::new(commit), sent_ms }
+    }
+
+    fn decoded(ack: Option<[u8; HEADER_BYTES]>) -> Option<Frame> {
+        Frame::decode(&ack?).expect("a sound frame")
+    }
+
+    #[test]
+    fn batches_come_in_order_with_the_commit_of_the_leader() {
+        let mut receiver = receiver();
+        send(&mut receiver, log(EPOCH, 4096, 8192, 8192));
+        send(&mut receiver, heartbeat(EPOCH, 12288, 12288, 80));
+        send(&mut receiver, log(EPOCH + 1, 12288, 4096, 8192));
+        let first = receiver.next(1).expect("sound").expect("a batch");
+        assert_eq!((first.start, first.bytes.len()), (Lsn::new(4096), 8192));
+        assert_eq!(receiver.committed(), Lsn::new(8192));
+        assert_eq!(receiver.next(1).expect("sound").expect("a batch").start, Lsn::new(12288));
+        assert_eq!(receiver.next(1), Ok(None));
+        assert_eq!(receiver.committed(), Lsn::new(12288), "it does not go back");
+        assert_eq!((receiver.epoch(), receiver.position()), (EPOCH + 1, Lsn::new(16384)));
+        assert_eq!(receiver.applicable(Lsn::new(4096)), Lsn::new(4096), "not before it is durable here");
+        assert_eq!(receiver.applicable(Lsn::new(16384)), Lsn::new(12288), "not before it is committed");
+    }
+
+    #[test]
+    fn what_does_not_come_next_ends_the_connection() {
+        let gap = |found| Close::Gap { expected: Lsn::new(4096), found: Lsn::new(found) };
+        let cases = [
+            (log(EPOCH, 8192, 10, 0), gap(8192)),
+            (log(EPOCH, 0, 4096, 0), gap(0)),
+            (heartbeat(EPOCH, 8192, 0, 0), gap(8192)),
+            (Frame::Fenced { epoch: 9 }, Close::Fenced { epoch: 9, own: EPOCH }),
+            (log(EPOCH - 1, 4096, 10, 0), Close::Fenced { epoch: EPOCH, own: EPOCH - 1 }),
+            (
+                Frame::Ack { epoch: EPOCH, flushed: Lsn::ZERO, applied: Lsn::ZERO, as_of_ms: 0 },
+                Close::Direction,
+            ),
+        ];
+        for (frame, close) in cases {
+            let mut receiver = receiver();
+            send(&mut receiver, frame);
+            assert_eq!(receiver.next(0), Err(close), "{frame:?}");
+            assert_eq!(receiver.position(), Lsn::new(4096));
+        }
+    }
+
+    #[test]
+    fn a_leader_of_an_older_epoch_is_told_the_newer_one() {
+        let mut receiver = receiver();
+        send(&mut receiver, heartbeat(EPOCH - 1, 4096, 4096, 0));
+        assert!(receiver.next(0).is_err());
+        assert_eq!(receiver.committed(), Lsn::ZERO, "it was not listened to");
+        assert_eq!(decoded(Some(receiver.farewell())).map(|it| it.epoch()), Some(EPOCH));
+    }
+
+    #[test]
+    fn acks_come_after_flushes_and_when_their_time_has_come() {
+        let mut receiver = receiver();
+        let (start, end) = (Lsn::new(4096), Lsn::new(8192));
+        let ack = |flushed, applied| Some(Frame::Ack { epoch: EPOCH, flushed, applied, as_of_ms: 0 });
+        assert_eq!(decoded(receiver.ack(0, start, start)), ack(start, start), "where it stands");
+        assert_eq!(receiver.ack(ACK_IDLE_MS - 1, start, start), None);
+        assert_eq!(receiver.due_ms(), ACK_IDLE_MS);
+        assert_eq!(decoded(receiver.ack(ACK_IDLE_MS, start, start)), ack(start, start));
+        send(&mut receiver, log(EPOCH, 4096, 4096, 4096));
+        assert!(receiver.next(ACK_IDLE_MS + 10).expect("sound").is_some());
+        assert_eq!(receiver.due_ms(), ACK_IDLE_MS + ACK_BUSY_MS);
+        assert_eq!(receiver.ack(ACK_IDLE_MS + 20, start, start), None);
+        assert!(receiver.ack(ACK_IDLE_MS + 21, end, start).is_some(), "after a flush");
+        assert_eq!(receiver.ack(ACK_IDLE_MS + 22, end, end), None, "that it was applied can wait");
+        assert!(receiver.ack(ACK_IDLE_MS + 21 + ACK_BUSY_MS, end, end).is_some());
+    }
+
+    #[test]
+    fn an_ack_says_how_old_a_read_is() {
+        let mut receiver = receiver();
+        let as_of = |receiver: &mut Receiver, now_ms, applied| {
+            let Some(Frame::Ack { as_of_ms, .. }) =
+                decoded(receiver.ack(now_ms, Lsn::new(now_ms * 4096), Lsn::new(applied)))
+            else {
+                panic!("an ack is due after every flush")
+            };
+            as_of_ms
+        };
+        send(&mut receiver, heartbeat(EPOCH, 4096, 8192, 10));
+        send(&mut receiver, heartbeat(EPOCH, 4096, 12288, 20));
+        send(&mut receiver, heartbeat(EPOCH, 4096, 16384, 30));
+        assert_eq!(receiver.next(1), Ok(None));
+        assert_eq!(as_of(&mut receiver, 2, 4096), 0);
+        assert_eq!(as_of(&mut receiver, 3, 12288), 10);
+        assert_eq!(as_of(&mut receiver, 4, 16384), 30);
+        send(&mut receiver, heartbeat(EPOCH, 4096, 16384, 40));
+        assert_eq!(receiver.next(4), Ok(None));
+        assert_eq!(as_of(&mut receiver, 5, 16384), 40);
+    }
+
+    #[test]
+    fn a_leader_that_says_nothing_is_dead() {
+        let mut receiver = receiver();
+        assert_eq!(receiver.check(SILENCE_MS - 1), Ok(()));
+        assert_eq!(receiver.check(SILENCE_MS), Err(Close::Silent));
+        send(&mut receiver, heartbeat(EPOCH, 4096, 0, 0));
+        assert_eq!(receiver.next(SILENCE_MS - 1), Ok(None));
+        assert_eq!(receiver.check(SILENCE_MS), Ok(()));
+    }
+}
