@@ -44,6 +44,10 @@ class Wire:
         self.send(b"".join(encode(*command) for command in commands))
         return [self.read() for _ in commands]
 
+    def raw(self, count: int) -> bytes:
+        """So many bytes, as they come."""
+        return self._replies.read(count)
+
     def read(self) -> Tree:
         """The next reply."""
         line = self._replies.readline()
