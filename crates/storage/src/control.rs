@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
-//!  8  u32      format version, 2 (version 1 had no snapshots and zeros at 56)
+//!  8  u32      format version, 3 (version 1 had no snapshots and zeros at 56, version 2 a 0 or 1 there)
 //! 12  u32      epoch: higher than that of every earlier start
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
 //! 40  u64      log_start: the oldest position still needed, a batch boundary
 //! 48  u64      clean_end: where the log ended when it was closed in order, 0 while it is open
-//! 56  u32      1 if what lies before log_start is in a snapshot, 0 if it is not needed at all
+//! 56  u32      bit 31: what lies before log_start is in a snapshot; else it is not needed at all
+//!              bits 0 to 30: the last epoch whose batches may have come from another server, 0 if none have,
+//!              all ones while they still come
 //! 60  u32      crc32c of bytes 0..60
 //! ```
 //! Always replaced as a whole, atomically and durably.
@@ -21,8 +23,12 @@ use lsn::Lsn;
 use crate::{Error, LogOptions};
 
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const CONTROL_BYTES: usize = 64;
+
+const NEEDS_SNAPSHOT: u32 = 1 << 31;
+/// The mirrored epoch of a log whose batches come from another server.
+pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
 
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +45,9 @@ pub struct Control {
     pub clean_end: Option<Lsn>,
     /// Whether the log alone is not enough: what it said before `log_start` is in a snapshot.
     pub needs_snapshot: bool,
+    /// Batches of this and earlier epochs may have been written by another server and copied here, many in one write: see
+    /// `log::mirror`. 0: none were.
+    pub mirrored_epoch: u32,
 }
 
 /// What a control file turns out to be.
@@ -83,7 +92,13 @@ impl Control {
             log_start: Lsn::ZERO,
             clean_end: None,
             needs_snapshot: false,
+            mirrored_epoch: 0,
         }
+    }
+
+    /// Whether the batches of this log come from another server.
+    pub fn is_mirror(&self) -> bool {
+        self.mirrored_epoch == MIRRORING
     }
 
     pub(crate) fn path(dir: &Path) -> PathBuf {
@@ -151,7 +166,8 @@ impl Control {
         out[32..40].copy_from_slice(&self.segment_bytes.to_le_bytes());
         out[40..48].copy_from_slice(&self.log_start.get().to_le_bytes());
         out[48..56].copy_from_slice(&self.clean_end.unwrap_or(Lsn::ZERO).get().to_le_bytes());
-        out[56..60].copy_from_slice(&u32::from(self.needs_snapshot).to_le_bytes());
+        let needs_snapshot = if self.needs_snapshot { NEEDS_SNAPSHOT } else { 0 };
+        out[56..60].copy_from_slice(&(self.mirrored_epoch | needs_snapshot).to_le_bytes());
         let crc = crc32c::crc32c(&out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out
@@ -168,9 +184,11 @@ impl Control {
                 "control file is damaged (checksum mismatch); restore it from a backup",
             ));
         }
-        if !(1..=VERSION).contains(&u32_at(8)) || u32_at(56) > 1 {
-            return Err(Invalid::Version(u32_at(8)));
-        }
+        let (needs_snapshot, mirrored_epoch) = match (u32_at(8), u32_at(56)) {
+            (1 | 2, needs @ (0 | 1)) => (needs == 1, 0),
+            (3, both) => (both & NEEDS_SNAPSHOT != 0, both & MIRRORING),
+            (version, _) => return Err(Invalid::Version(version)),
+        };
         let mut log_id = [0; 16];
         log_id.copy_from_slice(&bytes[16..32]);
         let clean_end = Lsn::new(u64_at(48));
@@ -180,7 +198,8 @@ impl Control {
             segment_bytes: u64_at(32),
             log_start: Lsn::new(u64_at(40)),
             clean_end: (clean_end > Lsn::ZERO).then_some(clean_end),
-            needs_snapshot: u32_at(56) == 1,
+            needs_snapshot,
+            mirrored_epoch,
         })
     }
 }
@@ -198,6 +217,7 @@ mod tests {
             log_start: Lsn::new(4096),
             clean_end: Some(Lsn::new(8192)),
             needs_snapshot: true,
+            mirrored_epoch: 2,
         };
         let bytes = control.encode();
         assert_eq!(Control::decode(&bytes), Ok(control));
@@ -205,6 +225,27 @@ mod tests {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Control::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn earlier_versions_are_read() {
+        for needs_snapshot in [false, true] {
+            let control = Control {
+                epoch: 3,
+                log_id: [9; 16],
+                segment_bytes: 1 << 26,
+                log_start: Lsn::ZERO,
+                clean_end: None,
+                needs_snapshot,
+                mirrored_epoch: 0,
+            };
+            let mut bytes = control.encode();
+            bytes[8] = 2;
+            bytes[56..60].copy_from_slice(&u32::from(needs_snapshot).to_le_bytes());
+            let crc = crc32c::crc32c(&bytes[..60]);
+            bytes[60..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Control::decode(&bytes), Ok(control));
         }
     }
 }

@@ -31,6 +31,6 @@ pub use log::recovery::{Reached, Recovery};
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
     Admission, Appender, BatchInfo, Chunk, CopiedFile, CopyPlan, Durability, Flush, Followed, Log,
-    LogFollower, LogOptions, Pending, Pin, Prepare,
+    LogFollower, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare,
 };
 pub use stats::{Histogram, LogStats};

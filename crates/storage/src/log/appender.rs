@@ -152,6 +152,11 @@ impl Appender {
         Error::Poisoned { reason: self.shared.poison_reason.lock().clone().unwrap_or_default() }
     }
 
+    /// The log and which appender of it this is.
+    pub(super) fn parts(&self) -> (&Shared, usize) {
+        (&self.shared, self.index)
+    }
+
     /// The log this appends to.
     pub fn log(&self) -> Log {
         Log { shared: self.shared.clone() }
@@ -220,7 +225,14 @@ impl Pending<'_> {
         // otherwise (below), and is less than the ring, which is mapped twice in a row.
         let space = unsafe { self.shared.ring.slice_mut(self.start, bytes) };
         let prefix: &[u8] = if self.kind == RecordKind::Whole { &[] } else { &self.chain_id };
-        record::encode(space, self.kind, self.lsn, self.shared.epoch, prefix, self.payload);
+        record::encode(
+            space,
+            self.kind,
+            self.lsn,
+            self.shared.epoch.load(std::sync::atomic::Ordering::Relaxed),
+            prefix,
+            self.payload,
+        );
         self.published = true;
         self.shared.sequencer.publish(self.index);
     }

@@ -89,6 +89,11 @@ impl Flusher {
         self.active.as_ref().map(|active| active.end)
     }
 
+    /// Goes on behind batches that others have numbered and dated.
+    pub(super) fn continue_behind(&mut self, next_batch_number: u64, closed_at_ms: u64) {
+        (self.next_batch_number, self.closed_at_ms) = (next_batch_number, closed_at_ms);
+    }
+
     /// What an error is about: the segment being written.
     fn path<'a>(&'a self, dir: &'a Path) -> &'a Path {
         self.active.as_ref().map_or(dir, |active| &active.path)
@@ -116,7 +121,16 @@ impl Shared {
             if self.sequencer.tail() == written {
                 return self.idle(flusher);
             }
-            flusher.closed = Some(self.close_batch(flusher));
+            flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
+                false => Some(self.close_batch(flusher)),
+                // Closed by who wrote them first; `None` while the first is still being copied.
+                true => Some(Lsn::new(self.sequencer.published()))
+                    .filter(|end| end.get() > written)
+                    .map(|end| (Lsn::new(written), end)),
+            };
+            if flusher.closed.is_none() {
+                return Ok(Flush::Idle { due_us: None });
+            }
         }
         self.write_closed(flusher)
     }
@@ -132,7 +146,7 @@ impl Shared {
             durable: Lsn::new(self.durable.load(Ordering::Relaxed)),
             closed_at_ms: flusher.closed_at_ms,
             end: Lsn::new(end),
-            epoch: self.epoch,
+            epoch: self.epoch.load(Ordering::Relaxed),
         };
         flusher.next_batch_number += 1;
         flusher.unsealed = records_end > start.get();
@@ -163,6 +177,10 @@ impl Shared {
         self.flush_started_us.store(started_us, Ordering::Relaxed);
         if durable && !flusher.unsynced.is_empty() {
             // The durability was raised: what was written lazily must be durable before what follows it.
+            self.sync(flusher)?;
+        }
+        if self.mirror_vouched.load(Ordering::Relaxed) > self.durable.load(Ordering::Relaxed) {
+            // What is about to be written may say of this what another server knew of its own disk.
             self.sync(flusher)?;
         }
         let mut position = start;
@@ -302,6 +320,10 @@ impl Shared {
     /// Makes everything written durable and ends the log with a batch that vouches for all before it.
     /// Returns the end.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
+        if self.mirroring.load(Ordering::SeqCst) {
+            self.sync_written(flusher)?;
+            return Ok(Lsn::new(self.durable.load(Ordering::SeqCst)));
+        }
         let seal = |flusher: &mut Flusher| {
             self.sync(flusher)?;
             flusher.closed = Some(self.close_batch(flusher));

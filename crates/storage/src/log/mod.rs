@@ -21,6 +21,7 @@ mod copying;
 pub(crate) mod flusher;
 mod follow;
 mod frozen;
+pub(crate) mod mirror;
 pub(crate) mod options;
 mod pins;
 pub(crate) mod reader;
@@ -41,7 +42,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicUsize},
+        atomic::{AtomicU8, AtomicU32, AtomicUsize},
     },
 };
 
@@ -53,6 +54,7 @@ pub use appender::{Appender, Pending};
 pub use copying::{CopiedFile, CopyPlan};
 pub use flusher::Flush;
 pub use follow::{BatchInfo, Chunk, Followed, LogFollower};
+pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
 pub use pins::Pin;
 pub use space::Prepare;
@@ -105,7 +107,11 @@ struct Shared {
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     options: LogOptions,
-    epoch: u32,
+    epoch: AtomicU32,
+    /// Batches come whole from another server; set while they do.
+    mirroring: AtomicBool,
+    /// Up to where the mirrored batches vouch for the log.
+    mirror_vouched: AtomicU64,
     ring: RingMemory,
     sequencer: Sequencer,
     /// Everything before is written: handed to the OS, or durable. A batch boundary.
@@ -173,9 +179,9 @@ impl Log {
         self.shared.control.lock().log_id
     }
 
-    /// The epoch this run writes with.
+    /// The epoch this run writes with; of a mirror, the highest it has seen.
     pub fn epoch(&self) -> u32 {
-        self.shared.epoch
+        self.shared.epoch.load(Ordering::SeqCst)
     }
 
     /// The oldest position that is kept.
@@ -241,7 +247,7 @@ impl Log {
             match self.flush()? {
                 Flush::Idle { .. } => return Ok(()),
                 Flush::Wrote => {}
-                Flush::NeedSegment => _ = self.prepare_segment()?,
+                Flush::NeedSegment => self.make_needed_segment()?,
             }
         }
     }
@@ -311,6 +317,16 @@ impl Log {
         SnapshotMeta { log_id: self.id(), epoch: self.epoch(), begin_lsn, created_unix_ms, compression }
     }
 
+    /// What a snapshot is of that begins at `begin_lsn`, a batch boundary up to which the log is in memory: that of a mirror, whose
+    /// memory follows its log.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn begin_snapshot_at(&self, begin_lsn: Lsn, compression: Compression) -> Result<SnapshotMeta, Error> {
+        let epoch = self.batch_ending_at(begin_lsn)?.map_or(0, |batch| batch.epoch);
+        Ok(SnapshotMeta { begin_lsn, epoch, ..self.begin_snapshot(compression) })
+    }
+
     /// Makes everything up to `lsn` durable, whatever the durability. Blocks.
     ///
     /// # Errors
@@ -326,11 +342,17 @@ impl Log {
                 self.shared.sync_written(&mut flusher)?;
             } else if self.shared.flush(&mut flusher)? == Flush::NeedSegment {
                 drop(flusher);
-                if self.prepare_segment()? == Prepare::NoRoom {
-                    let full = std::io::ErrorKind::StorageFull.into();
-                    return Err(Error::io("make the next segment of the log in", &self.shared.dir)(full));
-                }
+                self.make_needed_segment()?;
             }
+        }
+        Ok(())
+    }
+
+    /// A segment that a closed batch waits for.
+    fn make_needed_segment(&self) -> Result<(), Error> {
+        if self.prepare_segment()? == Prepare::NoRoom {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(Error::io("make the next segment of the log in", &self.shared.dir)(full));
         }
         Ok(())
     }

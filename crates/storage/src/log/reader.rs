@@ -323,11 +323,12 @@ impl LogReader {
         let end = self.position;
         let mut vouched = self.vouched;
         let (mut torn_end, mut batches_after) = (None, 0);
+        let mirrored_epoch = self.control.mirrored_epoch;
         // Behind the end of a server that stopped in order nothing was written: a start need not read segments for that.
         if self.control.clean_end != Some(end) {
             self.scan_footers(end, |footer| {
                 torn_end = Some(footer.end);
-                vouched = vouched.max(footer.durable);
+                vouched = vouched.max(footer.vouches_for(mirrored_epoch));
                 batches_after += u64::from(footer.start > end);
             })?;
         }

@@ -268,6 +268,13 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
+    /// Up to where the log was durable when the batch was written here. A batch of an epoch that was mirrored may have been
+    /// written together with those before it, which its own words call durable: see [`mirror`](super::mirror).
+    pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
+        let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
+        if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
+    }
+
     /// Tells the batch from any other that ends at the same position.
     pub(crate) fn hash(&self) -> u32 {
         let mut bytes = [0; FOOTER_BYTES];

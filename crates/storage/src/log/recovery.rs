@@ -361,6 +361,16 @@ impl Recovery {
     /// # Panics
     /// If the log was not read to its end.
     pub fn finish(self, clock: Arc<dyn Clock>) -> Result<Log, Error> {
+        let old = self.reader.control();
+        // Whatever came from elsewhere has an earlier epoch than what is written from now on.
+        let mirrored_epoch = if old.is_mirror() { self.reader.epoch() } else { old.mirrored_epoch };
+        let epoch = old.epoch.max(self.reader.epoch()) + 1;
+        let control = Control { epoch, mirrored_epoch, clean_end: None, ..*old };
+        self.open_behind_end(control, clock)
+    }
+
+    /// Opens the log with the control file that is to be.
+    pub(super) fn open_behind_end(self, control: Control, clock: Arc<dyn Clock>) -> Result<Log, Error> {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let end = tail.end;
         if let Some(torn_end) = tail.torn_end {
@@ -368,11 +378,9 @@ impl Recovery {
         }
         let disk = self.reader.disk().clone();
         let dir = self.reader.dir().to_path_buf();
-        let old = self.reader.control();
         for segment in self.reader.segments().iter().filter(|segment| segment.end > end) {
             segment.restore_length()?;
         }
-        let control = Control { epoch: old.epoch.max(self.reader.epoch()) + 1, clean_end: None, ..*old };
         control.store(&*disk, &dir)?;
         remove_forgotten(&*disk, &dir, &control)?;
         if let Err(error) = snapshot::remove_leftovers(&*disk, &dir) {
@@ -455,7 +463,9 @@ pub(super) fn open(
             recent: Recent::default(),
             preparing: Mutex::new(()),
             segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
-            epoch: control.epoch,
+            epoch: control.epoch.into(),
+            mirroring: AtomicBool::new(control.is_mirror()),
+            mirror_vouched: AtomicU64::new(0),
             control: Mutex::new(control),
             flusher: Mutex::new(flusher),
             progress: (Mutex::new(()), Condvar::new()),

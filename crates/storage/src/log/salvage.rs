@@ -132,14 +132,15 @@ impl LogReader {
 
     /// Goes on behind a place where no intact batch starts, or says how the log ends.
     pub(super) fn pass_over(&mut self, stop: Stop) -> Result<Result<(), Tail>, Error> {
-        let end = self.position();
+        let (end, mirrored_epoch) = (self.position(), self.control().mirrored_epoch);
         if self.salvaged().footers.is_none() {
             let mut footers = VecDeque::new();
             self.scan_footers(end, |footer| footers.push_back(footer))?;
             self.salvaged().footers = Some(footers);
         }
         let footers = self.salvaged().footers.get_or_insert_default();
-        let vouching = footers.iter().map(|footer| footer.durable).max().unwrap_or(Lsn::ZERO);
+        let vouching =
+            footers.iter().map(|footer| footer.vouches_for(mirrored_epoch)).max().unwrap_or(Lsn::ZERO);
         self.vouch(vouching);
         if self.vouched() <= end {
             return self.classify(stop).map(Err);
@@ -216,6 +217,7 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
         log_start,
         clean_end: None,
         needs_snapshot: log_start > Lsn::ZERO,
+        mirrored_epoch: 0,
     })
 }
 

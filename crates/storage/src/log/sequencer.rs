@@ -77,6 +77,16 @@ impl Sequencer {
     /// [`publish`]: Sequencer::publish
     #[inline]
     pub(crate) fn reserve(&self, appender: usize, bytes: u64) -> Option<u64> {
+        self.reserve_within(appender, bytes, self.capacity - FLUSHER_RESERVE_BYTES)
+    }
+
+    /// Like [`Sequencer::reserve`], for whole batches: who brings them has closed them, so nothing is kept free for that.
+    pub(crate) fn reserve_closed(&self, appender: usize, bytes: u64) -> Option<u64> {
+        self.reserve_within(appender, bytes, self.capacity)
+    }
+
+    #[inline]
+    fn reserve_within(&self, appender: usize, bytes: u64, used_max: u64) -> Option<u64> {
         let word = &self.words[appender].0.filling_from;
         let mut tail = self.tail.0.load(Ordering::Relaxed);
         // Relaxed: the swap below releases it, and swaps of others continue that release sequence, so whoever acquires a
@@ -84,7 +94,7 @@ impl Sequencer {
         word.store(tail, Ordering::Relaxed);
         loop {
             let used = tail + bytes - self.released.0.load(Ordering::Acquire);
-            if used > self.capacity - FLUSHER_RESERVE_BYTES {
+            if used > used_max {
                 word.store(IDLE, Ordering::Release);
                 return None;
             }
@@ -109,7 +119,6 @@ impl Sequencer {
     }
 
     /// The position up to which everything is filled. What `close_batch` waits for, as one look.
-    #[cfg(test)]
     pub(crate) fn published(&self) -> u64 {
         let tail = self.tail.0.load(Ordering::SeqCst);
         self.words.iter().map(|word| word.0.filling_from.load(Ordering::SeqCst)).fold(tail, u64::min)

@@ -34,12 +34,13 @@ pub(crate) struct BatchWalk {
     offset: usize,
     epoch: u32,
     next_batch_number: Option<u64>,
+    records: u64,
 }
 
 impl BatchWalk {
     /// A walk over the batch that starts at `start`, behind a batch of `epoch`; `next_batch_number`: that of this one, if known.
     pub(crate) fn new(start: Lsn, epoch: u32, next_batch_number: Option<u64>) -> BatchWalk {
-        BatchWalk { start, offset: 0, epoch, next_batch_number }
+        BatchWalk { start, offset: 0, epoch, next_batch_number, records: 0 }
     }
 
     /// Bytes of the batch that are needed before anything can be said.
@@ -48,6 +49,11 @@ impl BatchWalk {
     /// The record it has come to.
     pub(crate) fn position(&self) -> Lsn {
         self.start.advance(self.offset as u64)
+    }
+
+    /// Records that were met, the batch end left out.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
     }
 
     /// Goes on; `batch` are the bytes from where the batch starts, as far as they are there.
@@ -73,6 +79,7 @@ impl BatchWalk {
                     _ => stop("a batch end that does not match its batch".into()),
                 };
             }
+            self.records += 1;
         }
     }
 

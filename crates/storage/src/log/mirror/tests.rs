@@ -1,0 +1,251 @@
+//! Mirrors on simulated disks: the same bytes, whatever the pieces they come in, and what crashes make of them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{path::Path, sync::Arc};
+
+use env::{
+    Disk, Prng, SimClock, SimDisk, SimEntropy,
+    sim::{CrashMode, FaultPlan},
+};
+
+use super::*;
+use crate::{Durability, Followed, LogOptions, check};
+
+const DIR: &str = "/data";
+
+fn options(durability: Durability) -> LogOptions {
+    LogOptions {
+        durability,
+        segment_bytes: 256 << 10,
+        ring_bytes: 64 << 10,
+        appenders_max: 4,
+        unwritten_bytes_max: 16 << 10,
+    }
+}
+
+fn disk(seed: u64) -> Arc<SimDisk> {
+    SimDisk::new(env::sim::SimDiskOptions { seed, ..Default::default() })
+}
+
+fn recovery(disk: &Arc<SimDisk>, durability: Durability) -> (Recovery, Vec<Vec<u8>>) {
+    let mut payloads = Vec::new();
+    let mut recovery =
+        Recovery::open(disk.clone(), Path::new(DIR), options(durability), &SimEntropy::new(1)).unwrap();
+    let keep = |_, payload: &[u8]| {
+        payloads.push(payload.to_vec());
+        Ok::<(), Error>(())
+    };
+    recovery.replay(keep, |_| {}).unwrap();
+    (recovery, payloads)
+}
+
+fn leader(disk: &Arc<SimDisk>) -> Log {
+    recovery(disk, Durability::Strict).0.finish(Arc::new(SimClock::new(0))).unwrap()
+}
+
+fn mirror(disk: &Arc<SimDisk>, durability: Durability) -> (Log, Mirror) {
+    recovery(disk, durability).0.finish_as_mirror(Arc::new(SimClock::new(0))).unwrap()
+}
+
+/// A disk with the empty log of the leader, as a full sync would leave it.
+fn copy_of_empty(leader: &Arc<SimDisk>, seed: u64) -> Arc<SimDisk> {
+    let copy = disk(seed);
+    copy.create_dir_all(Path::new(DIR)).unwrap();
+    for name in leader.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        let from = leader.open(&path, env::Access::Read).unwrap();
+        let mut bytes = vec![0; from.len().unwrap() as usize];
+        from.read_exact_at(&mut bytes, 0).unwrap();
+        env::crashsafe::write_atomically(&*copy, &path, &bytes).unwrap();
+    }
+    copy
+}
+
+fn append(log: &Log, appender: &mut Appender, payload: &[u8]) {
+    appender.reserve(payload).unwrap().publish();
+    log.flush_all().unwrap();
+}
+
+/// What the leader has behind the mirror.
+fn behind(leader: &Log, mirror: &Mirror) -> Vec<u8> {
+    let mut follower = leader.follow(mirror.position());
+    let mut bytes = Vec::new();
+    while let Followed::Chunk(chunk) = follower.read(1 << 20).unwrap() {
+        bytes.extend_from_slice(&chunk.bytes);
+    }
+    bytes
+}
+
+/// Brings the mirror up to the leader.
+fn catch_up(leader: &Log, log: &Log, mirror: &mut Mirror) {
+    let bytes = behind(leader, mirror);
+    append_all(log, mirror, &bytes);
+}
+
+fn append_all(log: &Log, mirror: &mut Mirror, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let taken = mirror.append(bytes).unwrap();
+        bytes = &bytes[taken..];
+        log.flush_all().unwrap();
+    }
+}
+
+/// One in `large` is large.
+fn payload(prng: &mut Prng, large: u64) -> Vec<u8> {
+    let bytes = if prng.below(large) == 0 { prng.below(40_000) } else { prng.below(300) };
+    vec![prng.below(256) as u8; bytes as usize]
+}
+
+#[test]
+fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let copy = copy_of_empty(&source_disk, 2);
+    let mut appender = source.appender();
+    let mut prng = Prng::new(3);
+    let mut payloads: Vec<Vec<u8>> = (0..200).map(|_| payload(&mut prng, 20)).collect();
+    let (log, mut mirror) = mirror(&copy, Durability::Strict);
+    assert!(log.is_mirror());
+    for payload in &payloads {
+        append(&source, &mut appender, payload);
+        if prng.below(10) == 0 {
+            catch_up(&source, &log, &mut mirror);
+            assert_eq!(log.durable_lsn(), source.durable_lsn());
+            assert_eq!(
+                log.batch_ending_at(log.durable_lsn()).unwrap(),
+                source.batch_ending_at(source.durable_lsn()).unwrap()
+            );
+        }
+    }
+    catch_up(&source, &log, &mut mirror);
+    assert_eq!(log.epoch(), source.epoch());
+    assert_eq!(mirror.promote().unwrap(), source.epoch() + 1);
+    let mut appender = log.appender();
+    payloads.push(b"of its own".to_vec());
+    append(&log, &mut appender, b"of its own");
+    drop((appender, mirror, log));
+    let (recovered, found) = recovery(&copy, Durability::Strict);
+    assert_eq!(found, payloads);
+    assert!(recovered.finish(Arc::new(SimClock::new(0))).unwrap().epoch() > source.epoch() + 1);
+    assert_eq!(check(copy, Path::new(DIR), |_, _| {}).unwrap().epochs, 2);
+}
+
+#[test]
+fn a_mirror_stops_in_order_and_goes_on_as_one() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let copy = copy_of_empty(&source_disk, 2);
+    let mut appender = source.appender();
+    for round in 0..5u8 {
+        let (log, mut mirror) = mirror(&copy, Durability::None);
+        append(&source, &mut appender, &[round; 1000]);
+        catch_up(&source, &log, &mut mirror);
+        log.close().unwrap();
+        assert_eq!(log.durable_lsn(), source.durable_lsn(), "nothing of its own is written");
+    }
+    let (_, found) = recovery(&copy, Durability::Strict);
+    assert_eq!(found.len(), 5);
+}
+
+#[test]
+fn what_does_not_follow_is_refused_and_changes_nothing() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let copy = copy_of_empty(&source_disk, 2);
+    let mut appender = source.appender();
+    let (log, mut mirror) = mirror(&copy, Durability::Strict);
+    for number in 0..4u8 {
+        append(&source, &mut appender, &[number; 5000]);
+    }
+    let bytes = behind(&source, &mirror);
+    let refused = |mirror: &mut Mirror, bytes: &[u8]| {
+        let before = mirror.position();
+        assert!(matches!(mirror.append(bytes), Err(MirrorError::Invalid { .. })));
+        assert_eq!(mirror.position(), before);
+    };
+    let first = source.batch_at(Lsn::new(1)).unwrap().unwrap();
+    refused(&mut mirror, &bytes[first.end.get() as usize..]);
+    refused(&mut mirror, &bytes[..first.end.get() as usize - 8]);
+    let mut prng = Prng::new(1);
+    for _ in 0..300 {
+        let mut flipped = bytes[..first.end.get() as usize].to_vec();
+        let bit = prng.below(flipped.len() as u64 * 8) as usize;
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        refused(&mut mirror, &flipped);
+    }
+    append_all(&log, &mut mirror, &bytes);
+    // An older epoch, where a newer one was seen.
+    refused(&mut mirror, &bytes);
+}
+
+#[test]
+fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_damage() {
+    for (seed, durability) in
+        (0..300).zip([Durability::Strict, Durability::None, Durability::Interval].iter().cycle())
+    {
+        let mut prng = Prng::new(seed);
+        let source_disk = disk(seed);
+        let source = leader(&source_disk);
+        let copy = copy_of_empty(&source_disk, seed + 1000);
+        let mut appender = source.appender();
+        // Some logs are longer than what a mirror writes at once.
+        let large = if seed % 20 == 0 { 1 } else { 20 };
+        let (mut log, mut follows) = mirror(&copy, *durability);
+        for _ in 0..8 {
+            for _ in 0..prng.below(40) {
+                append(&source, &mut appender, &payload(&mut prng, large));
+            }
+            let bytes = behind(&source, &follows);
+            let mut rest = bytes.as_slice();
+            // The power may fail before all of it is written.
+            let crash_at_io = Some(copy.io_count() + prng.below(12));
+            copy.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
+            while !rest.is_empty() {
+                let Ok(taken) = follows.append(rest) else { break };
+                rest = &rest[taken..];
+                if log.flush_all().is_err() {
+                    break;
+                }
+            }
+            let durable = log.durable_lsn();
+            drop((log, follows));
+            copy.crash(CrashMode::Random);
+            copy.set_fault_plan(FaultPlan::default());
+            (log, follows) = mirror(&copy, *durability);
+            assert!(log.durable_lsn() >= durable, "seed {seed}");
+            assert!(log.durable_lsn() <= source.durable_lsn());
+        }
+        catch_up(&source, &log, &mut follows);
+        log.close().unwrap();
+        let (_, found) = recovery(&copy, *durability);
+        let (_, wanted) = recovery(&source_disk, Durability::Strict);
+        assert!(found == wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_mirror_that_does_not_sync_has_synced_what_its_footers_vouch_for() {
+    let source_disk = disk(1);
+    let big = |durability| LogOptions { segment_bytes: 32 << 20, ..options(durability) };
+    let open = |disk: &Arc<SimDisk>, durability| {
+        let (dir, entropy) = (Path::new(DIR), SimEntropy::new(1));
+        let mut recovery = Recovery::open(disk.clone(), dir, big(durability), &entropy).unwrap();
+        assert!(recovery.next_batch().unwrap().is_none());
+        recovery
+    };
+    let source = open(&source_disk, Durability::Strict).finish(Arc::new(SimClock::new(0))).unwrap();
+    let copy = copy_of_empty(&source_disk, 2);
+    let (log, mut mirror) =
+        open(&copy, Durability::None).finish_as_mirror(Arc::new(SimClock::new(0))).unwrap();
+    let mut appender = source.appender();
+    for _ in 0..300 {
+        append(&source, &mut appender, &[7; 30_000]);
+        catch_up(&source, &log, &mut mirror);
+        let last = log.batch_ending_at(log.written_lsn()).unwrap().unwrap();
+        let vouched = Lsn::new(last.start.get().saturating_sub(RUN_BYTES_MAX));
+        assert!(log.durable_lsn() >= vouched);
+    }
+    let syncs = log.stats().syncs.load(Ordering::Relaxed);
+    assert!((1..10).contains(&syncs), "{syncs} syncs: about one for each run that could be");
+}
