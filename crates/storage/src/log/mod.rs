@@ -18,6 +18,7 @@ pub(crate) mod appender;
 mod chains;
 pub(crate) mod check;
 mod copying;
+pub(crate) mod cut;
 pub(crate) mod flusher;
 mod follow;
 mod frozen;

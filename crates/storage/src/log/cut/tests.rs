@@ -1,0 +1,105 @@
+//! Cuts on a simulated disk: exactly the batches before stay, whatever interrupts them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use env::{
+    Prng, SimClock, SimDisk, SimEntropy,
+    sim::{CrashMode, FaultPlan},
+};
+
+use super::*;
+use crate::{LogOptions, Recovery};
+
+const DIR: &str = "/data";
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 256 << 10,
+        ring_bytes: 64 << 10,
+        appenders_max: 4,
+        unwritten_bytes_max: 16 << 10,
+        ..LogOptions::default()
+    }
+}
+
+fn recover(disk: &Arc<SimDisk>) -> (Recovery, usize) {
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    let mut records = 0;
+    recovery
+        .replay::<Error>(
+            |_, _| {
+                records += 1;
+                Ok(())
+            },
+            |_| {},
+        )
+        .unwrap();
+    (recovery, records)
+}
+
+/// A disk with a log of `count` batches; their ends.
+fn written(count: usize, in_order: bool) -> (Arc<SimDisk>, Vec<Lsn>) {
+    let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 3, ..Default::default() });
+    let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();
+    let mut appender = log.appender();
+    let mut ends = Vec::new();
+    for number in 0..count {
+        appender.reserve(&vec![7; number * 211 % 9000]).unwrap().publish();
+        log.flush_all().unwrap();
+        ends.push(log.durable_lsn());
+    }
+    if in_order {
+        log.close().unwrap();
+    }
+    (disk, ends)
+}
+
+#[test]
+fn exactly_what_is_behind_goes_and_is_kept_aside() {
+    for (in_order, number) in [(true, 0), (false, 60), (true, 118), (false, 119)] {
+        let (disk, ends) = written(120, in_order);
+        let Cut::Done(path) = cut_log(&*disk, Path::new(DIR), ends[number]).unwrap() else {
+            panic!("a base")
+        };
+        let (recovery, records) = recover(&disk);
+        assert_eq!(records, number + 1);
+        assert_eq!(recovery.tail().unwrap().end, ends[number]);
+        assert_eq!(recovery.tail().unwrap().torn_end, None);
+        assert_eq!(disk.read_file(&path).unwrap().is_empty(), number == 119 && !in_order);
+        let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
+        log.appender().reserve(b"goes on").unwrap().publish();
+        log.close().unwrap();
+        assert_eq!(recover(&disk).1, number + 2);
+    }
+}
+
+#[test]
+fn a_cut_may_stop_anywhere_and_be_finished() {
+    let (whole, ends) = written(120, true);
+    let mut prng = Prng::new(1);
+    for io in 0..40 {
+        let (disk, at) = (whole.clone_state(), ends[prng.below(119) as usize]);
+        disk.reseed(io);
+        disk.set_fault_plan(FaultPlan { crash_at_io: Some(disk.io_count() + io), ..FaultPlan::default() });
+        let first = cut_log(&*disk, Path::new(DIR), at);
+        disk.crash(CrashMode::Random);
+        disk.set_fault_plan(FaultPlan::default());
+        let (recovery, _) = recover(&disk);
+        assert!(recovery.tail().unwrap().end >= at);
+        drop(recovery);
+        cut_log(&*disk, Path::new(DIR), at).unwrap();
+        assert_eq!(recover(&disk).0.tail().unwrap().end, at, "io {io}: {first:?}");
+    }
+}
+
+#[test]
+fn what_the_log_does_not_reach_back_to_is_not_cut() {
+    let (disk, ends) = written(120, false);
+    let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();
+    log.truncate_before(ends[60]).unwrap();
+    drop(log);
+    assert_eq!(cut_log(&*disk, Path::new(DIR), ends[20]).unwrap(), Cut::NoBase);
+    assert_eq!(recover(&disk).1, 59);
+}
