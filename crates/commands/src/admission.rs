@@ -27,7 +27,7 @@ impl Executor {
         host: &dyn Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, args, session, host)?;
-        if !row.flags.has(Flags::WRITE) {
+        if !self.writes(row, args, host)? {
             return Ok(true);
         }
         if !self.admit_args(args.size_bytes() as u64)? {
@@ -37,6 +37,21 @@ impl Executor {
             self.make_room(host)?;
         }
         Ok(true)
+    }
+
+    /// Whether the command may append to the log.
+    ///
+    /// # Errors
+    /// It does, and the log is not there yet: a message to a durable channel, while others can be published.
+    #[inline]
+    pub(crate) fn writes(&self, row: &Row, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
+        if row.flags.has(Flags::WRITE) {
+            return Ok(true);
+        }
+        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.is_durable_channel(args.at(1)) {
+            return Ok(false);
+        }
+        if self.loading { Err(CommandError::Loading) } else { Ok(true) }
     }
 
     /// What can refuse any command.

@@ -110,6 +110,8 @@ pub trait Host: Send + Sync {
     fn release_unused_memory(&self);
     /// The allocator's own report.
     fn allocator_report(&self) -> String;
+    /// Whether messages to this channel are kept in the log (`durable-channels`).
+    fn is_durable_channel(&self, channel: &[u8]) -> bool;
     /// The events that are wanted (`notify-keyspace-events`).
     fn event_classes(&self) -> EventClass;
     /// Who may run DEBUG.

@@ -38,8 +38,9 @@ impl Executor {
         if found.row.flags.has(Flags::IMMEDIATE) {
             return self.start(found, call, session, host, out);
         }
+        let writes = self.writes(found.row, call.args, host) == Ok(true);
         let Some(transaction) = &mut session.transaction else { unreachable!("the caller has seen it") };
-        if let Err(error) = transaction.push(found, call.args, call.resolved.hash()) {
+        if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), writes) {
             return self.reject(found, error, session, out);
         }
         session.client.set_queued(Some(transaction.commands().len()));
@@ -61,11 +62,11 @@ impl Executor {
         }
         let (writes, grows, bytes) = match (&session.transaction, row.keys) {
             (Some(transaction), Keys::Queued) => {
-                (transaction.any(Flags::WRITE), transaction.any(Flags::DENYOOM), transaction.args_bytes())
+                (transaction.writes(), transaction.any(Flags::DENYOOM), transaction.args_bytes())
             }
             _ if row.flags.has(Flags::IMMEDIATE) => return Ok(true),
             // The queue itself takes memory, whatever the command does.
-            _ => (row.flags.has(Flags::WRITE), true, call.args.size_bytes() as u64),
+            _ => (self.writes(row, call.args, host)?, true, call.args.size_bytes() as u64),
         };
         let evicts = grows && self.limits.memory_bytes_max > 0;
         if (writes || evicts) && !self.admit_args(bytes)? {

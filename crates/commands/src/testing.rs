@@ -17,7 +17,8 @@ use std::{
 
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
-    AccessClock, DbId, Effect, EvictionPolicy, Freed, Keyspace, Options, Scope, SlotId, ValueBuf, slot_of,
+    AccessClock, DbId, Effect, EvictionPolicy, Freed, Item, Keyspace, LoggedMessage, Options, Scope, SlotId,
+    ValueBuf, slot_of,
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -33,6 +34,9 @@ use crate::{
 
 /// The time at which every test begins, unix milliseconds.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// What channels begin with that are durable in tests.
+const DURABLE_CHANNELS: &[u8] = b"durable";
 
 const DIR: &str = "/data";
 
@@ -276,6 +280,22 @@ impl TestServer {
         content(self.executor.keyspace())
     }
 
+    /// The messages to durable channels that the log holds, as `channel payload`.
+    pub(crate) fn logged_messages(&self) -> Vec<String> {
+        self.log.flush_all().expect("a simulated disk works");
+        let mut messages = Vec::new();
+        let read = |_, mut payload: &[u8]| {
+            while let Some(item) = Item::decode_next(&mut payload).expect("only items are logged") {
+                if let Item::Message(LoggedMessage { channel, payload }) = item {
+                    messages.push(format!("{} {}", channel.escape_ascii(), payload.escape_ascii()));
+                }
+            }
+            Ok(())
+        };
+        open(&self.disk.clone_state()).replay::<Error>(read, |_| {}).expect("the log is whole");
+        messages
+    }
+
     /// Replays the log into an empty keyspace, as after a power cut.
     ///
     /// # Panics
@@ -507,6 +527,10 @@ impl Host for TestHost {
 
     fn allocator_report(&self) -> String {
         "allocator".to_string()
+    }
+
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        channel.starts_with(DURABLE_CHANNELS)
     }
 
     fn event_classes(&self) -> EventClass {

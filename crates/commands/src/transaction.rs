@@ -33,6 +33,8 @@ pub struct Transaction {
     args_bytes: u64,
     /// What any of the commands is.
     flags: Flags,
+    /// Whether any of the commands may append to the log.
+    writes: bool,
     /// Slots of all keys; unsorted, some more than once.
     slots: Slots,
     needs_all_slots: bool,
@@ -40,7 +42,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Adds a command, whose first key has this hash, if it is known.
+    /// Adds a command, whose first key has this hash, if it is known, and which may append to the log or does not.
     ///
     /// # Errors
     /// The transaction is too large.
@@ -49,6 +51,7 @@ impl Transaction {
         found: Found,
         args: Args<'_>,
         hash: Option<KeyHash>,
+        writes: bool,
     ) -> Result<(), CommandError> {
         let row = found.row;
         let queued = Queued { found, args: args.into() };
@@ -63,6 +66,7 @@ impl Transaction {
         });
         self.needs_all_slots |= row.keys.spans_all(args) || row.flags.has(Flags::READS_ALL);
         self.flags = self.flags.or(row.flags);
+        self.writes |= writes;
         self.args_bytes += args.size_bytes() as u64;
         self.bytes += bytes;
         self.commands.push(queued);
@@ -87,6 +91,11 @@ impl Transaction {
     /// Whether any of the commands has this property.
     pub(crate) fn any(&self, flag: Flags) -> bool {
         self.flags.has(flag)
+    }
+
+    /// Whether any of the commands may append to the log.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
     }
 
     /// Bytes of all arguments.

@@ -3,7 +3,8 @@
 //! Invariants
 //! - Slots are locked in ascending order, all before the first access, and released only after the log position of the
 //!   unit is taken.
-//! - Every applied effect is encoded, in order; together they are the unit's one log record.
+//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to durable channels stand
+//!   among them.
 //! - Touching a key whose slot is not locked is a bug and panics.
 
 mod known_keys;
@@ -14,8 +15,8 @@ mod walk;
 use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{
-    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, Scope, SlotId,
-    slot_of,
+    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, LoggedMessage,
+    Scope, SlotId, slot_of,
 };
 use lsn::Lsn;
 use pubsub::Kind;
@@ -44,6 +45,8 @@ pub struct Unit<'k> {
     clock: AccessClock,
     touches: bool,
     flushes_all: bool,
+    /// Messages in the record.
+    messages: usize,
     stats: &'k WorkerStats,
     interests: &'k Arc<Interests>,
     events: &'k Events,
@@ -67,12 +70,24 @@ impl<'k> Unit<'k> {
             clock,
             touches,
             flushes_all: false,
+            messages: 0,
             stats,
             interests,
             events,
             ready: VecDeque::new(),
             invalidations,
         }
+    }
+
+    /// Adds a message to a durable channel to the record.
+    pub(crate) fn log_message(&mut self, channel: &[u8], payload: &[u8]) {
+        LoggedMessage { channel, payload }.encode_into(self.effects);
+        self.messages += 1;
+    }
+
+    /// Messages in the record so far.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages
     }
 
     /// Notes a message, to be published when the unit is durable.
@@ -392,7 +407,7 @@ impl<'k> Unit<'k> {
         appender: Option<&mut Appender>,
         flushing: Option<&dyn Host>,
     ) -> (Lsn, bool) {
-        let Unit { effects, locked, .. } = self;
+        let Unit { effects, locked, messages, .. } = self;
         if effects.is_empty() {
             let seen = locked.last_lsn();
             *locked = Locked::None;
@@ -401,7 +416,7 @@ impl<'k> Unit<'k> {
         let appender = appender.expect("no write while loading");
         // A large record reaches the log in parts: nothing of it may be before the boundary.
         let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
-        let Ok(pending) = appender.reserve(effects) else {
+        let Ok(pending) = appender.reserve_marked(effects, *messages > 0) else {
             // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
             locked.set_last_lsn(Lsn::MAX);
             *locked = Locked::None;

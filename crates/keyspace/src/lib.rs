@@ -66,7 +66,8 @@ pub use collection::{
 };
 pub use digest::Digest;
 pub use effect::{
-    Effect, EffectError, EncodedItems, Items, ItemsBuf, ListEnd, Scope, ScoredItems, ScoredItemsBuf,
+    Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, LoggedMessage, Scope, ScoredItems,
+    ScoredItemsBuf,
 };
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};

@@ -61,6 +61,10 @@ struct Live {
     protected: AtomicBool,
     event_classes: AtomicU16,
     output_limits: RwLock<OutputLimits>,
+    /// Whether there are any of the next.
+    has_durable_channels: AtomicBool,
+    /// Patterns of channels whose messages are kept in the log.
+    durable_channels: RwLock<Vec<Box<[u8]>>>,
 }
 
 /// What is fixed when the server starts.
@@ -159,6 +163,10 @@ impl ServerHost {
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         live.event_classes.store(classes.bits(), Relaxed);
         *live.output_limits.write() = settings.output_limits();
+        let patterns = settings.text(Key::DurableChannels).split_ascii_whitespace();
+        let patterns: Vec<Box<[u8]>> = patterns.map(|pattern| pattern.as_bytes().into()).collect();
+        live.has_durable_channels.store(!patterns.is_empty(), Relaxed);
+        *live.durable_channels.write() = patterns;
         live.protected.store(settings.switch(Key::ProtectedMode), Relaxed);
         self.interests.tracking().set_keys_max(settings.integer(Key::TrackingTableMaxKeys) as usize);
         let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
@@ -286,6 +294,11 @@ impl ServerHost {
         self.log.get().is_some_and(Log::is_frozen)
     }
 
+    /// Whether messages of any channel are kept in the log.
+    pub(crate) fn has_durable_channels(&self) -> bool {
+        self.live.has_durable_channels.load(Relaxed)
+    }
+
     /// Completes when SHUTDOWN or a signal asked to stop.
     pub(crate) async fn stop_requested(&self) {
         self.stop.notified().await;
@@ -370,6 +383,11 @@ impl Host for ServerHost {
 
     fn allocator_report(&self) -> String {
         env::allocator::report()
+    }
+
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        self.has_durable_channels()
+            && self.live.durable_channels.read().iter().any(|pattern| wire::glob::matches(pattern, channel))
     }
 
     fn event_classes(&self) -> EventClass {

@@ -8,7 +8,7 @@ use std::{
 
 use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
-use keyspace::{Effect, Items, ListEnd, Scope, ScoredItems, Value};
+use keyspace::{Effect, Item, Items, ListEnd, LoggedMessage, Scope, ScoredItems, Value};
 use lsn::Lsn;
 use storage::{
     CheckReport, Error, LogReader, RecordKind,
@@ -217,8 +217,14 @@ fn print_effects(
 ) -> Result<(), PrintError> {
     let mut rest = payload;
     loop {
-        match Effect::decode_next(&mut rest) {
-            Ok(Some(effect)) => {
+        match Item::decode_next(&mut rest) {
+            Ok(Some(Item::Message(LoggedMessage { channel, payload }))) => {
+                // Channels are no keys.
+                if selection.key.is_none() {
+                    writeln!(out, "{lsn} message to {}: {}", quoted(channel), quoted(payload))?;
+                }
+            }
+            Ok(Some(Item::Effect(effect))) => {
                 let wanted = |pattern: &String| {
                     let matches = |key| wire::glob::matches(pattern.as_bytes(), key);
                     match effect.scope() {

@@ -29,7 +29,7 @@ use std::{
 };
 
 use env::{Clock, Disk, Entropy};
-use keyspace::{AccessClock, Effect, Freed, Keyspace, Scope, SlotId, slot_of};
+use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{Log, LogOptions, Recovery, snapshot};
 
@@ -249,7 +249,9 @@ impl Splitter<'_> {
         let mut rest = payload;
         loop {
             let before = rest;
-            let Some(effect) = decode(&mut rest, lsn)? else { return Ok(()) };
+            let item = Item::decode_next(&mut rest).map_err(|reason| RecoverError::Effect { lsn, reason })?;
+            let Some(item) = item else { return Ok(()) };
+            let Item::Effect(effect) = item else { continue };
             let bytes = &before[..before.len() - rest.len()];
             let is_move = matches!(effect, Effect::Move { .. });
             let Some(effect) = self.target.loaded.left_of(effect, lsn)? else { continue };

@@ -15,6 +15,9 @@ use keyspace::EvictionPolicy;
 use lsn::Lsn;
 use storage::{Error, Log};
 
+/// What channels begin with that are durable in a simulation.
+const DURABLE_CHANNELS: &[u8] = b"durable";
+
 /// See the module documentation.
 pub struct SimHost {
     clock: Arc<SimClock>,
@@ -65,6 +68,10 @@ impl Host for SimHost {
 
     fn allocator_report(&self) -> String {
         String::new()
+    }
+
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        channel.starts_with(DURABLE_CHANNELS)
     }
 
     fn event_classes(&self) -> EventClass {

@@ -51,6 +51,9 @@ impl Flags {
     /// Allowed to a client of the older protocol that has subscribed: it could not tell other replies from messages.
     pub const SUBSCRIBER: Flags = Flags(1 << 19);
 
+    /// Appends to the log if the channel that it names first is durable.
+    pub const LOGS_MESSAGES: Flags = Flags(1 << 20);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

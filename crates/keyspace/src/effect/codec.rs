@@ -1,6 +1,6 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
-use super::{Effect, EffectError, Items, ListEnd, ScoredItems};
+use super::{Effect, EffectError, Items, ListEnd, LoggedMessage, ScoredItems};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -38,6 +38,7 @@ const HASH_UPDATE: u8 = 0x51;
 const HASH_REMOVE: u8 = 0x52;
 const HASH_PERSIST: u8 = 0x53;
 const HASH_SET_EXPIRY: u8 = 0x54;
+pub(super) const MESSAGE: u8 = 0x70;
 const FLUSH_DB: u8 = 0xf0;
 const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
@@ -172,18 +173,17 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Decodes the effect at the start of `input` and moves `input` past it; `None` at the end of the input.
+    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. Messages before it are
+    /// passed over.
     ///
     /// # Errors
     /// If the bytes are not an effect. `input` is then unchanged.
     pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Effect<'a>>, EffectError> {
-        if input.is_empty() {
-            return Ok(None);
-        }
         let mut reader = Reader { rest: input };
-        let effect = reader.effect()?;
+        while reader.message()?.is_some() {}
+        let effect = if reader.rest.is_empty() { None } else { Some(reader.effect()?) };
         *input = reader.rest;
-        Ok(Some(effect))
+        Ok(effect)
     }
 }
 
@@ -240,7 +240,15 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
+    /// The message that comes next, if what comes next is one.
+    #[inline]
+    pub(super) fn message(&mut self) -> Result<Option<LoggedMessage<'a>>, EffectError> {
+        let Some((&MESSAGE, rest)) = self.rest.split_first() else { return Ok(None) };
+        self.rest = rest;
+        Ok(Some(LoggedMessage { channel: self.bytes()?, payload: self.bytes()? }))
+    }
+
+    pub(super) fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
         let opcode = self.byte()?;
         match opcode {
             FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),

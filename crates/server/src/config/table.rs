@@ -105,6 +105,9 @@ settings! {
     ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
     EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Who may run DEBUG, which is for tests: nobody, clients on this machine, everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Kind::Events, "", Mutable, "Which events of keys are told, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
+    DurableChannels "durable-channels" Kind::Text, "", Mutable, "Patterns of channels, separated by spaces, whose messages are kept in the log: XSUBSCRIBE reads them again; empty for none.";
+    DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", Mutable, "Bytes of log that are kept for the messages of durable channels.";
+    DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Milliseconds after which messages of durable channels need not be kept any more; 0 for no limit.";
     TrackingTableMaxKeys "tracking-table-max-keys" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Keys remembered for clients that track what they read; 0 for no limit.";
     Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";

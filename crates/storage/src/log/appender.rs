@@ -42,6 +42,7 @@ pub struct Pending<'a> {
     start: u64,
     lsn: Lsn,
     kind: RecordKind,
+    is_marked: bool,
     chain_id: [u8; CHAIN_ID_BYTES],
     payload: &'a [u8],
     published: bool,
@@ -66,21 +67,37 @@ impl Appender {
     /// If the payload exceeds 2 GiB.
     #[inline]
     pub fn reserve<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
+        self.reserve_marked(payload, false)
+    }
+
+    /// As [`Appender::reserve`]. A mark can be seen by readers of the log without looking into the payload.
+    ///
+    /// # Errors
+    /// As [`Appender::reserve`].
+    ///
+    /// # Panics
+    /// As [`Appender::reserve`].
+    #[inline]
+    pub fn reserve_marked<'a>(
+        &'a mut self,
+        payload: &'a [u8],
+        is_marked: bool,
+    ) -> Result<Pending<'a>, Error> {
         // Whoever locks a slot after a record of it was refused must be refused too: both see the same flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }
         if payload.len() > self.piece_bytes_max {
-            return self.reserve_chain(payload);
+            return self.reserve_chain(payload, is_marked);
         }
         let start = self.reserve_bytes(record::occupied_bytes(payload.len()))?;
-        Ok(self.pending(start, RecordKind::Whole, [0; CHAIN_ID_BYTES], payload))
+        Ok(self.pending(start, (RecordKind::Whole, is_marked), [0; CHAIN_ID_BYTES], payload))
     }
 
     fn pending<'a>(
         &'a self,
         start: u64,
-        kind: RecordKind,
+        (kind, is_marked): (RecordKind, bool),
         chain_id: [u8; CHAIN_ID_BYTES],
         payload: &'a [u8],
     ) -> Pending<'a> {
@@ -92,6 +109,7 @@ impl Appender {
             start,
             lsn,
             kind,
+            is_marked,
             chain_id,
             payload,
             published: false,
@@ -99,21 +117,22 @@ impl Appender {
     }
 
     #[cold]
-    fn reserve_chain<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
+    fn reserve_chain<'a>(&'a mut self, payload: &'a [u8], is_marked: bool) -> Result<Pending<'a>, Error> {
         assert!(payload.len() <= CHAIN_BYTES_MAX, "a record of {} bytes", payload.len());
         let piece_bytes = self.piece_bytes_max - CHAIN_ID_BYTES;
         let mut chain_id = None;
         let mut rest = payload;
         while rest.len() > piece_bytes {
-            let (piece, remaining) = rest.split_at(piece_bytes);
+            // The first is what is left over, all others are full.
+            let (piece, remaining) = rest.split_at((rest.len() - 1) % piece_bytes + 1);
             rest = remaining;
             let start = self.reserve_bytes(record::occupied_bytes(CHAIN_ID_BYTES + piece.len()))?;
             let id = *chain_id.get_or_insert(start.to_le_bytes());
-            self.pending(start, RecordKind::Part, id, piece).publish();
+            self.pending(start, (RecordKind::Part, is_marked), id, piece).publish();
         }
         let id = chain_id.expect("a payload above the maximum has a first part");
         let start = self.reserve_bytes(record::occupied_bytes(CHAIN_ID_BYTES + rest.len()))?;
-        Ok(self.pending(start, RecordKind::Last, id, rest))
+        Ok(self.pending(start, (RecordKind::Last, is_marked), id, rest))
     }
 
     #[inline]
@@ -225,14 +244,9 @@ impl Pending<'_> {
         // otherwise (below), and is less than the ring, which is mapped twice in a row.
         let space = unsafe { self.shared.ring.slice_mut(self.start, bytes) };
         let prefix: &[u8] = if self.kind == RecordKind::Whole { &[] } else { &self.chain_id };
-        record::encode(
-            space,
-            self.kind,
-            self.lsn,
-            self.shared.epoch.load(std::sync::atomic::Ordering::Relaxed),
-            prefix,
-            self.payload,
-        );
+        let kind = (self.kind, self.is_marked);
+        let epoch = self.shared.epoch.load(std::sync::atomic::Ordering::Relaxed);
+        record::encode(space, kind, self.lsn, epoch, prefix, self.payload);
         self.published = true;
         self.shared.sequencer.publish(self.index);
     }

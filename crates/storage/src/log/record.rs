@@ -10,7 +10,7 @@
 //!  8  u64  lsn: position after the record    16  u64  durable_lsn when the batch was closed
 //! 16  u32  epoch of the writer               24  u64  when it was closed, milliseconds since 1970
 //! 20  u8   kind                              32  u64  lsn: where the batch ends, a multiple of 4096
-//! 21  u8   zero                              40  u32  epoch
+//! 21  u8   mark: 1 or 0                      40  u32  epoch
 //! 22  u16  zero                              44  u32  zero
 //! 24  ..   payload, then zeros up to 8       48  u32  magic "SEND"
 //!                                            52  u32  crc32c of footer bytes 0..52
@@ -18,6 +18,8 @@
 //!
 //! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: short records are
 //!   the common case, and their ends would cost more than their words.
+//! - The mark is the writer's: it says that the payload holds what some readers look for, so that they can pass over all others
+//!   without looking into them. All parts of a chain have the mark of the whole. A batch end has none.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
 //! - `lsn` binds a record to its position: bytes left over in a recycled segment are never taken for new ones.
 //! - The footer occupies the last 56 bytes of a 4096-byte block, so that a batch can be found from behind a
@@ -29,7 +31,8 @@
 //!   batch that an earlier run never finished cannot continue a newer run's log.
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is cut: `Part` records, each starting with the u64 chain id,
 //!   and one `Last` record (chain id, rest) whose position is the position of the whole. The chain id is the
-//!   position of the first part. Other records may stand in between. A chain without its `Last` never happened.
+//!   position of the first part. Other records may stand in between. A chain without its `Last` never happened. The last piece is
+//!   as long as the longest, so a whole has about as many positions as the longest record.
 
 use lsn::Lsn;
 
@@ -100,7 +103,7 @@ pub(crate) const fn occupied_bytes(payload_bytes: usize) -> u64 {
 #[inline]
 pub(crate) fn encode(
     space: &mut [u8],
-    kind: RecordKind,
+    (kind, is_marked): (RecordKind, bool),
     lsn: Lsn,
     epoch: u32,
     prefix: &[u8],
@@ -112,7 +115,7 @@ pub(crate) fn encode(
     header[4..8].copy_from_slice(&(len as u32).to_le_bytes());
     header[8..16].copy_from_slice(&lsn.get().to_le_bytes());
     header[16..20].copy_from_slice(&epoch.to_le_bytes());
-    header[20..24].copy_from_slice(&[kind as u8, 0, 0, 0]);
+    header[20..24].copy_from_slice(&[kind as u8, u8::from(is_marked), 0, 0]);
     rest[..prefix.len()].copy_from_slice(prefix);
     rest[prefix.len()..prefix.len() + payload.len()].copy_from_slice(payload);
     rest[prefix.len() + payload.len()..].fill(0);
@@ -147,6 +150,8 @@ pub(crate) fn encode_batch_end(space: &mut [u8], footer: &Footer) {
 pub struct Record<'a> {
     /// What it is to the log.
     pub kind: RecordKind,
+    /// Whether whoever appended it has marked it; see [`Appender::reserve_marked`](crate::Appender::reserve_marked).
+    pub is_marked: bool,
     /// The position after its last byte.
     pub lsn: Lsn,
     /// The epoch of the writer.
@@ -159,6 +164,17 @@ impl Record<'_> {
     /// Bytes it takes in the log.
     pub fn occupied_bytes(&self) -> u64 {
         occupied_bytes(self.payload.len())
+    }
+
+    /// The position of its first byte.
+    pub fn start(&self) -> Lsn {
+        Lsn::new(self.lsn.get() - self.occupied_bytes())
+    }
+
+    /// Of the last piece of a payload: where the first begins, and the bytes of this piece.
+    pub fn last_piece(&self) -> Option<(Lsn, &[u8])> {
+        let (id, piece) = self.payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
+        (self.kind == RecordKind::Last).then(|| (Lsn::new(u64::from_le_bytes(*id)), piece))
     }
 }
 
@@ -226,10 +242,11 @@ pub(crate) fn decode(bytes: &[u8], position: Lsn) -> Result<Record<'_>, Invalid>
         return Err(Invalid::Checksum);
     }
     let kind = RecordKind::from_byte(header[20]).ok_or(Invalid::Form)?;
-    if header[21..24] != [0; 3] || space[len..].iter().any(|&byte| byte != 0) {
+    let is_marked = header[21] == 1 && kind != RecordKind::BatchEnd;
+    if header[21..24] != [u8::from(is_marked), 0, 0] || space[len..].iter().any(|&byte| byte != 0) {
         return Err(Invalid::Form);
     }
-    Ok(Record { kind, lsn, epoch: u32_at(header, 16), payload: &space[RECORD_HEADER_BYTES..len] })
+    Ok(Record { kind, is_marked, lsn, epoch: u32_at(header, 16), payload: &space[RECORD_HEADER_BYTES..len] })
 }
 
 /// Reads a record that [`decode`] has accepted before, without its checksum.
@@ -240,7 +257,13 @@ pub(crate) fn decode_verified(bytes: &[u8], position: Lsn) -> Record<'_> {
     let len = u32_at(bytes, 4) as usize;
     let kind = RecordKind::from_byte(bytes[20]).expect("the record was verified");
     let lsn = position.advance(occupied_bytes(len - RECORD_HEADER_BYTES));
-    Record { kind, lsn, epoch: u32_at(bytes, 16), payload: &bytes[RECORD_HEADER_BYTES..len] }
+    Record {
+        kind,
+        is_marked: bytes[21] == 1,
+        lsn,
+        epoch: u32_at(bytes, 16),
+        payload: &bytes[RECORD_HEADER_BYTES..len],
+    }
 }
 
 /// The records of whole batches that start at `position` and have been verified, batch ends left out.
@@ -321,7 +344,7 @@ mod tests {
     fn record(position: Lsn, payload: &[u8]) -> Vec<u8> {
         let mut space = vec![0xAA; occupied_bytes(payload.len()) as usize];
         let lsn = position.advance(space.len() as u64);
-        encode(&mut space, RecordKind::Whole, lsn, 7, b"", payload);
+        encode(&mut space, (RecordKind::Whole, false), lsn, 7, b"", payload);
         space
     }
 
@@ -332,6 +355,17 @@ mod tests {
         assert_eq!((read.payload, read.epoch, read.kind), (b"hello".as_slice(), 7, RecordKind::Whole));
         assert_eq!(read.lsn, Lsn::new(4096 + 32));
         assert!(matches!(decode(&bytes, Lsn::new(8192)), Err(Invalid::Position(_))));
+    }
+
+    #[test]
+    fn a_mark_is_kept() {
+        let mut space = vec![0; 32];
+        for is_marked in [false, true] {
+            encode(&mut space, (RecordKind::Whole, is_marked), Lsn::new(32), 7, b"", b"payload");
+            let read = decode(&space, Lsn::ZERO).unwrap();
+            assert_eq!((read.is_marked, read.start()), (is_marked, Lsn::ZERO));
+            assert_eq!(decode_verified(&space, Lsn::ZERO), read);
+        }
     }
 
     #[test]

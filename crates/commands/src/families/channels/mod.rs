@@ -5,8 +5,8 @@
 //! Invariants
 //! - Confirmations are written behind what was delivered to the client before, so no message stands behind the confirmation
 //!   that ends its subscription.
-//! - A message waits for nothing, unless it is published in a transaction: then for the transaction, and whatever the same
-//!   client publishes afterwards waits its turn.
+//! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for the record that
+//!   has it or that it belongs to, and whatever the same client publishes afterwards waits its turn.
 
 mod introspect;
 mod publish;
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "publish",
         arity: 3,
-        flags: ALWAYS.or(Flags::FAST),
+        flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES),
         complexity: "O(N+M) where N is the number of subscribers and M the number of patterns that are like the channel.",
         summary: "Sends a message to all who listen to the channel, and replies how many do.",
         syntax: "channel message",

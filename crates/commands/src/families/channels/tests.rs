@@ -248,3 +248,76 @@ fn commands_are_described_as_in_redis() {
         ("command getkeys spublish a b", "-ERR The command has no key arguments"),
     ]);
 }
+
+#[test]
+fn a_message_to_a_durable_channel_is_in_the_log_before_anybody_hears_of_it() {
+    let mut server = TestServer::new();
+    let mut listener = server.connect();
+    run_as(&mut server, &mut listener, "psubscribe *");
+    assert_eq!(server.gate("publish fleeting 1"), Lsn::ZERO);
+    server.executor.begin_round(server.clock_ms(), &server.host, server.bulk_bytes_max);
+    let args = crate::testing::parse("publish durable:a 2");
+    let call = crate::Call { args: args.as_args(), resolved: crate::Resolved::UNKNOWN };
+    let mut reply = Vec::new();
+    let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut reply);
+    assert_eq!(reply, b":1\r\n");
+    assert_eq!(outcome, crate::Outcome::Done { gate: server.appended_lsn() });
+    assert!(server.executor.take_wrote() && server.appended_lsn() > Lsn::ZERO);
+    let told = server.take_messages();
+    assert_eq!(told[&listener.client.id()], ["[\"pmessage\", \"*\", \"fleeting\", \"1\"]"]);
+    let notices = server.executor.take_notices();
+    assert_eq!(notices.iter().map(Notice::gate).collect::<Vec<_>>(), [server.appended_lsn()]);
+    notices.iter().for_each(|notice| server.executor.publish(notice));
+    let told = server.take_messages();
+    assert_eq!(told[&listener.client.id()], ["[\"pmessage\", \"*\", \"durable:a\", \"2\"]"]);
+    assert!(server.session.publishes_in_turn, "later ones wait behind it");
+    server.check(&[("publish other 3", ":1"), ("publish durable \"\"", ":1"), ("spublish durable 4", ":0")]);
+    assert_eq!(server.logged_messages(), ["durable:a 2", "durable "], "shard channels are not durable");
+    server.assert_replays();
+}
+
+#[test]
+fn messages_of_a_transaction_are_in_its_record_in_order() {
+    let mut server = TestServer::new();
+    for line in ["multi", "set k 1", "publish durable 1", "publish other 2", "incr k", "publish durable 3"] {
+        server.run(line);
+    }
+    let before = server.log.stats().records.load(std::sync::atomic::Ordering::Relaxed);
+    server.check(&[("exec", "[+OK, :0, :0, :2, :0]"), ("get k", "\"2\"")]);
+    assert_eq!(server.logged_messages(), ["durable 1", "durable 3"]);
+    let records = server.log.stats().records.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(records - before, 1);
+    server.assert_replays();
+}
+
+#[test]
+fn a_transaction_publishes_no_more_than_its_record_has_positions_for() {
+    let mut server = TestServer::new();
+    server.run("multi");
+    (0..=16 << 10).for_each(|_| _ = server.run("publish durable x"));
+    let replies = server.run("exec");
+    assert!(replies.ends_with(", :0, -ERR too many messages to durable channels in one transaction]"));
+    assert_eq!(server.logged_messages().len(), 16 << 10);
+}
+
+#[test]
+fn a_large_message_asks_for_room_and_is_logged_once() {
+    let mut server = TestServer::new();
+    let payload = vec![b'x'; 3 << 20];
+    assert_eq!(server.run_args(&[b"publish", b"durable", &payload]), ":0");
+    let logged = server.logged_messages();
+    assert_eq!((logged.len(), logged[0].len()), (1, "durable ".len() + payload.len()));
+}
+
+#[test]
+fn what_is_to_be_kept_waits_for_the_log() {
+    let mut server = TestServer::new();
+    *server.host.loading.lock() = Some(crate::Loading { percent: 1.0, eta_seconds: None });
+    server.check(&[
+        ("publish other x", ":0"),
+        ("publish durable x", "-LOADING Redis is loading the dataset in memory"),
+    ]);
+    *server.host.loading.lock() = None;
+    server.check(&[("publish durable x", ":0")]);
+    assert_eq!(server.logged_messages(), ["durable x"]);
+}

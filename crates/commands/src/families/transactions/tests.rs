@@ -513,7 +513,7 @@ fn a_transaction_has_a_limit() {
     let found = crate::row::resolve_call(crate::testing::parse("get a").as_args()).expect("a row");
     let args = crate::testing::parse("get a");
     for _ in 0..crate::QUEUED_COMMANDS_MAX {
-        transaction.push(found, args.as_args(), None).expect("within the limit");
+        transaction.push(found, args.as_args(), None, false).expect("within the limit");
     }
     server.check(&[
         ("get a", "-ERR the transaction has too many or too large commands"),

@@ -1,0 +1,105 @@
+//! Messages: what a record of the log carries beside effects, for those who listen to durable channels.
+//!
+//! What it is: a channel, a payload and their bytes. What it is not: a change. Whoever applies a record passes over its messages
+//! ([`Effect::decode_next`] does), whoever reads the log for them passes over its effects.
+
+use super::{Effect, EffectError, Reader, codec};
+
+/// A message as it stands in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoggedMessage<'a> {
+    /// The channel it was published to.
+    pub channel: &'a [u8],
+    /// What was published.
+    pub payload: &'a [u8],
+}
+
+/// One of the things that a record consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    /// A change.
+    Effect(Effect<'a>),
+    /// A message.
+    Message(LoggedMessage<'a>),
+}
+
+impl<'a> LoggedMessage<'a> {
+    /// The fewest bytes that a message takes in a record.
+    pub const BYTES_MIN: usize = 3;
+
+    /// Adds the encoding to `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.push(codec::MESSAGE);
+        codec::put_bytes(out, self.channel);
+        codec::put_bytes(out, self.payload);
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Decodes what stands at the start of `input` and moves `input` past it; `None` at the end of the input.
+    ///
+    /// # Errors
+    /// If the bytes are neither an effect nor a message. `input` is then unchanged.
+    pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Item<'a>>, EffectError> {
+        let mut reader = Reader { rest: input };
+        let item = match reader.message()? {
+            Some(message) => Item::Message(message),
+            None if input.is_empty() => return Ok(None),
+            None => Item::Effect(reader.effect()?),
+        };
+        *input = reader.rest;
+        Ok(Some(item))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DbId;
+
+    #[test]
+    fn messages_stand_between_effects_and_are_passed_over_by_who_applies() {
+        let (first, second) = (Effect::FlushAll, Effect::Delete { db: DbId::ZERO, key: b"k" });
+        let messages = [("a", "1"), ("", ""), ("b", "a longer payload")].map(|(channel, payload)| {
+            LoggedMessage { channel: channel.as_bytes(), payload: payload.as_bytes() }
+        });
+        let mut bytes = Vec::new();
+        messages[0].encode_into(&mut bytes);
+        first.encode_into(&mut bytes);
+        messages[1].encode_into(&mut bytes);
+        messages[2].encode_into(&mut bytes);
+        second.encode_into(&mut bytes);
+        messages[1].encode_into(&mut bytes);
+        let (mut items, mut effects, mut rest) = (Vec::new(), Vec::new(), &bytes[..]);
+        while let Some(item) = Item::decode_next(&mut rest).unwrap() {
+            items.push(item);
+        }
+        let [a, empty, b] = messages.map(Item::Message);
+        assert_eq!(items, [a, Item::Effect(first), empty, b, Item::Effect(second), empty]);
+        rest = &bytes[..];
+        while let Some(effect) = Effect::decode_next(&mut rest).unwrap() {
+            effects.push(effect);
+        }
+        assert_eq!(effects, [first, second]);
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn the_shortest_message_is_as_long_as_promised() {
+        let mut bytes = Vec::new();
+        LoggedMessage { channel: b"", payload: b"" }.encode_into(&mut bytes);
+        assert_eq!(bytes.len(), LoggedMessage::BYTES_MIN);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_an_error_and_moves_nothing() {
+        let mut bytes = Vec::new();
+        LoggedMessage { channel: b"channel", payload: b"payload" }.encode_into(&mut bytes);
+        for len in 1..bytes.len() {
+            let mut rest = &bytes[..len];
+            assert_eq!(Item::decode_next(&mut rest), Err(EffectError::Truncated), "{len} bytes");
+            assert_eq!(Effect::decode_next(&mut rest), Err(EffectError::Truncated), "{len} bytes");
+            assert_eq!(rest.len(), len);
+        }
+    }
+}
