@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use crate::{
     local::SubscriberId,
-    members::Members,
+    members::{Lists, Members},
     topic::{Name, Topic},
 };
 
@@ -25,17 +25,21 @@ pub(crate) struct Audience {
 #[derive(Debug, Default)]
 pub(crate) struct Audiences {
     table: HashTable<Audience>,
+    lists: Lists,
 }
 
 impl Audiences {
     /// The subscribers of a topic.
     #[inline]
     pub(crate) fn members(&self, topic: &Topic) -> &[SubscriberId] {
-        self.table.find(topic.hash(), |it| it.topic.is(topic)).map_or(&[], |it| it.members.as_slice())
+        let audience = self.table.find(topic.hash(), |it| it.topic.is(topic));
+        audience.map_or(&[], |it| self.lists.as_slice(&it.members))
     }
 
-    pub(crate) fn find_mut(&mut self, name: &Name<'_>) -> Option<&mut Audience> {
-        self.table.find_mut(name.hash(), |it| it.topic.has_name(name))
+    /// Adds a subscriber to a topic that has some; returns the topic, and the position in it.
+    pub(crate) fn add(&mut self, name: &Name<'_>, subscriber: SubscriberId) -> Option<(Topic, u32)> {
+        let audience = self.table.find_mut(name.hash(), |it| it.topic.has_name(name))?;
+        Some((audience.topic.clone(), self.lists.push(&mut audience.members, subscriber)))
     }
 
     /// Adds a topic with its first subscriber.
@@ -49,8 +53,9 @@ impl Audiences {
         let Ok(mut found) = self.table.find_entry(topic.hash(), |it| it.topic.is(topic)) else {
             unreachable!("who is a member of it has an audience");
         };
-        if found.get().members.as_slice().len() > 1 {
-            return (false, found.get_mut().members.swap_remove(position));
+        let members = &mut found.get_mut().members;
+        if matches!(members, Members::Many(_)) {
+            return (false, self.lists.swap_remove(members, position));
         }
         found.remove();
         if self.table.capacity() > PLACES_KEPT_MAX && self.table.len() < self.table.capacity() / 8 {

@@ -34,6 +34,11 @@ impl SubscriberId {
     fn index(self) -> usize {
         self.0 as usize
     }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn numbered(number: u32) -> SubscriberId {
+        SubscriberId(number)
+    }
 }
 
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct Local {
     audiences: [Audiences; 3],
     subscribers: Vec<Option<Subscriber>>,
     free: Vec<SubscriberId>,
+    /// All subscriptions of all subscribers.
+    total: usize,
     /// What was published here, by receiving worker.
     outgoing: Box<[Batch]>,
     /// Other workers that something is outgoing for.
@@ -76,6 +83,7 @@ impl Local {
             audiences: Default::default(),
             subscribers: Vec::new(),
             free: Vec::new(),
+            total: 0,
             outgoing: (0..workers).map(|_| Batch::default()).collect(),
             receivers: WorkerSet::default(),
             behind: WorkerSet::default(),
@@ -138,6 +146,11 @@ impl Local {
         self.subscriber(id).memberships[kind as usize].len()
     }
 
+    /// How many subscriptions all subscribers have.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
     /// The names that it has subscribed to, in no particular order.
     pub fn names(&self, id: SubscriberId, kind: Kind) -> Vec<Box<[u8]>> {
         let topics = self.subscriber(id).memberships[kind as usize].some(usize::MAX);
@@ -162,10 +175,10 @@ impl Local {
             return false;
         }
         let audiences = &mut self.audiences[kind as usize];
-        let (topic, position) = match audiences.find_mut(&name) {
-            Some(audience) => {
-                audience.topic.presence().add();
-                (audience.topic.clone(), audience.members.push(id))
+        let (topic, position) = match audiences.add(&name, id) {
+            Some((topic, position)) => {
+                topic.presence().add();
+                (topic, position)
             }
             None => {
                 let topic = self.hub.index(kind).enter(&name, self.worker);
@@ -179,6 +192,7 @@ impl Local {
             }
         };
         self.subscriber_mut(id).memberships[kind as usize].insert(topic, position);
+        self.total += 1;
         true
     }
 
@@ -193,6 +207,7 @@ impl Local {
         let Some((topic, position)) = self.subscriber_mut(id).memberships[kind as usize].remove(name) else {
             return false;
         };
+        self.total -= 1;
         let (is_gone, moved) = self.audiences[kind as usize].remove(&topic, position);
         if let Some(moved) = moved {
             self.subscriber_mut(moved).memberships[kind as usize].moved(&topic, position);

@@ -78,6 +78,8 @@ pub(crate) struct Worker {
     reaper: Reaper,
     /// When connections are looked at next for what they have not taken.
     limits_due_ms: Cell<u64>,
+    /// The most subscriptions that were seen since memory was last given back.
+    subscriptions_most: Cell<usize>,
     stopping: Cell<bool>,
 }
 
@@ -121,6 +123,7 @@ pub(crate) fn start(
             log: OnceCell::new(),
             reaper,
             limits_due_ms: Cell::new(0),
+            subscriptions_most: Cell::new(0),
             stopping: Cell::new(false),
         });
         local.block_on(&runtime, worker.run(receiver, index, workers));

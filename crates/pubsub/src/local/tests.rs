@@ -293,6 +293,8 @@ proptest! {
                 }
             }
             locals.iter_mut().for_each(|local| { local.hand_over(); });
+            let total: usize = clients.iter().map(|(_, _, subscribed)| subscribed.len()).sum();
+            prop_assert_eq!(locals.iter().map(Local::total).sum::<usize>(), total);
         }
         locals.iter_mut().for_each(|local| collect(local, &mut received));
         let mut told = Told::new();

@@ -1,4 +1,5 @@
-//! What a worker looks at from time to time: clients that say nothing, and clients that do not take what they are sent.
+//! What a worker looks at from time to time: clients that say nothing, clients that do not take what they are sent, and memory
+//! that nobody needs any more.
 
 use commands::{Host, clients::ClientKind};
 
@@ -7,6 +8,8 @@ use crate::connection::Connection;
 
 /// How often connections are looked at for what they have not taken.
 const LIMITS_PERIOD_MS: u64 = 1000;
+/// Fewer subscriptions that have ended are not worth giving memory back for, which takes milliseconds per gigabyte.
+const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
     /// Closes connections that have been silent for longer than the setting `timeout`.
@@ -34,5 +37,18 @@ impl Worker {
         }
         self.limits_due_ms.set(now_ms + LIMITS_PERIOD_MS);
         self.connections.borrow().values().for_each(|connection| connection.enforce_limits(now_ms));
+        self.give_back_subscriptions();
+    }
+
+    /// Gives memory back after very many subscriptions, and half of all, have ended: by itself the allocator would do so only when
+    /// much more is freed.
+    fn give_back_subscriptions(&self) {
+        let now = self.executor.borrow_mut().channels().total();
+        let most = self.subscriptions_most.get().max(now);
+        let are_over = most - now >= SUBSCRIPTIONS_ENDED_MIN && now <= most / 2;
+        self.subscriptions_most.set(if are_over { now } else { most });
+        if are_over {
+            env::allocator::release_unused();
+        }
     }
 }
