@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--races", type=int, default=2000, help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
     parser.addoption("--churn-seconds", type=int, default=10, help="how long subscriptions come and go under load")
+    parser.addoption("--traffic", help="bench/traffic, to measure others beside slow listeners")
     parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")
 
 

@@ -8,10 +8,46 @@
 //! What is small is copied: that is cheaper than one more piece in a write. What is large is one block for all of its
 //! subscribers, counted by reference within the worker.
 
-use std::rc::Rc;
+use std::{cell::Cell, ops::Deref, rc::Rc};
 
-/// Bytes that several subscribers are sent as they are.
-pub type Block = Rc<[u8]>;
+/// Bytes that several subscribers are sent as they are. Cloning counts a reference.
+#[derive(Debug, Clone)]
+pub struct Block(Rc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes: Box<[u8]>,
+    /// Bytes of all blocks of the worker, each counted once.
+    worker_bytes: Rc<Cell<usize>>,
+}
+
+impl Block {
+    pub(crate) fn new(bytes: &[u8], worker_bytes: &Rc<Cell<usize>>) -> Block {
+        worker_bytes.set(worker_bytes.get() + bytes.len());
+        Block(Rc::new(Shared { bytes: bytes.into(), worker_bytes: worker_bytes.clone() }))
+    }
+
+    /// How many hold it.
+    #[cfg(test)]
+    pub(crate) fn holders(&self) -> usize {
+        Rc::strong_count(&self.0)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.worker_bytes.set(self.worker_bytes.get() - self.bytes.len());
+    }
+}
 
 /// From this size on frames are shared instead of copied.
 pub(crate) const SHARED_BYTES_MIN: usize = 2048;

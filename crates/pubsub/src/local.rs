@@ -329,6 +329,11 @@ impl Local {
         }
     }
 
+    /// Bytes of all blocks that were delivered and that somebody still holds, each counted once.
+    pub fn block_bytes(&self) -> usize {
+        self.fan_out.block_bytes()
+    }
+
     /// Whether something was delivered to a client that was not taken.
     pub fn has_delivered(&self, id: SubscriberId) -> bool {
         !self.subscriber(id).delivery.is_empty()

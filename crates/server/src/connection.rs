@@ -35,6 +35,7 @@ use tokio::{
 };
 
 use self::backlog::Backlog;
+pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
 use crate::{
     conversation::{Conversation, Turn},
     outbox::Outbox,
@@ -64,6 +65,8 @@ pub(crate) struct Connection {
     deadline: Cell<Option<Instant>>,
     /// How the client takes what it is sent.
     backlog: Cell<Backlog>,
+    /// What the worker counts of its untaken bytes.
+    counted_bytes: Cell<usize>,
 }
 
 impl Connection {
@@ -87,6 +90,7 @@ impl Connection {
             pushed: Cell::new(false),
             deadline: Cell::new(None),
             backlog: Cell::default(),
+            counted_bytes: Cell::new(0),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
@@ -311,11 +315,9 @@ impl Connection {
         let finished = self.turn.get() == Turn::Closing && conversation.outbox.is_empty();
         let pending_bytes = conversation.pending_bytes() as u64;
         conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
-        let untaken =
-            refused.then(|| (conversation.session.client.clone(), conversation.outbox.len() as u64));
         drop(conversation);
-        if let Some((client, unsent_bytes)) = untaken {
-            self.enforce_hard_limit(&client, unsent_bytes);
+        if refused || self.counted_bytes.get() > 0 {
+            self.note_untaken(refused);
         }
         if refused != self.refused.replace(refused) && refused
             || self.broken.get()
@@ -370,14 +372,12 @@ impl Connection {
         if !self.refused.get() {
             return self.send();
         }
-        let (client, unsent_bytes) = {
+        {
             let conversation = self.conversation.borrow();
-            let client = conversation.session.client.clone();
-            let unsent_bytes = conversation.outbox.len() as u64;
-            client.set_buffered(conversation.pending_bytes() as u64, unsent_bytes);
-            (client, unsent_bytes)
-        };
-        self.enforce_hard_limit(&client, unsent_bytes);
+            let (pending, unsent) = (conversation.pending_bytes() as u64, conversation.outbox.len() as u64);
+            conversation.session.client.set_buffered(pending, unsent);
+        }
+        self.note_untaken(true);
     }
 
     /// What interrupted the conversation is over.
@@ -419,6 +419,7 @@ impl Connection {
     /// It has ended: nothing is popped any more for a command that was blocked.
     pub(crate) fn end(&self) {
         self.forget_deadline();
+        self.count_untaken(0);
         self.conversation.borrow_mut().close();
     }
 

@@ -63,6 +63,11 @@ impl Outbox {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
+    /// Of these, the bytes that no other connection shares.
+    pub(crate) fn own_len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Whether everything is sent.
     #[inline]
     pub fn is_empty(&self) -> bool {

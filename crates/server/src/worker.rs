@@ -76,6 +76,8 @@ pub(crate) struct Worker {
     tick_due: Cell<bool>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
+    /// Bytes that subscribers have not taken and that no two of them share.
+    pub(crate) untaken_bytes: Cell<usize>,
     /// When connections are looked at next for what they have not taken.
     limits_due_ms: Cell<u64>,
     /// The most subscriptions that were seen since memory was last given back.
@@ -122,6 +124,7 @@ pub(crate) fn start(
             tick_due: Cell::new(false),
             log: OnceCell::new(),
             reaper,
+            untaken_bytes: Cell::new(0),
             limits_due_ms: Cell::new(0),
             subscriptions_most: Cell::new(0),
             stopping: Cell::new(false),

@@ -186,6 +186,7 @@ def test_large_messages_arrive_whole(server):
             listener.close()
 
 
+@pytest.mark.timeout(0)
 def test_subscribe_then_get_never_misses_set_then_publish(server, pytestconfig):
     """Result back ends: who waits subscribes and looks, who works stores and tells. One of both must be seen."""
     rounds = pytestconfig.getoption("--races")

@@ -4,6 +4,8 @@
 //! keeps the order that each subscriber sees: it ends where the next message is for another channel, and it is a single
 //! message where somebody gets it more than once, by name and by patterns.
 
+use std::{cell::Cell, rc::Rc};
+
 use wire::Protocol;
 
 use super::{Local, Subscriber, SubscriberId};
@@ -23,6 +25,8 @@ const BYTES_KEPT_MAX: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct FanOut {
     frames: [Frames; 2],
+    /// Bytes of all blocks that somebody holds.
+    block_bytes: Rc<Cell<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +36,10 @@ struct Frames {
 }
 
 impl FanOut {
+    pub(super) fn block_bytes(&self) -> usize {
+        self.block_bytes.get()
+    }
+
     fn deliver(
         &mut self,
         members: &[SubscriberId],
@@ -46,7 +54,7 @@ impl FanOut {
             let Frames { bytes, block } = &mut self.frames[subscriber.protocol as usize];
             if bytes.is_empty() {
                 encode(subscriber.protocol, bytes);
-                *block = (bytes.len() >= SHARED_BYTES_MIN).then(|| Block::from(&bytes[..]));
+                *block = (bytes.len() >= SHARED_BYTES_MIN).then(|| Block::new(bytes, &self.block_bytes));
             }
             match block {
                 Some(block) => subscriber.delivery.share(block),

@@ -98,8 +98,13 @@ fn large_frames_are_shared_and_small_ones_are_not() {
         blocks.extend(delivery.take_blocks());
     });
     assert_eq!(blocks.len(), 3);
-    assert_eq!(std::rc::Rc::strong_count(&blocks[0].1), 3, "one block for the run of one channel");
+    assert_eq!(blocks[0].1.holders(), 3, "one block for the run of one channel");
     assert_eq!(values(&blocks[0].1).len(), 100);
+    assert_eq!(local.block_bytes(), blocks[0].1.len(), "counted once");
+    blocks.truncate(1);
+    assert!(local.block_bytes() > 0, "somebody holds it");
+    blocks.clear();
+    assert_eq!(local.block_bytes(), 0);
 }
 
 #[test]

@@ -1,23 +1,27 @@
 //! When a client is disconnected because it takes too slowly what it is sent.
 //!
-//! What it is: three rules over the bytes that are not sent. What it is not: what makes publishers wait: nothing does.
+//! What it is: rules over the bytes that are not sent. What it is not: what makes publishers wait: nothing does.
 //!
 //! - Above the hard limit of its class: at once.
 //! - Above the soft limit for as long as the class allows.
 //! - A subscriber that has not taken a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it will not come back, and
 //!   need not grow to the other limits.
+//! - Subscribers of one worker that together leave more than [`UNTAKEN_BYTES_MAX`] untaken: those furthest behind first. What
+//!   several are sent as one block counts once, as memory has it once.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use commands::clients::{Client, ClientKind};
 
 use super::Connection;
-use crate::config::OutputLimit;
+use crate::{config::OutputLimit, outbox::Outbox};
 
 /// Less than this can wait for ever.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
 /// For how long a subscriber may take nothing.
 const STALLED_MS_MAX: u64 = 10_000;
+/// What all subscribers of a worker may leave untaken.
+pub(crate) const UNTAKEN_BYTES_MAX: usize = 256 << 20;
 
 /// Why a client is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,7 @@ enum TooSlow {
     Hard,
     Soft,
     Stalled,
+    Together,
 }
 
 impl fmt::Display for TooSlow {
@@ -33,6 +38,7 @@ impl fmt::Display for TooSlow {
             TooSlow::Hard => "hard limit",
             TooSlow::Soft => "soft limit for too long",
             TooSlow::Stalled => "no progress",
+            TooSlow::Together => "furthest behind of too many",
         })
     }
 }
@@ -83,16 +89,44 @@ fn is_above_hard(limit: OutputLimit, unsent_bytes: u64) -> bool {
 }
 
 impl Connection {
-    /// Disconnects a client that has left more untaken than any client of its kind may.
-    pub(super) fn enforce_hard_limit(&self, client: &Client, unsent_bytes: u64) {
-        if is_above_hard(self.worker.host.output_limit(client.kind()), unsent_bytes) {
-            self.cut(client, unsent_bytes, TooSlow::Hard);
+    /// The socket takes everything, or it does not: counts what is left, and disconnects a client that leaves more than any
+    /// client of its kind may.
+    pub(super) fn note_untaken(&self, refused: bool) {
+        let client = self.client().clone();
+        let unsent_bytes = self.unsent_bytes();
+        let kind = client.kind();
+        let counts = refused && kind == ClientKind::PubSub;
+        self.count_untaken(if counts { self.conversation.borrow().outbox.own_len() } else { 0 });
+        if refused && is_above_hard(self.worker.host.output_limit(kind), unsent_bytes) {
+            self.cut(&client, unsent_bytes, TooSlow::Hard);
         }
+    }
+
+    /// So many bytes are untaken that nobody shares.
+    pub(super) fn count_untaken(&self, bytes: usize) {
+        let before = self.counted_bytes.replace(bytes);
+        self.worker.untaken_bytes.set(self.worker.untaken_bytes.get() - before + bytes);
+    }
+
+    /// Bytes that are not sent.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.conversation.borrow().outbox.len() as u64
+    }
+
+    /// Whether it is a subscriber whose socket does not take what it is sent.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.refused.get() && !self.broken.get() && self.client().kind() == ClientKind::PubSub
+    }
+
+    /// Disconnects a subscriber so that others need not be.
+    pub(crate) fn cut_for_others(&self) {
+        let client = self.client().clone();
+        self.cut(&client, self.unsent_bytes(), TooSlow::Together);
     }
 
     /// Disconnects a client that takes too slowly what it is sent. Called about once a second.
     pub(crate) fn enforce_limits(&self, now_ms: u64) {
-        let unsent_bytes = self.conversation.borrow().outbox.len() as u64;
+        let unsent_bytes = self.unsent_bytes();
         let mut backlog = self.backlog.take();
         if unsent_bytes > 0 {
             let client = self.client().clone();
@@ -109,6 +143,13 @@ impl Connection {
         if self.broken.replace(true) {
             return;
         }
+        {
+            // Its memory is wanted now, not when its task has ended.
+            let mut conversation = self.conversation.borrow_mut();
+            conversation.close();
+            conversation.outbox = Outbox::default();
+        }
+        self.count_untaken(0);
         self.worker.host.slow_clients_cut.fetch_add(1, Relaxed);
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
         tracing::warn!(

@@ -41,6 +41,7 @@ impl Worker {
         }
         let pushed = std::mem::take(&mut *self.pushed.borrow_mut());
         pushed.iter().for_each(|connection| connection.send_pushed());
+        self.enforce_common_limit();
     }
 
     /// The log is durable up to here: tells others what waited for it.

@@ -1,10 +1,12 @@
 //! What a worker looks at from time to time: clients that say nothing, clients that do not take what they are sent, and memory
 //! that nobody needs any more.
 
+use std::cmp::Reverse;
+
 use commands::{Host, clients::ClientKind};
 
 use super::Worker;
-use crate::connection::Connection;
+use crate::connection::{Connection, UNTAKEN_BYTES_MAX};
 
 /// How often connections are looked at for what they have not taken.
 const LIMITS_PERIOD_MS: u64 = 1000;
@@ -50,5 +52,20 @@ impl Worker {
         if are_over {
             env::allocator::release_unused();
         }
+    }
+
+    /// Disconnects the subscribers that are furthest behind until all together leave no more untaken than they may.
+    pub(super) fn enforce_common_limit(&self) {
+        let is_too_much = || {
+            let block_bytes = self.executor.borrow_mut().channels().block_bytes();
+            self.untaken_bytes.get() + block_bytes > UNTAKEN_BYTES_MAX
+        };
+        if !is_too_much() {
+            return;
+        }
+        let connections = self.connections.borrow();
+        let mut behind: Vec<_> = connections.values().filter(|connection| connection.is_behind()).collect();
+        behind.sort_by_key(|connection| Reverse(connection.unsent_bytes()));
+        behind.iter().take_while(|_| is_too_much()).for_each(|connection| connection.cut_for_others());
     }
 }

@@ -1,0 +1,243 @@
+"""Listeners who take too slowly what they are sent: they are disconnected in time, and cost nobody else anything."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import threading
+import time
+from itertools import cycle
+
+import pytest
+
+from harness import procfs
+from harness.messages import Listener, Publisher
+from harness.resp import Closed, Connection, encode
+from harness.waiting import wait_until
+
+MIB = 1 << 20
+SLOW_LISTENERS = 50
+PAYLOAD_BYTES = 256 << 10
+MESSAGES = 100
+# What the slow ones may hold by their limit, shared among them, and what the kernel has not taken at the same time.
+SLOW_GROWTH_MAX = 64 * MIB
+
+READERS = 200
+READERS_RECEIVE_BYTES = 16 << 10
+PUBLISHERS = 4
+CHANNELS = ["ch:0", "ch:1"]
+# Large enough to be shared, so that what 200 readers have not taken is one block in memory.
+PADDING = "x" * 4096
+# Less than the limit below, so that those who listen never reach it.
+WINDOW = 50
+
+# What all subscribers of a worker may leave untaken together.
+UNTAKEN_BYTES_MAX = 256 * MIB
+# Beyond that: what was being published, and what the allocator keeps.
+UNTAKEN_GROWTH_MAX = UNTAKEN_BYTES_MAX + 128 * MIB
+
+
+def slow_listener(server, name: str) -> Connection:
+    """Subscribes and reads no further."""
+    connection = server.connect()
+    assert connection.call("CLIENT", "SETNAME", name) == b"OK"
+    assert connection.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
+    return connection
+
+
+def disconnections(connection: Connection) -> int:
+    """How many clients were too slow."""
+    stats = connection.call("INFO", "stats").decode()
+    return int(stats.split("client_output_buffer_limit_disconnections:")[1].split()[0])
+
+
+@pytest.mark.sheaf_only
+def test_slow_listeners_are_cut_and_cost_nobody_else_anything(server):
+    with server.connect() as publisher, server.connect() as healthy:
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0") == b"OK"
+        assert healthy.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
+        slow = [slow_listener(server, f"slow-{number}") for number in range(SLOW_LISTENERS)]
+        procfs.reset_peak(server.pid)
+        before = procfs.resident_bytes(server.pid)
+        payload = b"x" * PAYLOAD_BYTES
+        for _ in range(MESSAGES):
+            assert publisher.call("PUBLISH", "ch", payload) >= 1
+            assert healthy.read() == [b"message", b"ch", payload]
+        wait_until("the slow ones to be cut", lambda: disconnections(publisher) == SLOW_LISTENERS)
+        assert publisher.call("PUBSUB", "NUMSUB", "ch") == [b"ch", 1]
+        grown = procfs.resident_bytes_peak(server.pid) - before
+        assert grown < SLOW_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
+        server.wait_for_log("slow-0")
+        assert "hard limit" in server.log()
+        for connection in slow:
+            connection.close()
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_above_the_soft_limit_has_some_time(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1mb 1") == b"OK"
+        for _ in range(MESSAGES):
+            publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES)
+        shown = publisher.call("CLIENT", "LIST", "TYPE", "pubsub").decode()
+        assert "name=slow" in shown and int(shown.split("omem=")[1].split()[0]) > MIB, shown
+        wait_until("it to be cut", lambda: disconnections(publisher) == 1)
+        server.wait_for_log("soft limit")
+        with pytest.raises(Closed):
+            while True:
+                slow.read()
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_that_takes_nothing_at_all_is_given_up(server):
+    with server.connect() as publisher, slow_listener(server, "gone"):
+        for _ in range(MESSAGES):
+            publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES)
+        wait_until("it to be given up", lambda: disconnections(publisher) == 1)
+        server.wait_for_log("no progress")
+
+
+@pytest.mark.sheaf_only
+def test_a_reader_that_is_slow_but_reads_gets_everything(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        count = 40
+        for number in range(count):
+            assert publisher.call("PUBLISH", "ch", b"%d " % number + b"x" * PAYLOAD_BYTES) == 1
+        for number in range(count):
+            assert slow.read()[2].startswith(b"%d " % number)
+        assert disconnections(publisher) == 0
+
+
+@pytest.mark.sheaf_only
+def test_a_listener_that_is_behind_can_leave(server):
+    with server.connect() as publisher, slow_listener(server, "slow") as slow:
+        for _ in range(60):
+            assert publisher.call("PUBLISH", "ch", b"x" * PAYLOAD_BYTES) == 1
+        slow.send(encode("UNSUBSCRIBE"))
+        wait_until("it to leave", lambda: publisher.call("PUBLISH", "ch", "x") == 0)
+        while (message := slow.read())[0] == b"message":
+            pass
+        assert message == [b"unsubscribe", b"ch", 0]
+
+
+class SlowReaders(threading.Thread):
+    """Readers of one channel each, who take a KiB a second; who is cut comes back, if they are told to."""
+
+    def __init__(self, port: int, channels: list[str], stop: threading.Event, come_back: bool):
+        super().__init__()
+        self._port, self._channels, self._stop_now, self._come_back = port, cycle(channels), stop, come_back
+        self._readers = [self._reader() for _ in range(READERS)]
+        self.cut = 0
+
+    def _reader(self) -> Connection:
+        reader = Connection(self._port)
+        # The kernel would hide how slow it is.
+        reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READERS_RECEIVE_BYTES)
+        reader.call("SUBSCRIBE", next(self._channels))
+        reader.socket.setblocking(False)
+        return reader
+
+    def run(self) -> None:
+        while not self._stop_now.wait(1.0):
+            for reader in [reader for reader in self._readers if self._is_gone(reader)]:
+                self.cut += 1
+                reader.close()
+                self._readers.remove(reader)
+                if self._come_back:
+                    self._readers.append(self._reader())
+        for reader in self._readers:
+            reader.close()
+
+    @staticmethod
+    def _is_gone(reader: Connection) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                return not reader.socket.recv(1024)
+            except ConnectionResetError:
+                return True
+        return False
+
+
+@pytest.mark.sheaf_only
+@pytest.mark.timeout(0)
+def test_two_hundred_slow_readers_are_cut_and_all_others_get_everything(server, pytestconfig):
+    stop = threading.Event()
+    with server.connect() as control:
+        assert control.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 4mb 0 0") == b"OK"
+        listeners = [Listener(server.port, CHANNELS, PUBLISHERS) for _ in range(3)]
+        slow = SlowReaders(server.port, CHANNELS, stop, come_back=False)
+        publishers = [
+            Publisher(server.port, number, CHANNELS, stop, listeners, PADDING, WINDOW) for number in range(PUBLISHERS)
+        ]
+        procfs.reset_peak(server.pid)
+        before = procfs.resident_bytes(server.pid)
+        for thread in [*listeners, slow, *publishers]:
+            thread.start()
+        time.sleep(pytestconfig.getoption("--churn-seconds"))
+        wait_until("all slow readers to be cut", lambda: disconnections(control) == READERS)
+        stop.set()
+        for thread in [*publishers, *listeners, slow]:
+            thread.join()
+        grown = procfs.resident_bytes_peak(server.pid) - before
+        assert grown < SLOW_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
+        sent = {(channel.encode(), it.number): it.sent[channel] for it in publishers for channel in CHANNELS}
+        for listener in listeners:
+            assert not listener.failures, listener.failures[:5]
+            assert listener.counts == sent
+        assert server.log().count("hard limit") == READERS
+        print(f"{sum(sent.values())} messages, grew by {grown / MIB:.1f} MiB")
+
+
+@pytest.mark.sheaf_only
+@pytest.mark.timeout(0)
+def test_others_hardly_notice_slow_readers(server, pytestconfig):
+    """For soaks, as it measures: the bench's program publishes and listens, without slow readers and beside them."""
+    traffic = pytestconfig.getoption("--traffic")
+    if traffic is None:
+        pytest.skip("needs --traffic, the program of the bench")
+    seconds = str(pytestconfig.getoption("--churn-seconds"))
+    command = [traffic, "publish", "--port", str(server.port), "--pid", str(server.pid), "--seconds", seconds]
+    command += ["--channels", "100", "--listened", "100", "--subscribers", "2", "--span", "10", "--pipeline", "1"]
+
+    def p99_ms() -> float:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["p99_ms"]
+
+    without = p99_ms()
+    stop = threading.Event()
+    slow = SlowReaders(server.port, [f"channel:{number:07}" for number in range(100)], stop, come_back=True)
+    slow.start()
+    beside = p99_ms()
+    stop.set()
+    slow.join()
+    print(f"p99 {without} ms without, {beside} ms beside {READERS} slow readers, of whom {slow.cut} were cut")
+    assert beside < 2 * without
+
+
+@pytest.mark.sheaf_only
+def test_subscribers_of_a_worker_have_a_limit_together(new_server):
+    server = new_server(workers=1).start()
+    with server.connect() as publisher:
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0") == b"OK"
+        channels = [f"ch:{number}" for number in range(12)]
+        slow = [server.connect() for _ in channels]
+        for number, (connection, channel) in enumerate(zip(slow, channels, strict=True)):
+            assert connection.call("CLIENT", "SETNAME", f"slow-{number}") == b"OK"
+            assert connection.call("SUBSCRIBE", channel) == [b"subscribe", channel.encode(), 1]
+        procfs.reset_peak(server.pid)
+        before = procfs.resident_bytes(server.pid)
+        payload = b"x" * (4 * MIB)
+        # One of them is sent twice as much as the others.
+        furthest_behind = channels[7]
+        while disconnections(publisher) == 0:
+            for channel in [*channels, furthest_behind]:
+                publisher.call("PUBLISH", channel, payload)
+        server.wait_for_log("furthest behind of too many")
+        first = next(line for line in server.log().splitlines() if "furthest behind of too many" in line)
+        assert 'name="slow-7"' in first, first
+        grown = procfs.resident_bytes_peak(server.pid) - before
+        assert UNTAKEN_BYTES_MAX / 2 < grown < UNTAKEN_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
+        assert publisher.call("PUBLISH", channels[0], "x") == 1, "the others are still there"
+        for connection in slow:
+            connection.close()
