@@ -1,10 +1,10 @@
-//! Whatever a record holds, as recovery meets it: what decodes encodes to the same bytes, applies without a panic to the slots
-//! that it names and to no others, and leaves a keyspace whose bookkeeping is right.
+//! Whatever a record holds, as recovery meets it: what decodes encodes to the same bytes; messages change nothing; effects apply
+//! without a panic to the slots that they name and to no others, and leave a keyspace whose bookkeeping is right.
 #![no_main]
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use keyspace::{AccessClock, Effect, Freed, Keyspace, Options, Scope, ValueType, slot_of};
+use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Options, Scope, ValueType, slot_of};
 use libfuzzer_sys::fuzz_target;
 
 /// Whoever makes effects bounds what a string grows to.
@@ -30,10 +30,14 @@ fuzz_target!(|input: &[u8]| {
     let mut rest = input;
     loop {
         let before = rest;
-        let Ok(Some(effect)) = Effect::decode_next(&mut rest) else { break };
+        let Ok(Some(item)) = Item::decode_next(&mut rest) else { break };
         let mut again = Vec::new();
-        effect.encode_into(&mut again);
-        assert_eq!(again, before[..before.len() - rest.len()], "{effect:?}");
+        match &item {
+            Item::Effect(effect) => effect.encode_into(&mut again),
+            Item::Message(message) => message.encode_into(&mut again),
+        }
+        assert_eq!(again, before[..before.len() - rest.len()], "{item:?}");
+        let Item::Effect(effect) = item else { continue };
         if !is_plausible(&KEYSPACE, &effect) {
             continue;
         }
