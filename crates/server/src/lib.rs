@@ -40,6 +40,7 @@ mod password;
 pub mod progress;
 mod reaper;
 pub mod recover;
+pub mod replay;
 pub mod restore;
 pub mod salvage;
 mod scrub;

@@ -35,7 +35,8 @@ use self::report::{Kind, Place};
 use crate::{
     load::{Loaded, Loading},
     progress::LoadProgress,
-    recover::{RecoverError, Source, decode},
+    recover::{RecoverError, Source},
+    replay::decode,
     snapshots::GENERATIONS,
 };
 

@@ -31,7 +31,7 @@ pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::{Reached, Recovery};
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
-    Admission, Appender, BatchInfo, Chunk, CopiedFile, CopyPlan, Durability, Flush, Followed, Log,
+    Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, Durability, Flush, Followed, Log,
     LogFollower, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare,
 };
 pub use stats::{Histogram, LogStats};

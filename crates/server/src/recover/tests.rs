@@ -1,5 +1,5 @@
 use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-use keyspace::{DbId, Items, ListEnd, Options, Value};
+use keyspace::{DbId, Effect, Freed, Items, ListEnd, Options, Scope, SlotId, Value, slot_of};
 use storage::snapshot::{self, Compression};
 
 use super::*;
@@ -7,7 +7,7 @@ use crate::snapshots::{GENERATIONS, SnapshotPlan, SnapshotTask};
 
 const DIR: &str = "/data";
 
-fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
+pub(crate) fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
     let (segment_bytes, ring_bytes, unwritten_bytes_max) = (8 << 20, 2 << 20, 256 << 10);
     let source = Source {
         disk,
@@ -26,7 +26,7 @@ fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
 
 /// Calls `visit` with effects on a few keys of many slots, many of them moves: what is at a key depends on the order
 /// of all effects before, whichever slots they were on.
-fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
+pub(crate) fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
     let (db, filling) = (DbId::ZERO, [b'f'; 700]);
     for step in 0..count {
         let mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

@@ -3,26 +3,54 @@
 //! What it is: the parts seen so far of every payload whose last part was not, by chain id. Bounded by what the log
 //! holds, and each by [`CHAIN_BYTES_MAX`].
 //! What it is not: the cutting; see `appender`.
+//!
+//! Invariants
+//! - Who goes on where a replay has ended, goes on with its chains: the parts may lie on both sides.
+//! - A chain is of one epoch: with the next one whoever began it is gone, and it never happened.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use lsn::Lsn;
 
-use super::record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES};
+use super::record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, Record, RecordKind};
 
 const _: () = assert!(record::PAYLOAD_BYTES_MAX < CHAIN_BYTES_MAX);
 
 /// Payloads that came in parts and are not complete yet.
-pub(super) struct Chains {
+#[derive(Debug)]
+pub struct Chains {
     /// A chain that began before is not whole: the log is read from here on.
     from: Lsn,
+    epoch: u32,
     open: HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
 }
 
 impl Chains {
     /// For a log that is read from `from` on.
-    pub(super) fn from(from: Lsn) -> Chains {
-        Chains { from, open: HashMap::new() }
+    pub fn from(from: Lsn) -> Chains {
+        Chains { from, epoch: 0, open: HashMap::new() }
+    }
+
+    /// The payload that this record is or completes, if it does either. Records are to come in order.
+    pub fn payload<'r>(&mut self, record: &Record<'r>) -> Option<Cow<'r, [u8]>> {
+        if record.epoch > self.epoch {
+            self.epoch = record.epoch;
+            self.open.clear();
+        }
+        match record.kind {
+            RecordKind::Whole => Some(Cow::Borrowed(record.payload)),
+            RecordKind::Last => self.finish(record.payload).map(Cow::Owned),
+            RecordKind::Part => {
+                self.add(record.payload);
+                None
+            }
+            RecordKind::BatchEnd => None,
+        }
+    }
+
+    /// Where the oldest payload begins that is not complete: who replays what comes next must have read the log from there.
+    pub fn first_open(&self) -> Option<Lsn> {
+        self.open.keys().map(|id| Lsn::new(u64::from_le_bytes(*id))).min()
     }
 
     /// What is read goes on at `from`: chains that began before have lost parts.
@@ -39,7 +67,7 @@ impl Chains {
     }
 
     /// Takes a part that is not the last.
-    pub(super) fn add(&mut self, payload: &[u8]) {
+    fn add(&mut self, payload: &[u8]) {
         if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()
             && u64::from_le_bytes(*id) >= self.from.get()
         {
@@ -51,10 +79,47 @@ impl Chains {
     }
 
     /// The whole payload, if its parts were all seen.
-    pub(super) fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+    fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
         let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
         let mut whole = self.open.remove(id)?;
         whole.extend_from_slice(piece);
         Some(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: RecordKind, epoch: u32, payload: &[u8]) -> Record<'_> {
+        Record { kind, is_marked: false, lsn: Lsn::new(4096), epoch, payload }
+    }
+
+    fn piece(id: u64, bytes: &[u8]) -> Vec<u8> {
+        [&id.to_le_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn parts_that_mingle_are_told_apart() {
+        let mut chains = Chains::from(Lsn::new(100));
+        for (id, bytes) in [(200, b"ab"), (300, b"xy"), (200, b"cd")] {
+            assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(id, bytes))), None);
+        }
+        assert_eq!(chains.first_open(), Some(Lsn::new(200)));
+        assert_eq!(chains.payload(&record(RecordKind::Whole, 1, b"whole")).as_deref(), Some(&b"whole"[..]));
+        let last = piece(200, b"e");
+        assert_eq!(chains.payload(&record(RecordKind::Last, 1, &last)).as_deref(), Some(&b"abcde"[..]));
+        assert_eq!(chains.first_open(), Some(Lsn::new(300)));
+    }
+
+    #[test]
+    fn what_began_before_or_in_an_earlier_epoch_never_happened() {
+        let mut chains = Chains::from(Lsn::new(100));
+        assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(50, b"early"))), None);
+        assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(200, b"ab"))), None);
+        assert_eq!(chains.payload(&record(RecordKind::Last, 1, &piece(50, b"e"))), None);
+        assert!(chains.payload(&record(RecordKind::Whole, 2, b"of the next leader")).is_some());
+        assert_eq!(chains.first_open(), None);
+        assert_eq!(chains.payload(&record(RecordKind::Last, 2, &piece(200, b"c"))), None);
     }
 }

@@ -52,6 +52,7 @@ use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 
 pub use appender::{Appender, Pending};
+pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
 pub use flusher::Flush;
 pub use follow::{BatchInfo, Chunk, Followed, LogFollower};

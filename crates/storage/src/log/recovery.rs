@@ -306,20 +306,14 @@ impl Recovery {
                 if record.lsn > until {
                     break 'replay;
                 }
-                match record.kind {
-                    RecordKind::Whole => apply(record.lsn, record.payload)?,
-                    RecordKind::Part => {
-                        chains.add(record.payload);
-                        continue;
-                    }
-                    RecordKind::BatchEnd => continue,
-                    RecordKind::Last => {
-                        if let Some(whole) = chains.finish(record.payload) {
-                            apply(record.lsn, &whole)?;
-                        } else if after_hole && let Some(begin) = chains.cut_begin(record.payload) {
+                match chains.payload(&record) {
+                    Some(payload) => apply(record.lsn, &payload)?,
+                    None if record.kind == RecordKind::Last => {
+                        if after_hole && let Some(begin) = chains.cut_begin(record.payload) {
                             cut_chains.push((begin, record.lsn));
                         }
                     }
+                    None => continue,
                 }
                 // What a snapshot holds already is replayed besides.
                 if record.lsn > reached.lsn {
@@ -328,9 +322,14 @@ impl Recovery {
             }
             progress(batch.end);
         }
-        self.reached = reached;
+        (self.reached, self.chains) = (reached, chains);
         cut_chains.into_iter().for_each(|(begin, lsn)| self.reader.note_cut_chain(begin, lsn));
         Ok(())
+    }
+
+    /// The payloads that the replay has not seen the ends of, for who goes on replaying what is written behind it.
+    pub fn take_chains(&mut self) -> Chains {
+        std::mem::replace(&mut self.chains, Chains::from(Lsn::MAX))
     }
 
     /// Bytes of log that a segment holds.

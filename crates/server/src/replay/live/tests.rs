@@ -1,0 +1,155 @@
+use env::{Prng, SimDisk, sim::SimDiskOptions};
+use keyspace::{DbId, Options, Value};
+use storage::{Followed, Log};
+
+use super::*;
+use crate::recover::tests::{history, recovered};
+
+/// A leader whose log and memory a test makes by hand.
+struct Leader {
+    keyspace: Keyspace,
+    log: Log,
+    appender: storage::Appender,
+    record: Vec<u8>,
+}
+
+impl Leader {
+    fn new() -> Leader {
+        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
+        let (keyspace, log) = recovered(disk, 0);
+        let appender = log.appender();
+        Leader { keyspace, log, appender, record: Vec::new() }
+    }
+
+    fn apply(&mut self, effect: &Effect<'_>) {
+        let (now, freed) = (AccessClock::default(), &mut Freed::new());
+        self.keyspace.lock_all().apply(effect, now, freed);
+        effect.encode_into(&mut self.record);
+    }
+
+    /// Ends a record.
+    fn commit(&mut self) -> Lsn {
+        let pending = self.appender.reserve(&self.record).expect("a sound disk");
+        let lsn = pending.lsn();
+        pending.publish();
+        self.record.clear();
+        self.log.flush_all().expect("a sound disk");
+        self.log.prepare_segment().expect("a sound disk");
+        lsn
+    }
+}
+
+fn replica() -> (Arc<Keyspace>, Replayer) {
+    let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 99 }));
+    (keyspace.clone(), Replayer::new(keyspace, Chains::from(Lsn::ZERO), Lsn::ZERO))
+}
+
+/// Applies all of the log, in steps that `prng` chooses.
+fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
+    let mut follower = log.follow(replayer.applied());
+    while let Followed::Chunk(chunk) = follower.read(200_000).expect("a sound disk") {
+        let mut until = replayer.applied();
+        while replayer.applied() < chunk.end {
+            until = until.advance(4096 * prng.below(20)).min(chunk.end);
+            let replayed =
+                replayer.apply(&chunk, until, AccessClock::default(), |_| {}).expect("sound records");
+            assert_eq!(replayed, Replayed { applied: until, spoils_snapshot: false });
+        }
+    }
+}
+
+#[test]
+fn a_replica_comes_to_hold_what_its_leader_does_however_it_is_let() {
+    let mut leader = Leader::new();
+    let (keyspace, mut replayer) = replica();
+    let (mut prng, mut effects) = (Prng::new(7), 0);
+    history(6_000, |effect| {
+        leader.apply(effect);
+        effects += 1;
+        // Records of one effect, and transactions.
+        if prng.chance(60) {
+            leader.commit();
+        }
+        if effects % 1500 == 0 {
+            leader.commit();
+            follow(&leader.log, &mut replayer, &mut prng);
+            assert!(keyspace.digest() == leader.keyspace.digest());
+        }
+    });
+    assert!(leader.keyspace.len(DbId::ZERO) > 5, "the history is to leave something");
+    keyspace.check();
+    assert_eq!(replayer.applied(), leader.log.durable_lsn());
+}
+
+#[test]
+fn what_is_not_allowed_yet_is_not_applied() {
+    let mut leader = Leader::new();
+    let (keyspace, mut replayer) = replica();
+    let mut ends = Vec::new();
+    for number in 0..50u32 {
+        let key = number.to_be_bytes();
+        let value = Value::String(b"v");
+        leader.apply(&Effect::Put { db: DbId::ZERO, key: &key, value, expire_at_ms: None });
+        leader.commit();
+        ends.push(leader.log.durable_lsn());
+    }
+    let mut follower = leader.log.follow(Lsn::ZERO);
+    let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
+    assert_eq!(chunk.end, ends[49]);
+    let mut told = 0;
+    for (count, &end) in (1u64..).zip(&ends) {
+        replayer.apply(&chunk, end, AccessClock::default(), |_| told += 1).expect("sound records");
+        assert_eq!((keyspace.len(DbId::ZERO), told), (count, count));
+    }
+}
+
+#[test]
+fn payloads_in_parts_are_put_together_and_say_what_they_need() {
+    let mut leader = Leader::new();
+    let (keyspace, mut replayer) = replica();
+    let long = vec![b'x'; 5 << 20];
+    let value = Value::String(&long);
+    leader.apply(&Effect::Put { db: DbId::ZERO, key: b"long", value, expire_at_ms: None });
+    let lsn = leader.commit();
+    let mut follower = leader.log.follow(Lsn::ZERO);
+    let mut chunks = 0;
+    while let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") {
+        let replayed =
+            replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), |_| {}).expect("sound records");
+        assert_eq!(replayed.applied, chunk.end);
+        let is_complete = chunk.end >= lsn;
+        assert_eq!(keyspace.len(DbId::ZERO), u64::from(is_complete));
+        assert_eq!(replayer.needed_from() < Lsn::new(4096), !is_complete, "at {}", chunk.end);
+        chunks += 1;
+    }
+    assert!(chunks > 1, "it came in one piece");
+    assert!(keyspace.digest() == leader.keyspace.digest());
+}
+
+#[test]
+fn a_move_that_a_snapshot_would_lose_is_told() {
+    let mut leader = Leader::new();
+    let (keyspace, mut replayer) = replica();
+    let value = Value::String(b"v");
+    leader.apply(&Effect::Put { db: DbId::ZERO, key: b"from", value, expire_at_ms: None });
+    leader.commit();
+    follow(&leader.log, &mut replayer, &mut Prng::new(1));
+    // Captured as far as the slot of the destination, not that of the source.
+    let (from, to) = (slot_of(b"from"), SlotId::FIRST);
+    let to_key = (0u32..).map(|it| it.to_string()).find(|it| slot_of(it.as_bytes()) == to).expect("some key");
+    assert!(from > to);
+    let mut capture = keyspace::Capture::new(&keyspace, SlotId::FIRST, SlotId::FIRST);
+    while capture.fill(&mut Vec::new(), 1 << 10, 1 << 10).is_some() {}
+    leader.apply(&Effect::Move {
+        db: DbId::ZERO,
+        key: b"from",
+        to_db: DbId::ZERO,
+        to_key: to_key.as_bytes(),
+    });
+    leader.commit();
+    let mut follower = leader.log.follow(replayer.applied());
+    let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
+    let replayed = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), |_| {}).expect("sound records");
+    assert!(replayed.spoils_snapshot);
+    assert!(keyspace.digest() == leader.keyspace.digest());
+}
