@@ -131,6 +131,7 @@ pub struct Client {
     queued: AtomicU32,
     no_evict: AtomicBool,
     no_touch: AtomicBool,
+    import_source: AtomicBool,
     monitoring: AtomicBool,
     /// How many channels, patterns and shard channels it has subscribed to.
     subscriptions: [AtomicU32; 3],
@@ -170,6 +171,7 @@ impl Client {
             queued: NO_TRANSACTION.into(),
             no_evict: false.into(),
             no_touch: false.into(),
+            import_source: false.into(),
             monitoring: false.into(),
             subscriptions: Default::default(),
             tracking: false.into(),

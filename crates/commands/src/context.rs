@@ -73,6 +73,12 @@ impl Context<'_, '_> {
         self.unit.now_ms()
     }
 
+    /// What has a deadline up to here counts as absent; see [`Unit::as_of_ms`].
+    #[inline]
+    pub fn as_of_ms(&self) -> u64 {
+        self.unit.as_of_ms()
+    }
+
     /// The channels of the worker.
     pub(crate) fn channels(&mut self) -> &mut Local {
         self.channels.as_deref_mut().expect("what is merged or served has to do with keys only")

@@ -371,12 +371,22 @@ impl Executor {
     /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
     pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
         let clock = self.next_clock();
+        let as_of_ms = clock.now_ms;
         let durability = self.durability();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
         let invalidations = &mut self.invalidations;
-        let scratch =
-            Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
+        let scratch = Scratch {
+            effects,
+            freed,
+            clock,
+            as_of_ms,
+            touches: false,
+            stats,
+            interests,
+            events,
+            invalidations,
+        };
         let mut unit = Unit::new(&self.keyspace, Locks::slot(&self.keyspace, slot), scratch);
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
@@ -440,8 +450,11 @@ impl Executor {
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let (touches, invalidations) = (!session.no_touch, &mut self.invalidations);
-        let scratch = Scratch { effects, freed, clock, touches, stats, interests, events, invalidations };
+        let as_of_ms = session.as_of_ms(clock.now_ms);
+        let touches = !session.no_touch && !session.is_import_source;
+        let invalidations = &mut self.invalidations;
+        let scratch =
+            Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
         let locks = match row.keys {
             Keys::First => Locks::one(&self.keyspace, args.at(1), call.resolved.hash),
             keys if keys.spans_all(args) => Locks::all(&self.keyspace),
@@ -515,11 +528,21 @@ impl Executor {
     fn serve_later(&mut self, mut later: VecDeque<Later>, host: &dyn Host, durability: Durability) {
         while let Some(next) = later.pop_front() {
             let clock = self.next_clock();
+            let as_of_ms = clock.now_ms;
             let (effects, freed) = (&mut self.effects, &mut self.freed);
             let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
             let invalidations = &mut self.invalidations;
-            let scratch =
-                Scratch { effects, freed, clock, touches: false, stats, interests, events, invalidations };
+            let scratch = Scratch {
+                effects,
+                freed,
+                clock,
+                as_of_ms,
+                touches: false,
+                stats,
+                interests,
+                events,
+                invalidations,
+            };
             let locks = Locks::slots(&self.keyspace, next.slots());
             let mut unit = Unit::new(&self.keyspace, locks, scratch);
             next.resume(&mut unit);

@@ -1,6 +1,7 @@
 //! Active expiry: removing what has expired and is not looked at any more, each slot with one logged record.
 //!
-//! A key that has expired is invisible at once, whether or not it has been removed; this only frees its memory.
+//! A key that has expired is invisible at once, whether or not it has been removed; this only frees its memory. While another
+//! server is copied here (CLIENT IMPORT-SOURCE), nothing is removed: that server says what has expired.
 
 use keyspace::SlotId;
 use storage::Admission;
@@ -14,6 +15,9 @@ impl Executor {
     /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops early when the
     /// log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &dyn Host) -> usize {
+        if host.clients().has_import_source() {
+            return 0;
+        }
         let keyspace = self.keyspace().clone();
         let (now_ms, started_us) = (self.now_ms(), host.monotonic_us());
         let mut removed = 0;

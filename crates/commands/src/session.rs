@@ -40,6 +40,8 @@ pub struct Session {
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
+    /// Whether it copies another server here, which alone says what has expired (CLIENT IMPORT-SOURCE).
+    pub is_import_source: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,
     /// How the client keeps what it reads (CLIENT TRACKING). Boxed: most do not.
@@ -74,6 +76,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             durability: None,
             no_touch: false,
+            is_import_source: false,
             monitoring: false,
             tracking: None,
             subscriber: None,
@@ -100,6 +103,12 @@ impl Session {
         self.transaction = None;
         self.watches.clear();
         self.client.set_queued(None);
+    }
+
+    /// What has a deadline up to here is absent for this client; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).
+    #[inline]
+    pub(crate) fn as_of_ms(&self, now_ms: u64) -> u64 {
+        if self.is_import_source { 0 } else { now_ms }
     }
 
     /// What holds for this client: its own wish, never more than the server's setting.

@@ -43,6 +43,7 @@ pub struct Unit<'k> {
     effects: &'k mut Vec<u8>,
     freed: &'k mut Freed,
     clock: AccessClock,
+    as_of_ms: u64,
     touches: bool,
     flushes_all: bool,
     /// Messages in the record.
@@ -59,7 +60,8 @@ impl<'k> Unit<'k> {
     /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
     #[inline(always)]
     pub(crate) fn new(keyspace: &'k Keyspace, locks: Locks<'k>, scratch: Scratch<'k>) -> Unit<'k> {
-        let Scratch { effects, freed, clock, touches, stats, interests, events, invalidations } = scratch;
+        let Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations } =
+            scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
@@ -68,6 +70,7 @@ impl<'k> Unit<'k> {
             effects,
             freed,
             clock,
+            as_of_ms,
             touches,
             flushes_all: false,
             messages: 0,
@@ -111,6 +114,13 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.clock.now_ms
+    }
+
+    /// What has a deadline up to here counts as absent: now, or for an import source the beginning of time, because only
+    /// the server that it copies knows what has expired (CLIENT IMPORT-SOURCE).
+    #[inline]
+    pub fn as_of_ms(&self) -> u64 {
+        self.as_of_ms
     }
 
     #[inline]
@@ -161,20 +171,16 @@ impl<'k> Unit<'k> {
     #[inline]
     pub fn get(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hash(key);
-        let (clock, touches) = (self.clock, self.touches);
+        let (clock, as_of_ms, touches) = (self.clock, self.as_of_ms, self.touches);
         let slot = self.locked.slot_mut(hash.slot());
-        if touches {
-            slot.get_and_touch(db, &hash, key, clock)
-        } else {
-            slot.get(db, &hash, key, clock.now_ms)
-        }
+        if touches { slot.get_and_touch(db, &hash, key, clock) } else { slot.get(db, &hash, key, as_of_ms) }
     }
 
     /// The entry of a key, its access stamp left alone; `None` if absent or expired.
     #[inline]
     pub fn peek(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hash(key);
-        self.locked.slot(hash.slot()).get(db, &hash, key, self.clock.now_ms)
+        self.locked.slot(hash.slot()).get(db, &hash, key, self.as_of_ms)
     }
 
     /// As [`Unit::peek`], also if it has expired and is not removed yet.
@@ -215,15 +221,15 @@ impl<'k> Unit<'k> {
     /// Whether a key of this slot, or a field of a hash there, may have expired: `false` is certain, and cheap.
     #[inline]
     pub fn has_due(&self, key: &[u8]) -> bool {
-        self.locked.slot(self.hash(key).slot()).has_due(self.clock.now_ms)
+        self.locked.slot(self.hash(key).slot()).has_due(self.as_of_ms)
     }
 
     #[inline]
     fn bury_expired(&mut self, db: DbId, key: &[u8]) {
         let hash = self.hash(key);
         let slot = self.locked.slot(hash.slot());
-        if slot.has_due(self.clock.now_ms)
-            && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.clock.now_ms))
+        if slot.has_due(self.as_of_ms)
+            && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.as_of_ms))
         {
             self.apply_alone(&Effect::Delete { db, key });
         }
@@ -245,9 +251,9 @@ impl<'k> Unit<'k> {
             (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
             (None, _) => return self.apply_global_observed(effect),
         };
-        let (hash, now_ms) = (self.hash(key), self.clock.now_ms);
+        let (hash, as_of_ms) = (self.hash(key), self.as_of_ms);
         let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
-        let was_expired = entry.is_some_and(|entry| entry.is_expired(now_ms));
+        let was_expired = entry.is_some_and(|entry| entry.is_expired(as_of_ms));
         let applied = self.change(effect);
         if !applied.changed {
             return applied;
@@ -447,6 +453,8 @@ pub(crate) struct Scratch<'k> {
     pub(crate) effects: &'k mut Vec<u8>,
     pub(crate) freed: &'k mut Freed,
     pub(crate) clock: AccessClock,
+    /// See [`Unit::as_of_ms`].
+    pub(crate) as_of_ms: u64,
     /// Whether reads renew access stamps.
     pub(crate) touches: bool,
     /// Counts hits and misses.

@@ -78,6 +78,7 @@ impl Client {
             (self.killed.load(Relaxed), 'A'),
             (self.no_evict.load(Relaxed), 'e'),
             (self.no_touch.load(Relaxed), 'T'),
+            (self.import_source.load(Relaxed), 'I'),
         ];
         let letters: String = flags.iter().filter(|(set, _)| *set).map(|(_, letter)| *letter).collect();
         if letters.is_empty() { "N".to_string() } else { letters }

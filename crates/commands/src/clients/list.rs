@@ -3,7 +3,13 @@
 //! What it is: how a client is found, by its id or by what is known of it, and what is counted over all of them, also after
 //! they have gone. What it is not: on the path of a command; it is locked when clients come and go, and to be looked at.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use parking_lot::Mutex;
 
@@ -15,6 +21,8 @@ use crate::observe::Monitors;
 pub struct Clients {
     list: Mutex<List>,
     monitors: Monitors,
+    /// How many copy another server here.
+    import_sources: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -45,11 +53,26 @@ impl Clients {
         &self.monitors
     }
 
+    /// Notes whether a client copies another server here (CLIENT IMPORT-SOURCE); one that has gone does not.
+    pub(crate) fn set_import_source(&self, client: &Client, is_import_source: bool) {
+        match (client.import_source.swap(is_import_source, Relaxed), is_import_source) {
+            (false, true) => _ = self.import_sources.fetch_add(1, Relaxed),
+            (true, false) => _ = self.import_sources.fetch_sub(1, Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Whether there is a client that copies another server here: nothing is removed then for having expired.
+    pub(crate) fn has_import_source(&self) -> bool {
+        self.import_sources.load(Relaxed) > 0
+    }
+
     /// Removes a connection that has closed. Returns whether it was there.
     pub fn remove(&self, id: u64) -> bool {
         self.monitors.remove(id);
         let mut list = self.list.lock();
         let Some(client) = list.by_id.remove(&id) else { return false };
+        self.set_import_source(&client, false);
         let (input, output) = client.traffic_bytes();
         list.departed_bytes.0 += input;
         list.departed_bytes.1 += output;

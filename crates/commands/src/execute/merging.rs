@@ -54,8 +54,11 @@ impl Executor {
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
         let (effects, freed) = (&mut self.effects, &mut self.freed);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let (touches, invalidations) = (!session.no_touch, &mut self.invalidations);
-        let scratch = Scratch { effects, freed, clock, touches, stats, interests, events, invalidations };
+        let as_of_ms = session.as_of_ms(clock.now_ms);
+        let touches = !session.no_touch && !session.is_import_source;
+        let invalidations = &mut self.invalidations;
+        let scratch =
+            Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
         let locks = Locks::one(&self.keyspace, args.at(1), Some(hash));
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
         let (mut count, mut later) = (0, VecDeque::new());

@@ -27,8 +27,8 @@ impl<'k> Unit<'k> {
         visit: &mut dyn FnMut(&[u8], ValueType),
     ) -> ScanCursor {
         match self.all_slots() {
-            Some(slots) => slots.scan(db, cursor, count, self.now_ms(), visit),
-            None => self.keyspace.scan(db, cursor, count, self.now_ms(), visit),
+            Some(slots) => slots.scan(db, cursor, count, self.as_of_ms(), visit),
+            None => self.keyspace.scan(db, cursor, count, self.as_of_ms(), visit),
         }
     }
 
@@ -42,10 +42,10 @@ impl<'k> Unit<'k> {
 
     /// See [`Keyspace::random_key`].
     pub fn random_key(&mut self, db: DbId, out: &mut Vec<u8>) -> bool {
-        let (seed, now_ms) = (self.seed(), self.now_ms());
+        let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
         match self.all_slots() {
-            Some(slots) => slots.random_key(db, seed, now_ms, out),
-            None => self.keyspace.random_key(db, seed, now_ms, out),
+            Some(slots) => slots.random_key(db, seed, as_of_ms, out),
+            None => self.keyspace.random_key(db, seed, as_of_ms, out),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What a client says about itself and wishes for itself: CLIENT SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY,
-//! DURABILITY.
+//! DURABILITY, IMPORT-SOURCE.
 
 use storage::Durability;
 use wire::Args;
@@ -57,6 +57,17 @@ pub(super) fn no_evict(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     cx.session.no_touch = switch(args.at(2))?;
     cx.session.client.set_no_touch(cx.session.no_touch);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server here. While there is such a client, no
+/// key is removed because it has expired, and for the client itself none has: the other server says so when its time has
+/// come. Without this, what had a deadline when the copy was begun could be gone before the command that moves the deadline
+/// has arrived.
+pub(super) fn import_source(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    cx.session.is_import_source = switch(args.at(2))?;
+    cx.host.clients().set_import_source(&cx.session.client, cx.session.is_import_source);
     cx.reply.ok();
     Ok(())
 }
@@ -192,6 +203,51 @@ mod tests {
             ("get a", "\"1\""),
             ("object idletime a", ":0"),
         ]);
+    }
+
+    #[test]
+    fn for_an_import_source_nothing_has_expired() {
+        let past = "1600000000000";
+        let mut server = TestServer::new();
+        server.check(&[
+            ("set a 1 px 100", "+OK"),
+            ("hset h f 1 g 2", ":2"),
+            ("hpexpire h 100 fields 1 f", "[:1]"),
+            ("client import-source on", "+OK"),
+            ("after 200", ""),
+            ("incr a", ":2"),
+            ("hincrby h f 1", ":2"),
+            (&format!("pexpireat h {past}"), ":1"),
+            ("persist h", ":1"),
+            (&format!("set b 1 pxat {past}"), "+OK"),
+            (&format!("hpexpireat h {past} fields 1 g"), "[:1]"),
+            ("exists a b h", ":3"),
+            ("pexpire a 1000", ":1"),
+            ("after 500", ""),
+        ]);
+        assert!(server.host.clients.has_import_source());
+        server.check(&[
+            ("client import-source off", "+OK"),
+            ("pttl a", ":500"),
+            ("exists b", ":0"),
+            ("hgetall h", "[]"),
+        ]);
+        assert!(!server.host.clients.has_import_source());
+        server.assert_replays();
+    }
+
+    #[test]
+    fn nothing_is_removed_for_its_deadline_while_there_is_an_import_source() {
+        let mut server = TestServer::new();
+        server.check(&[("client import-source on", "+OK"), ("set a 1 px 100", "+OK"), ("after 200", "")]);
+        let expire = |server: &mut TestServer| {
+            let (from, to) = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
+            server.executor.expire_due(from, to, usize::MAX, &server.host)
+        };
+        server.run("echo x");
+        assert_eq!(expire(&mut server), 0);
+        server.host.clients.remove(server.session.client.id());
+        assert_eq!(expire(&mut server), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{CommandError, Context, Flags, Row, families::help::help};
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
 /// The subcommands.
-pub(super) const ROWS: [Row; 17] = [
+pub(super) const ROWS: [Row; 18] = [
     Row {
         name: "client|caching",
         arity: 3,
@@ -59,6 +59,16 @@ pub(super) const ROWS: [Row; 17] = [
         since: "5.0.0",
         summary: "Replies with the number of this connection.",
         handler: id,
+        ..ROW
+    },
+    Row {
+        name: "client|import-source",
+        arity: 3,
+        flags: ADMIN,
+        since: "8.1.0",
+        summary: "Says whether this connection copies another server here, which alone says what has expired.",
+        syntax: "<ON | OFF>",
+        handler: attributes::import_source,
         ..ROW
     },
     Row {

@@ -131,7 +131,7 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         ttl_ms if options.is_absolute => Some(ttl_ms),
         ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
     };
-    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
+    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= cx.as_of_ms()) {
         if cx.apply(&Effect::Delete { db, key }).changed {
             cx.notify(EventClass::GENERIC, "del", key);
         }

@@ -86,7 +86,7 @@ fn set_deadline(
     // What lies before 1970 has passed like any other past.
     let deadline_ms = u64::try_from(deadline_ms).unwrap_or(0);
     let sets = cx.unit.get(db, key).is_some_and(|entry| conditions.allow(entry.expire_at_ms(), deadline_ms));
-    if sets && deadline_ms <= cx.now_ms() {
+    if sets && deadline_ms <= cx.as_of_ms() {
         cx.apply(&Effect::Delete { db, key });
         cx.notify(EventClass::GENERIC, "del", key);
     } else if sets {

@@ -24,7 +24,7 @@ pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(),
 
 /// `KEYS pattern`
 pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms, pattern) = (cx.db(), cx.now_ms(), args.at(1));
+    let (db, as_of_ms, pattern) = (cx.db(), cx.as_of_ms(), args.at(1));
     let array = cx.reply.begin_deferred();
     let mut found = 0;
     let mut show = |key: &[u8]| {
@@ -35,7 +35,7 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     };
     if let Some(slot) = only_slot(pattern) {
         cx.unit.with_slot(slot, |slot| {
-            let alive = slot.entries(db).filter(|entry| !entry.is_expired(now_ms));
+            let alive = slot.entries(db).filter(|entry| !entry.is_expired(as_of_ms));
             alive.for_each(|entry| show(entry.key()));
         });
     } else {

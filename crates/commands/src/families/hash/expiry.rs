@@ -43,9 +43,9 @@ fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandEr
 
 /// The field of a name, unless it has expired; `None` also if there is no hash.
 fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<HashField<'u>>, CommandError> {
-    let now_ms = cx.now_ms();
+    let as_of_ms = cx.as_of_ms();
     let hash = hash(cx.unit.peek(cx.db(), key))?;
-    Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms)))
+    Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms)))
 }
 
 /// Removes fields of a hash that have expired, so that what happens to them next does not depend on the time of a replay.
@@ -57,9 +57,9 @@ pub(super) fn bury<'a>(
     if !cx.unit.has_due(key) {
         return Ok(());
     }
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let Some(hash) = hash(cx.unit.peek(db, key))?.filter(|hash| hash.has_deadlines()) else { return Ok(()) };
-    let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(now_ms));
+    let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(as_of_ms));
     let expired: Slices<'_> = names.filter(expired).collect();
     if !expired.is_empty() {
         let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
@@ -101,7 +101,7 @@ fn set_deadlines(
     form: Form,
     command: &'static str,
 ) -> Result<(), CommandError> {
-    let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let number = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     if number < 0 {
         return Err(CommandError::Text("ERR invalid expire time, must be >= 0"));
@@ -121,18 +121,18 @@ fn set_deadlines(
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
             // What was named twice has its deadline already.
-            Some(_) if deadline_ms <= now_ms && changed.contains(&name) => NO_FIELD,
+            Some(_) if deadline_ms <= as_of_ms && changed.contains(&name) => NO_FIELD,
             Some(field) if !conditions.allow(field.expire_at_ms, deadline_ms) => NOT_SET,
             Some(_) => {
                 changed.push(name);
-                if deadline_ms <= now_ms { DELETED } else { SET }
+                if deadline_ms <= as_of_ms { DELETED } else { SET }
             }
         };
         cx.reply.integer(outcome);
     }
     if !changed.is_empty() {
         let fields = Items::Slices(&changed);
-        if deadline_ms <= now_ms {
+        if deadline_ms <= as_of_ms {
             remove(cx, key, fields);
         } else {
             cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
@@ -217,11 +217,11 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 
 /// Replies with the values of fields, nil for those that are not there.
 fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, key))?;
     cx.reply.array(names.len());
     for name in names.iter() {
-        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms));
+        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
         cx.reply.bulk_or_null(field.as_ref().map(|field| &*field.value));
     }
     Ok(())
@@ -255,7 +255,7 @@ fn parse_options<'a>(
 
 /// `HGETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`
 pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
     let names = parse_options(args.skip(2), |word, rest| expiry.read(word, rest))?;
     if matches!(expiry, ExpiryOption::Keep) {
@@ -268,7 +268,7 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let mut slices = Slices::new();
     let fields = gather(names, &mut slices);
     match (expiry, deadline_ms) {
-        (_, Some(deadline_ms)) if deadline_ms <= now_ms => remove(cx, key, fields),
+        (_, Some(deadline_ms)) if deadline_ms <= as_of_ms => remove(cx, key, fields),
         (ExpiryOption::Persist, _) | (_, Some(_)) => {
             let effect = Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms };
             if cx.apply(&effect).changed {
@@ -283,7 +283,7 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 /// `HSETEX key [FNX | FXX] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL] FIELDS count field value [field value ...]`
 pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
     let mut must_exist = None;
     let pairs = parse_options(args.skip(2), |word, rest| {
@@ -312,7 +312,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     bury(cx, key, names.iter().copied())?;
     let fields = Items::Slices(&names);
-    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
+    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms) {
         remove(cx, key, fields);
     } else {
         let mut slices = Slices::new();

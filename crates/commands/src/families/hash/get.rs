@@ -12,28 +12,28 @@ fn field<'u>(
     key: &[u8],
     name: &[u8],
 ) -> Result<Option<HashField<'u>>, CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, key))?;
-    Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms)))
+    Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms)))
 }
 
 /// `HGET key field`
 pub(super) fn hget(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, args.at(1)))?;
-    let field = hash.and_then(|hash| hash.field(args.at(2))).filter(|field| !field.is_expired(now_ms));
+    let field = hash.and_then(|hash| hash.field(args.at(2))).filter(|field| !field.is_expired(as_of_ms));
     cx.reply.bulk_or_null(field.as_ref().map(|field| &*field.value));
     Ok(())
 }
 
 /// `HMGET key field [field ...]`
 pub(super) fn hmget(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, args.at(1)))?;
     let names = args.skip(2);
     cx.reply.array(names.len());
     for name in names.iter() {
-        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms));
+        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
         cx.reply.bulk_or_null(field.as_ref().map(|field| &*field.value));
     }
     Ok(())
@@ -86,9 +86,9 @@ enum Shown {
 
 /// Replies with all fields that have not expired.
 fn whole(cx: &mut Context<'_, '_>, args: Args<'_>, shown: Shown) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, args.at(1)))?;
-    let fields = || hash.iter().flat_map(|hash| hash.iter()).filter(|field| !field.is_expired(now_ms));
+    let fields = || hash.iter().flat_map(|hash| hash.iter()).filter(|field| !field.is_expired(as_of_ms));
     let len = match hash {
         Some(hash) if hash.has_deadlines() => fields().count(),
         Some(hash) => hash.len(),

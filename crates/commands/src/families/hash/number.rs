@@ -14,10 +14,10 @@ use crate::{CommandError, Context, EventClass};
 
 /// `HINCRBY key field increment`
 pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, name, now_ms) = (cx.db(), args.at(1), args.at(2), cx.now_ms());
+    let (db, key, name, as_of_ms) = (cx.db(), args.at(1), args.at(2), cx.as_of_ms());
     let increment = parse_i64(args.at(3)).ok_or(CommandError::NotAnInteger)?;
     let hash = hash(cx.unit.get(db, key))?;
-    let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms));
+    let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
     let value = match field {
         Some(field) => {
             parse_i64(&field.value).ok_or(CommandError::Text("ERR hash value is not an integer"))?
@@ -36,7 +36,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 
 /// `HINCRBYFLOAT key field increment`
 pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, name, now_ms) = (cx.db(), args.at(1), args.at(2), cx.now_ms());
+    let (db, key, name, as_of_ms) = (cx.db(), args.at(1), args.at(2), cx.as_of_ms());
     let mut sum = Vec::new();
     // The increment alone first: its error comes before that of the key's type.
     decimal::add(b"0", args.at(3), &mut sum).map_err(|error| match error {
@@ -44,7 +44,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         AddError::NotFinite => CommandError::Text("ERR value is NaN or Infinity"),
     })?;
     let hash = hash(cx.unit.get(db, key))?;
-    let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(now_ms));
+    let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
     if let Some(field) = field {
         sum.clear();
         decimal::add(&field.value, args.at(3), &mut sum).map_err(|error| match error {

@@ -38,9 +38,10 @@ fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<A
 
 /// `HSETNX key field value`
 pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
+    let (db, key, as_of_ms) = (cx.db(), args.at(1), cx.as_of_ms());
     let hash = hash(cx.unit.get(db, key))?;
-    let exists = hash.and_then(|hash| hash.field(args.at(2))).is_some_and(|field| !field.is_expired(now_ms));
+    let exists =
+        hash.and_then(|hash| hash.field(args.at(2))).is_some_and(|field| !field.is_expired(as_of_ms));
     if !exists {
         let pairs = [args.at(2), args.at(3)];
         cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) });

@@ -19,7 +19,7 @@ const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms) = (cx.db(), cx.now_ms());
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let cursor = parse_cursor(args.at(2))?;
     // The new cursor comes first in the reply, so the fields are kept until it is known.
     let (mut fields, mut found) = (Vec::new(), 0);
@@ -30,7 +30,7 @@ pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         Some(hash) => {
             let options = ScanOptions::parse(args.skip(3), ScanTarget::Fields)?;
             hash.scan(cursor, options.count, |field| {
-                if field.is_expired(now_ms) || !options.accepts(&field.name) {
+                if field.is_expired(as_of_ms) || !options.accepts(&field.name) {
                     return;
                 }
                 writer.bulk(&field.name);
@@ -51,10 +51,10 @@ pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 
 /// `HRANDFIELD key [count [WITHVALUES]]`
 pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, now_ms, seed) = (cx.db(), cx.now_ms(), cx.unit.seed());
+    let (db, as_of_ms, seed) = (cx.db(), cx.as_of_ms(), cx.unit.seed());
     let Some(count) = args.get(2) else {
         let hash = hash(cx.unit.read(db, args.at(1)))?;
-        let shown = hash.and_then(|hash| random_field(hash, &mut Sequence::new(seed), now_ms));
+        let shown = hash.and_then(|hash| random_field(hash, &mut Sequence::new(seed), as_of_ms));
         cx.reply.bulk_or_null(shown.as_ref().map(|field| &*field.name));
         return Ok(());
     };
@@ -88,13 +88,13 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         (None, _) => {}
         // Fields that have expired come up too, and are left out: the cycle that removes them follows soon.
         (Some(hash), Drawn::Distinct(count)) => hash.sample(count, seed, |field| {
-            if !field.is_expired(now_ms) {
+            if !field.is_expired(as_of_ms) {
                 show(&field);
             }
         }),
         (Some(hash), Drawn::Repeated(count)) => {
             let mut sequence = Sequence::new(seed);
-            let fields = Fields::of(hash, now_ms);
+            let fields = Fields::of(hash, as_of_ms);
             for _ in 0..count {
                 let Some(field) = fields.draw(&mut sequence) else { break };
                 verify_drawn_bytes(show(&field))?;
@@ -113,11 +113,11 @@ enum Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(hash: HashView<'a>, now_ms: u64) -> Fields<'a> {
+    fn of(hash: HashView<'a>, as_of_ms: u64) -> Fields<'a> {
         if hash.len() <= LISTED_LEN_MAX {
-            Fields::Listed(hash.iter().filter(|field| !field.is_expired(now_ms)).collect())
+            Fields::Listed(hash.iter().filter(|field| !field.is_expired(as_of_ms)).collect())
         } else {
-            Fields::Drawn(hash, now_ms)
+            Fields::Drawn(hash, as_of_ms)
         }
     }
 
@@ -125,14 +125,14 @@ impl<'a> Fields<'a> {
     fn draw(&self, sequence: &mut Sequence) -> Option<HashField<'a>> {
         match self {
             Fields::Listed(fields) => fields.get(sequence.below(fields.len())).copied(),
-            Fields::Drawn(hash, now_ms) => random_field(*hash, sequence, *now_ms),
+            Fields::Drawn(hash, as_of_ms) => random_field(*hash, sequence, *as_of_ms),
         }
     }
 }
 
 /// A random field that has not expired. If most have, the first that has not.
-fn random_field<'a>(hash: HashView<'a>, sequence: &mut Sequence, now_ms: u64) -> Option<HashField<'a>> {
-    let live = |field: &HashField<'a>| !field.is_expired(now_ms);
+fn random_field<'a>(hash: HashView<'a>, sequence: &mut Sequence, as_of_ms: u64) -> Option<HashField<'a>> {
+    let live = |field: &HashField<'a>| !field.is_expired(as_of_ms);
     let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next()).filter(live));
     drawn.or_else(|| hash.iter().find(live))
 }

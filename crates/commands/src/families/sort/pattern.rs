@@ -67,7 +67,7 @@ impl<'a> Pattern<'a> {
         match (unit.inspect(db, key)?.view(), field) {
             (View::String(bytes), None) => Some(Element::from_bytes(bytes)),
             (View::Hash(hash), Some(name)) => {
-                let field = hash.field(name).filter(|field| !field.is_expired(unit.now_ms()));
+                let field = hash.field(name).filter(|field| !field.is_expired(unit.as_of_ms()));
                 field.map(|field| field.value)
             }
             _ => None,

@@ -39,7 +39,7 @@ pub(super) fn getdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]`
 pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
     let mut words = args.skip(2).iter();
     while let Some(word) = words.next() {
@@ -58,7 +58,7 @@ pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     cx.reply.bulk(value);
     let had_deadline = entry.expire_at_ms().is_some();
     let event = match (expiry, deadline_ms) {
-        (_, Some(deadline_ms)) if deadline_ms <= now_ms => {
+        (_, Some(deadline_ms)) if deadline_ms <= as_of_ms => {
             cx.apply(&Effect::Delete { db, key });
             "del"
         }

@@ -33,7 +33,7 @@ fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<
 
 /// As [`put`], for a deadline that a client gave: one that has passed leaves no key at all.
 fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u64) {
-    if deadline_ms > cx.now_ms() {
+    if deadline_ms > cx.as_of_ms() {
         put(cx, key, value, Some(deadline_ms));
         cx.notify(EventClass::GENERIC, "expire", key);
         return;
