@@ -154,6 +154,11 @@ pub enum Wait {
     Key(KeyWait),
     /// For a [`Promise`](crate::Promise).
     Promise,
+    /// For what the thread of durable channels tells: see [`Executor::tell`](crate::Executor::tell).
+    Channels {
+        /// Its replies are off.
+        is_silent: bool,
+    },
 }
 
 /// See [`Wait::Key`].
@@ -168,7 +173,7 @@ impl Wait {
     pub fn timeout_ms(&self) -> Option<u64> {
         match self {
             Wait::Key(wait) => wait.waiter.awaited.timeout_ms,
-            Wait::Promise => None,
+            Wait::Promise | Wait::Channels { .. } => None,
         }
     }
 

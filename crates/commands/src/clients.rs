@@ -133,8 +133,8 @@ pub struct Client {
     no_touch: AtomicBool,
     import_source: AtomicBool,
     monitoring: AtomicBool,
-    /// How many channels, patterns and shard channels it has subscribed to.
-    subscriptions: [AtomicU32; 3],
+    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    subscriptions: [AtomicU32; 4],
     tracking: AtomicBool,
     tracks_prefixes: AtomicBool,
     redirect_broken: AtomicBool,
@@ -292,13 +292,13 @@ impl Client {
         if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// How many channels, patterns and shard channels it has subscribed to.
-    pub fn set_subscriptions(&self, counts: [usize; 3]) {
+    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    pub fn set_subscriptions(&self, counts: [usize; 4]) {
         self.subscriptions.iter().zip(counts).for_each(|(known, count)| known.store(count as u32, Relaxed));
     }
 
     /// See [`Client::set_subscriptions`].
-    pub fn subscriptions(&self) -> [u32; 3] {
+    pub fn subscriptions(&self) -> [u32; 4] {
         self.subscriptions.each_ref().map(|count| count.load(Relaxed))
     }
 

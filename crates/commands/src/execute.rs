@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
 use lsn::Lsn;
-use pubsub::{Hub, Local};
+use pubsub::{Hub, Local, durable::Told};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
@@ -16,6 +16,7 @@ use crate::{
     admission::ADMITTED_BYTES,
     blocking::{Later, Serving},
     event::Events,
+    families::tell,
     observe::Watch,
     row::{Found, resolve_call},
     stats::WorkerStats,
@@ -219,6 +220,12 @@ impl Executor {
     /// Tells others what has become durable.
     pub fn publish(&mut self, notice: &Notice) {
         notice.publish(&mut self.channels);
+    }
+
+    /// Does what the thread of durable channels tells this client's worker, and appends what the client is told.
+    pub fn tell(&mut self, told: &Told, session: &mut Session, out: &mut Vec<u8>) {
+        let mut reply = ReplyWriter::new(out, session.protocol);
+        tell(&mut self.channels, session, told, &mut reply);
     }
 
     /// Shares channels with other workers; before, it has channels of its own.

@@ -2,7 +2,10 @@
 //!
 //! Narrow on purpose: a method here is a thing no keyspace, log or session can answer.
 
+use std::sync::Arc;
+
 use keyspace::EvictionPolicy;
+use pubsub::durable::{Flow, Request};
 
 use crate::{
     EventClass, Promise,
@@ -112,6 +115,10 @@ pub trait Host: Send + Sync {
     fn allocator_report(&self) -> String;
     /// Whether messages to this channel are kept in the log (`durable-channels`).
     fn is_durable_channel(&self, channel: &[u8]) -> bool;
+    /// Passes a request on to the thread of durable channels; what comes of it is told to the worker.
+    fn ask_channels(&self, request: Request);
+    /// For a client that begins to follow durable channels.
+    fn new_flow(&self) -> Arc<Flow>;
     /// The events that are wanted (`notify-keyspace-events`).
     fn event_classes(&self) -> EventClass;
     /// Who may run DEBUG.

@@ -54,7 +54,7 @@ pub use host::{
 pub use interest::{Interests, Watches};
 pub use promise::Promise;
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
-pub use session::{ReplyMode, Session};
+pub use session::{Follower, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
 pub use tracking::{ClientTracking, Tracking, TrackingTotals};
 pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};

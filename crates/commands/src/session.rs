@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use keyspace::DbId;
-use pubsub::SubscriberId;
+use pubsub::{
+    SubscriberId,
+    durable::{Flow, FollowerId},
+};
 use storage::Durability;
 use wire::Protocol;
 
@@ -21,6 +24,15 @@ pub enum ReplyMode {
     SkipNext,
     /// The present command's is the one to skip.
     Skip,
+}
+
+/// A client as a follower of durable channels.
+#[derive(Debug)]
+pub struct Follower {
+    /// Its name there.
+    pub id: FollowerId,
+    /// What it has taken.
+    pub flow: Arc<Flow>,
 }
 
 /// State of one client. Belongs to one worker; what others may see is in [`Client`].
@@ -48,6 +60,10 @@ pub struct Session {
     pub tracking: Option<Box<ClientTracking>>,
     /// Its part of the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
+    /// What it is to durable channels, from its first XSUBSCRIBE on. Boxed: most do not follow any.
+    pub follower: Option<Box<Follower>>,
+    /// How often it has been one.
+    pub(crate) follower_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
     /// It has published in a transaction: so that its messages stay in order, all that follow wait their turn behind what
@@ -80,6 +96,8 @@ impl Session {
             monitoring: false,
             tracking: None,
             subscriber: None,
+            follower: None,
+            follower_generation: 0,
             subscribed: false,
             publishes_in_turn: false,
             transaction: None,

@@ -22,6 +22,7 @@ use keyspace::{
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
+use pubsub::durable::{Flow, Request};
 use storage::{Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
@@ -426,6 +427,8 @@ pub(crate) struct TestHost {
     answers: Arc<Mutex<Vec<Pushed>>>,
     /// What clients wait for that have asked for a snapshot.
     pub(crate) promises: Mutex<Vec<Promise>>,
+    /// What was asked of the thread of durable channels.
+    pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Observer,
     /// How long every command seems to take that is timed.
     pub(crate) command_us: AtomicU64,
@@ -450,6 +453,7 @@ impl TestHost {
             pushed: Arc::default(),
             answers: Arc::default(),
             promises: Mutex::default(),
+            channel_requests: Mutex::default(),
             observer: Observer::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
@@ -531,6 +535,14 @@ impl Host for TestHost {
 
     fn is_durable_channel(&self, channel: &[u8]) -> bool {
         channel.starts_with(DURABLE_CHANNELS)
+    }
+
+    fn ask_channels(&self, request: Request) {
+        self.channel_requests.lock().push(request);
+    }
+
+    fn new_flow(&self) -> Arc<Flow> {
+        Arc::new(Flow::new(|| {}))
     }
 
     fn event_classes(&self) -> EventClass {

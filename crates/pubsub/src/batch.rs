@@ -116,6 +116,6 @@ impl Batch {
 fn head(kind: Kind) -> &'static [u8] {
     match kind {
         Kind::Shard => b"*3\r\n$8\r\nsmessage\r\n",
-        Kind::Channel | Kind::Pattern => b"*3\r\n$7\r\nmessage\r\n",
+        Kind::Channel | Kind::Pattern | Kind::Log => b"*3\r\n$7\r\nmessage\r\n",
     }
 }

@@ -22,9 +22,11 @@ struct Shared {
 }
 
 impl Block {
-    pub(crate) fn new(bytes: &[u8], worker_bytes: &Rc<Cell<usize>>) -> Block {
+    /// Counted among the bytes of all blocks of the worker.
+    pub(crate) fn new(bytes: impl Into<Box<[u8]>>, worker_bytes: &Rc<Cell<usize>>) -> Block {
+        let bytes = bytes.into();
         worker_bytes.set(worker_bytes.get() + bytes.len());
-        Block(Rc::new(Shared { bytes: bytes.into(), worker_bytes: worker_bytes.clone() }))
+        Block(Rc::new(Shared { bytes, worker_bytes: worker_bytes.clone() }))
     }
 
     /// How many hold it.

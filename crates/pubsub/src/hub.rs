@@ -25,17 +25,19 @@ pub enum Kind {
     Pattern,
     /// A shard channel, which has a name space of its own.
     Shard,
+    /// A durable channel by its name, whose messages come from the log: nothing is published to it here.
+    Log,
 }
 
 impl Kind {
     /// All kinds, in order of their numbers.
-    pub const ALL: [Kind; 3] = [Kind::Channel, Kind::Pattern, Kind::Shard];
+    pub const ALL: [Kind; 4] = [Kind::Channel, Kind::Pattern, Kind::Shard, Kind::Log];
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Hub {
-    indexes: [Index; 3],
+    indexes: [Index; 4],
     pub(crate) patterns: Patterns,
     pub(crate) inboxes: Box<[Inbox]>,
     /// Topics by worker whose subscribers hear of keys.
@@ -111,7 +113,7 @@ impl Hub {
                 let prefix = glob::literal_prefix(name);
                 prefix.starts_with(KEY_CHANNELS) || KEY_CHANNELS.starts_with(prefix)
             }
-            Kind::Shard => false,
+            Kind::Shard | Kind::Log => false,
         };
         match (hears, begins) {
             (true, true) => self.key_listeners.fetch_add(1, Relaxed),

@@ -30,6 +30,7 @@
 mod audience;
 mod batch;
 mod delivery;
+pub mod durable;
 mod hub;
 mod index;
 mod local;

@@ -45,7 +45,7 @@ impl SubscriberId {
 struct Subscriber {
     client_id: u64,
     protocol: Protocol,
-    memberships: [Memberships; 3],
+    memberships: [Memberships; 4],
     delivery: Delivery,
     /// It is in the list of those that something was delivered to.
     is_due: bool,
@@ -56,7 +56,7 @@ struct Subscriber {
 pub struct Local {
     hub: Arc<Hub>,
     worker: usize,
-    audiences: [Audiences; 3],
+    audiences: [Audiences; 4],
     subscribers: Vec<Option<Subscriber>>,
     free: Vec<SubscriberId>,
     /// All subscriptions of all subscribers.
@@ -91,6 +91,11 @@ impl Local {
             due: Vec::new(),
             fan_out: FanOut::default(),
         }
+    }
+
+    /// The number of the worker.
+    pub fn worker(&self) -> usize {
+        self.worker
     }
 
     /// What all workers share.

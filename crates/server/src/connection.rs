@@ -24,7 +24,10 @@ use std::{
 
 use commands::{CommandError, Session, clients::Client};
 use lsn::Lsn;
-use pubsub::Delivery;
+use pubsub::{
+    Delivery,
+    durable::{Encoded, FollowerId, Run, Told},
+};
 use tokio::{
     io::{AsyncRead, ReadBuf},
     net::{
@@ -358,6 +361,20 @@ impl Connection {
     /// Appends what channels have for the client, to be sent as what is pushed is. Returns whether this is the first since then.
     pub(crate) fn deliver(&self, delivery: &mut Delivery) -> bool {
         self.conversation.borrow_mut().deliver(delivery);
+        !self.pushed.replace(true)
+    }
+
+    /// Appends messages of durable channels, to be sent as what is pushed is. Returns whether this is the first since then.
+    pub(crate) fn feed(&self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) -> bool {
+        self.conversation.borrow_mut().feed(id, run, encoded);
+        !self.pushed.replace(true)
+    }
+
+    /// Does what the thread of durable channels tells, with `tell`, and appends what it says, as [`Connection::feed`].
+    pub(crate) fn tell(&self, told: &Told, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+        if self.conversation.borrow_mut().tell(told, tell) {
+            self.resume();
+        }
         !self.pushed.replace(true)
     }
 

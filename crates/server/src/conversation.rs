@@ -13,9 +13,14 @@
 //! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`], [`Conversation::time_out`] or
 //!   the end of the client, whichever comes first.
 
+use std::sync::Arc;
+
 use commands::{Call, Executor, Host, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
-use pubsub::Delivery;
+use pubsub::{
+    Delivery,
+    durable::{Encoded, Flow, FollowerId, Run, Told},
+};
 use wire::{Limits, RequestBatch, RequestParser};
 
 use crate::outbox::Outbox;
@@ -82,13 +87,24 @@ pub struct Conversation {
     pending: Vec<u8>,
     /// Of the bytes in the outbox, so many at most were pushed by others.
     pushed_bytes: usize,
+    /// Of the bytes in the outbox, so many at most are messages from the log; whose flow they belong to.
+    fed: Option<(FollowerId, Arc<Flow>)>,
+    fed_bytes: usize,
 }
 
 impl Conversation {
     /// A conversation that has just begun.
     pub fn new(session: Session) -> Conversation {
         let (outbox, parser) = (Outbox::default(), RequestParser::new());
-        Conversation { session, outbox, parser, pending: Vec::new(), pushed_bytes: 0 }
+        Conversation {
+            session,
+            outbox,
+            parser,
+            pending: Vec::new(),
+            pushed_bytes: 0,
+            fed: None,
+            fed_bytes: 0,
+        }
     }
 
     /// Bytes held over from before.
@@ -113,6 +129,54 @@ impl Conversation {
             self.outbox.begin_round();
             self.outbox.deliver(delivery);
         }
+    }
+
+    /// Appends messages of durable channels for the client as this follower, in the protocol it speaks. One that is no longer this
+    /// follower, or is closing, takes nothing more.
+    pub fn feed(&mut self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
+        let Some(follower) = self.session.follower.as_deref().filter(|it| it.id == id) else { return };
+        if self.session.closing {
+            return;
+        }
+        if self.fed.as_ref().is_none_or(|(fed, _)| *fed != id) {
+            (self.fed, self.fed_bytes) = (Some((id, follower.flow.clone())), 0);
+        }
+        let protocol = self.session.protocol;
+        let mut delivery = Delivery::default();
+        encoded[protocol as usize].get_or_insert_with(|| run.encode(protocol)).deliver_to(&mut delivery);
+        self.outbox.begin_round();
+        self.outbox.deliver(&mut delivery);
+        self.fed_bytes += run.len();
+    }
+
+    /// Does what the thread of durable channels tells, with `tell`, and appends what it says. Returns whether this answers the
+    /// command that the client was blocked in.
+    pub fn tell(&mut self, told: &Told, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+        let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == told.follower());
+        if !is_follower || self.session.closing {
+            return false;
+        }
+        let mut said = Vec::new();
+        tell(&mut self.session, &mut said);
+        if matches!(told, Told::Lost { .. }) {
+            self.append(&said, Lsn::ZERO, Lsn::ZERO);
+            return false;
+        }
+        match self.session.wait.take() {
+            Some(Wait::Channels { is_silent: true }) => {}
+            _ => self.append(&said, Lsn::ZERO, Lsn::ZERO),
+        }
+        true
+    }
+
+    /// Bytes that are not sent, but for messages from the log: a client may take those as slowly as it likes.
+    pub fn limited_bytes(&self) -> u64 {
+        self.outbox.len().saturating_sub(self.fed_bytes) as u64
+    }
+
+    /// Of these, the bytes that no other connection shares, at least.
+    pub(crate) fn limited_own_bytes(&self) -> usize {
+        self.outbox.own_len().saturating_sub(self.fed_bytes)
     }
 
     fn append(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
@@ -168,6 +232,13 @@ impl Conversation {
         if left < self.pushed_bytes {
             self.session.client.pushed_taken((self.pushed_bytes - left) as u64);
             self.pushed_bytes = left;
+        }
+        let left = self.fed_bytes.min(self.outbox.len());
+        if left < self.fed_bytes {
+            if let Some((_, flow)) = &self.fed {
+                flow.take((self.fed_bytes - left) as u64);
+            }
+            self.fed_bytes = left;
         }
     }
 

@@ -22,13 +22,17 @@ use env::{Clock, Entropy};
 use keyspace::{EvictionPolicy, Keyspace};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use pubsub::Hub;
+use pubsub::{
+    Hub,
+    durable::{Flow, Request},
+};
 use storage::{Durability, Log};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
     config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
+    durable_channels::DurableChannels,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
     scrub::Scrubber,
@@ -89,6 +93,8 @@ pub(crate) struct ServerHost {
     pub(crate) slow_clients_cut: AtomicU64,
     /// Who has subscribed to what.
     pub(crate) channels: Arc<Hub>,
+    /// Who follows durable channels in the log.
+    pub(crate) durable_channels: Arc<DurableChannels>,
     pub(crate) snapshots: Snapshots,
     pub(crate) scrubber: Scrubber,
     pub(crate) backups: Sessions,
@@ -127,6 +133,7 @@ impl ServerHost {
             key_events: 0.into(),
             slow_clients_cut: 0.into(),
             channels: Hub::new(facts.workers, entropy.random_u64()),
+            durable_channels: Arc::default(),
             snapshots: Snapshots::new(clock.unix_ms()),
             scrubber: Scrubber::default(),
             backups: Sessions::default(),
@@ -331,6 +338,13 @@ impl ServerHost {
         }
     }
 
+    /// Keeps the log for durable channels, and removes what need not be kept any more. Called once a second.
+    pub(crate) fn renew_retention(&self) {
+        if let Some(log) = self.log.get() {
+            self.durable_channels.retention.renew(self, log);
+        }
+    }
+
     /// Cuts the log after a FLUSHALL that is durable: nothing before it is needed. Called once a second.
     pub(crate) fn cut_dead_log(&self) {
         let Some(log) = self.log.get() else { return };
@@ -383,6 +397,14 @@ impl Host for ServerHost {
 
     fn allocator_report(&self) -> String {
         env::allocator::report()
+    }
+
+    fn ask_channels(&self, request: Request) {
+        self.durable_channels.ask(request);
+    }
+
+    fn new_flow(&self) -> Arc<Flow> {
+        self.durable_channels.new_flow()
     }
 
     fn is_durable_channel(&self, channel: &[u8]) -> bool {

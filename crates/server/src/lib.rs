@@ -20,6 +20,7 @@ pub mod cli;
 pub mod config;
 mod connection;
 pub mod conversation;
+pub mod durable_channels;
 mod event_queue;
 pub mod export;
 mod host;

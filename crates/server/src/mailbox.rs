@@ -1,12 +1,14 @@
 //! How to reach a worker from any thread: messages into its queue.
 //!
 //! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, and answers, of which a client
-//! waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes) and by the few events in a server's life.
+//! waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
+//! (feeds) and by the few events in a server's life.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use commands::clients::Signal;
 use lsn::Lsn;
+use pubsub::durable::Feed;
 
 use tokio::sync::mpsc;
 
@@ -24,6 +26,8 @@ pub(crate) enum Message {
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The client was blocked and is no more: append these bytes in the same way, and let its next command run.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
+    /// What followers of durable channels get, in order.
+    Feed(Feed),
     /// MEMORY PURGE.
     ReleaseMemory,
     /// The log failed: answer who waits, close everything, report.

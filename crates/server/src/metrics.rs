@@ -6,6 +6,7 @@ use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use commands::{Family, Host, RowTotals, rows};
 use keyspace::DbId;
+use lsn::Lsn;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text},
@@ -139,6 +140,18 @@ impl Scrape {
         ] {
             gauge(encoder, name, help, host.channels.topics(kind) as u64)?;
         }
+        let (figures, floor) = (&host.durable_channels.figures, host.durable_channels.retention.floor());
+        for (name, help, value) in [
+            ("sheaf_durable_channels_followers", "clients that follow durable channels", &figures.followers),
+            ("sheaf_durable_channels_behind", "those of them that have not caught up", &figures.behind),
+        ] {
+            gauge(encoder, name, help, value.load(Relaxed))?;
+        }
+        let handed = figures.messages.load(Relaxed);
+        counter(encoder, "sheaf_durable_channels_messages", "messages from the log sent to clients", handed)?;
+        let end = host.log().map_or(Lsn::ZERO, storage::Log::durable_lsn);
+        let kept = end.get().saturating_sub(floor.unwrap_or(end).get());
+        gauge(encoder, "sheaf_durable_channels_log_bytes", "log kept for durable channels", kept)?;
         counter(
             encoder,
             "sheaf_slow_clients_disconnected",

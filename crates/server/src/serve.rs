@@ -106,6 +106,8 @@ async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Re
 
     let log = recover_in_background(&host, &dir, mode).await?;
     attach(&host, &mailboxes, &log)?;
+    host.renew_retention();
+    let channels = host.durable_channels.start(&log, mailboxes.clone())?;
     let snapshots = Snapshots::start(&host, &log)?;
     let scrubber = Scrubber::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
@@ -116,9 +118,10 @@ async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Re
     tracing::info!(target: "server", "stopping");
     stop_workers(mailboxes, threads).await;
     host.scrubber.stop();
+    host.durable_channels.stop();
     host.snapshots.stop(host.at_stop());
     // If one panics, the log is closed all the same.
-    let _ = tokio::task::spawn_blocking(move || (scrubber.join(), snapshots.join())).await;
+    let _ = tokio::task::spawn_blocking(move || (scrubber.join(), snapshots.join(), channels.join())).await;
     log.close().map_err(ServeError::Close)?;
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     Ok(())
@@ -290,6 +293,7 @@ async fn every_second(host: &Arc<ServerHost>) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         second.tick().await;
+        host.renew_retention();
         host.cut_dead_log();
         host.note_log_latency();
         host.end_due_backups();

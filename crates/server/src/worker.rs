@@ -158,6 +158,7 @@ impl Worker {
                 }
                 Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
                 Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
+                Message::Feed(feed) => self.feed(&feed),
                 Message::ReleaseMemory => env::allocator::release_unused(),
                 Message::Fail(done) => {
                     self.fail_all();

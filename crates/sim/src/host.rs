@@ -2,7 +2,7 @@
 //!
 //! What it is: the least that [`Host`] demands, and the bookkeeping of FLUSHALL that the server's own host does: which
 //! part of the log is dead once it is durable.
-//! What it is not: configurable. There is no password, no memory limit, no CONFIG.
+//! What it is not: configurable. There is no password, no memory limit, no CONFIG; nobody answers XSUBSCRIBE.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use commands::{
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
+use pubsub::durable::{Flow, Request};
 use storage::{Error, Log};
 
 /// What channels begin with that are durable in a simulation.
@@ -72,6 +73,12 @@ impl Host for SimHost {
 
     fn is_durable_channel(&self, channel: &[u8]) -> bool {
         channel.starts_with(DURABLE_CHANNELS)
+    }
+
+    fn ask_channels(&self, _request: Request) {}
+
+    fn new_flow(&self) -> Arc<Flow> {
+        Arc::new(Flow::new(|| {}))
     }
 
     fn event_classes(&self) -> EventClass {

@@ -18,7 +18,7 @@ impl Client {
         let labels = self.labels.lock();
         let (query, output) = (self.query_buffer_bytes.load(Relaxed), self.output_buffer_bytes.load(Relaxed));
         let (input_bytes, output_bytes) = self.traffic_bytes();
-        let [channels, patterns, shards] = self.subscriptions();
+        let [channels, patterns, shards, from_log] = self.subscriptions();
         // As Redis has it: a buffer of fixed size, and what does not fit into it.
         let static_output = output.min(STATIC_OUTPUT_BYTES);
         let list_output = output - static_output;
@@ -28,7 +28,7 @@ impl Client {
              psub={patterns} ssub={shards} multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
              omem={list_output} tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
-             durability={durability}",
+             xsub={from_log} durability={durability}",
             id = self.id,
             peer = self.peer,
             local = self.local,
@@ -122,7 +122,7 @@ mod tests {
                 "id=1 addr=127.0.0.1:52001 laddr=127.0.0.1:6379 fd=8 name= age=2 idle=2 flags=N db=0 sub=0 psub=0 \
                  ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
                  tot-mem={memory} events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 \
-                 tot-net-out=0 durability=default"
+                 tot-net-out=0 xsub=0 durability=default"
             )
         );
     }
@@ -149,7 +149,7 @@ mod tests {
         client.set_closing();
         client.set_queued(Some(2));
         client.set_queued(Some(2));
-        client.set_subscriptions([5, 6, 7]);
+        client.set_subscriptions([5, 6, 7, 8]);
         client.kill();
         let shown = line(&client, 5_000);
         for field in [

@@ -23,6 +23,7 @@ mod timeout;
 mod transactions;
 mod zset;
 
+pub(crate) use channels::tell;
 pub use generic::encode_value;
 use keyspace::Items;
 use smallvec::SmallVec;

@@ -164,7 +164,7 @@ fn another_client_can_be_told_in_its_place() {
     let (mut server, mut other) = tracked(&["client tracking on redirect 1", "get a", "get b", "get c"]);
     server.check(&[("set a 1", "+OK")]);
     assert!(told(&server, 1).is_empty(), "in the older protocol only who has subscribed takes messages");
-    server.session.client.set_subscriptions([1, 0, 0]);
+    server.session.client.set_subscriptions([1, 0, 0, 0]);
     server.check(&[("set b 1", "+OK"), ("flushall", "+OK")]);
     let expected =
         ["[\"message\", \"__redis__:invalidate\", [\"b\"]]", "[\"message\", \"__redis__:invalidate\", nil]"];

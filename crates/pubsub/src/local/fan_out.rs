@@ -54,7 +54,8 @@ impl FanOut {
             let Frames { bytes, block } = &mut self.frames[subscriber.protocol as usize];
             if bytes.is_empty() {
                 encode(subscriber.protocol, bytes);
-                *block = (bytes.len() >= SHARED_BYTES_MIN).then(|| Block::new(bytes, &self.block_bytes));
+                *block = (bytes.len() >= SHARED_BYTES_MIN)
+                    .then(|| Block::new(bytes.as_slice(), &self.block_bytes));
             }
             match block {
                 Some(block) => subscriber.delivery.share(block),
@@ -119,7 +120,7 @@ impl Local {
         let by_pattern = &self.audiences[Kind::Pattern as usize];
         patterns.iter().enumerate().any(|(index, pattern)| {
             by_pattern.members(pattern).iter().any(|id| {
-                let [channels, of_patterns, _] = &self.subscriber(*id).memberships;
+                let [channels, of_patterns, ..] = &self.subscriber(*id).memberships;
                 channels.has_topic(topic)
                     || patterns[..index].iter().any(|other| of_patterns.has_topic(other))
             })

@@ -2,6 +2,9 @@
 //!
 //! What it is: rules over the bytes that are not sent. What it is not: what makes publishers wait: nothing does.
 //!
+//! Messages of durable channels from the log do not count: who takes those slowly is left behind instead (see
+//! [`pubsub::durable`]).
+//!
 //! - Above the hard limit of its class: at once.
 //! - Above the soft limit for as long as the class allows.
 //! - A subscriber that has not taken a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it will not come back, and
@@ -93,10 +96,10 @@ impl Connection {
     /// client of its kind may.
     pub(super) fn note_untaken(&self, refused: bool) {
         let client = self.client().clone();
-        let unsent_bytes = self.unsent_bytes();
+        let unsent_bytes = self.limited_bytes();
         let kind = client.kind();
         let counts = refused && kind == ClientKind::PubSub;
-        self.count_untaken(if counts { self.conversation.borrow().outbox.own_len() } else { 0 });
+        self.count_untaken(if counts { self.conversation.borrow().limited_own_bytes() } else { 0 });
         if refused && is_above_hard(self.worker.host.output_limit(kind), unsent_bytes) {
             self.cut(&client, unsent_bytes, TooSlow::Hard);
         }
@@ -108,25 +111,26 @@ impl Connection {
         self.worker.untaken_bytes.set(self.worker.untaken_bytes.get() - before + bytes);
     }
 
-    /// Bytes that are not sent.
-    pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.conversation.borrow().outbox.len() as u64
+    /// Bytes that are not sent and count.
+    pub(crate) fn limited_bytes(&self) -> u64 {
+        self.conversation.borrow().limited_bytes()
     }
 
     /// Whether it is a subscriber whose socket does not take what it is sent.
     pub(crate) fn is_behind(&self) -> bool {
-        self.refused.get() && !self.broken.get() && self.client().kind() == ClientKind::PubSub
+        let is_subscriber = !self.broken.get() && self.client().kind() == ClientKind::PubSub;
+        self.refused.get() && is_subscriber && self.limited_bytes() > 0
     }
 
     /// Disconnects a subscriber so that others need not be.
     pub(crate) fn cut_for_others(&self) {
         let client = self.client().clone();
-        self.cut(&client, self.unsent_bytes(), TooSlow::Together);
+        self.cut(&client, self.limited_bytes(), TooSlow::Together);
     }
 
     /// Disconnects a client that takes too slowly what it is sent. Called about once a second.
     pub(crate) fn enforce_limits(&self, now_ms: u64) {
-        let unsent_bytes = self.unsent_bytes();
+        let unsent_bytes = self.limited_bytes();
         let mut backlog = self.backlog.take();
         if unsent_bytes > 0 {
             let client = self.client().clone();

@@ -2,8 +2,9 @@
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use commands::Notice;
+use commands::{Host, Notice};
 use lsn::Lsn;
+use pubsub::durable::{Encoded, Feed, Part, Request};
 
 use super::Worker;
 use crate::connection::Connection;
@@ -60,10 +61,44 @@ impl Worker {
         self.deliver();
     }
 
+    /// Passes on what followers of durable channels get; it is sent at the end of the tick.
+    pub(super) fn feed(&self, feed: &Feed) {
+        for part in feed.parts() {
+            match part {
+                Part::Frames(run) => {
+                    let mut encoded: [Option<Encoded>; 2] = [None, None];
+                    for id in run.to {
+                        let connection = self.connections.borrow().get(&id.client_id).cloned();
+                        if let Some(connection) = connection
+                            && connection.feed(*id, &run, &mut encoded)
+                        {
+                            self.pushed.borrow_mut().push(connection);
+                        }
+                    }
+                }
+                Part::Told(told) => {
+                    let connection = self.connections.borrow().get(&told.follower().client_id).cloned();
+                    if let Some(connection) = connection {
+                        let executor = &mut *self.executor.borrow_mut();
+                        if connection.tell(told, |session, out| executor.tell(told, session, out)) {
+                            self.pushed.borrow_mut().push(connection.clone());
+                        }
+                    }
+                }
+            }
+        }
+        self.end_tick_later();
+    }
+
     /// A client has gone. Returns whether all its subscriptions have ended; if not, this is to be called again.
     pub(super) fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
         let mut executor = self.executor.borrow_mut();
-        let ended = connection.with_session(|session| executor.end_subscriptions(session));
+        let ended = connection.with_session(|session| {
+            if let Some(follower) = session.follower.take() {
+                self.host.ask_channels(Request::Leave { follower: follower.id });
+            }
+            executor.end_subscriptions(session)
+        });
         executor.channels().hand_over();
         ended
     }

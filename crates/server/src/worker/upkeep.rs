@@ -65,7 +65,7 @@ impl Worker {
         }
         let connections = self.connections.borrow();
         let mut behind: Vec<_> = connections.values().filter(|connection| connection.is_behind()).collect();
-        behind.sort_by_key(|connection| Reverse(connection.unsent_bytes()));
+        behind.sort_by_key(|connection| Reverse(connection.limited_bytes()));
         behind.iter().take_while(|_| is_too_much()).for_each(|connection| connection.cut_for_others());
     }
 }

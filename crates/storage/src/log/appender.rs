@@ -220,6 +220,11 @@ impl Appender {
         self.shared.waiters.arm(self.index, lsn, &self.shared.durable)
     }
 
+    /// Asks for one call of the listener when the log has moved at all. What has happened before may not be told.
+    pub fn wait_for_movement(&self) {
+        self.shared.waiters.arm_any(self.index);
+    }
+
     /// Asks for one call of the listener when the log has moved at all: after an [`Admission::Wait`].
     /// `false`: there is room by now.
     pub fn wait_for_room(&self) -> bool {

@@ -254,6 +254,11 @@ impl Log {
         }
     }
 
+    /// Bytes of log that a segment holds.
+    pub fn segment_bytes(&self) -> u64 {
+        self.shared.options.segment_bytes
+    }
+
     /// Bytes of the ring: memory that the log takes.
     pub fn ring_bytes(&self) -> u64 {
         self.shared.options.ring_bytes

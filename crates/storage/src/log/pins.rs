@@ -1,5 +1,8 @@
 //! Pins: from where on the log is kept for whoever copies its files, together with the snapshot that begins there.
 //!
+//! Beside them a floor: from where on the log is kept whatever its records are needed for ([`Log::retain_from`]), without a
+//! snapshot.
+//!
 //! What it is not: known to the disk. A server that starts again has forgotten all pins.
 //!
 //! Invariants
@@ -23,12 +26,13 @@ pub struct Pin {
 #[derive(Default)]
 pub(crate) struct Pins {
     positions: Vec<Lsn>,
+    floor: Option<Lsn>,
 }
 
 impl Pins {
     /// The first position that must be kept.
     pub(crate) fn lowest(&self) -> Option<Lsn> {
-        self.positions.iter().min().copied()
+        self.positions.iter().copied().chain(self.floor).min()
     }
 
     /// Whether the snapshot that begins here must be kept.
@@ -47,6 +51,16 @@ impl Log {
         }
         pins.positions.push(begin_lsn);
         Some(Pin { shared: self.shared.clone(), position: begin_lsn })
+    }
+
+    /// Keeps the log from `floor` on, a batch boundary, till this is called again; `None`: no more of it than others need.
+    /// What is removed already stays so. Returns the floor before.
+    ///
+    /// # Panics
+    /// If the floor is not durable.
+    pub fn retain_from(&self, floor: Option<Lsn>) -> Option<Lsn> {
+        assert!(floor.is_none_or(|floor| floor <= self.durable_lsn()));
+        std::mem::replace(&mut self.pins().floor, floor)
     }
 
     /// Nobody pins or lets go meanwhile.

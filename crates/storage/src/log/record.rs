@@ -171,10 +171,11 @@ impl Record<'_> {
         Lsn::new(self.lsn.get() - self.occupied_bytes())
     }
 
-    /// Of the last piece of a payload: where the first begins, and the bytes of this piece.
-    pub fn last_piece(&self) -> Option<(Lsn, &[u8])> {
+    /// Of a piece of a payload: where the first piece begins, and the bytes of this one.
+    pub fn piece(&self) -> Option<(Lsn, &[u8])> {
         let (id, piece) = self.payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
-        (self.kind == RecordKind::Last).then(|| (Lsn::new(u64::from_le_bytes(*id)), piece))
+        let is_piece = matches!(self.kind, RecordKind::Part | RecordKind::Last);
+        is_piece.then(|| (Lsn::new(u64::from_le_bytes(*id)), piece))
     }
 }
 

@@ -44,7 +44,10 @@ fn count(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind) {
     let channels = args.skip(2);
     cx.reply.array(2 * channels.len());
     for channel in channels.iter() {
-        let subscribers = cx.channels().hub().subscribers(kind, channel);
+        let mut subscribers = cx.channels().hub().subscribers(kind, channel);
+        if kind == Kind::Channel {
+            subscribers += cx.channels().hub().subscribers(Kind::Log, channel);
+        }
         cx.reply.bulk(channel);
         cx.reply.count(subscribers);
     }

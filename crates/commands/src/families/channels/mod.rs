@@ -8,6 +8,7 @@
 //! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for the record that
 //!   has it or that it belongs to, and whatever the same client publishes afterwards waits its turn.
 
+mod follow;
 mod introspect;
 mod publish;
 mod subscribe;
@@ -16,10 +17,14 @@ mod tests;
 
 use crate::{Family, Flags, Keys, Row, families::help};
 
+pub(crate) use follow::tell;
 pub(super) use subscribe::unsubscribe_all;
 
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
+/// Answered by another thread: not as one of several commands, and not before there is a log.
+const FOLLOWING: Flags =
+    Flags::PUBSUB.or(Flags::STALE).or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// What the commands have in common.
 const ROW: Row = Row {
@@ -119,6 +124,27 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Stops listening to channels, or to all of them.",
         syntax: "[channel [channel ...]]",
         handler: subscribe::unsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "xsubscribe",
+        arity: 4,
+        flags: FOLLOWING,
+        since: "7.2.0",
+        complexity: "O(1), and O(N) for N messages that are read again.",
+        summary: "Listens to a durable channel from a position in the log on.",
+        syntax: "channel FROM position|$|-",
+        handler: follow::xsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "xunsubscribe",
+        arity: -1,
+        flags: FOLLOWING,
+        since: "7.2.0",
+        summary: "Stops listening to durable channels from the log, or to all of them.",
+        syntax: "[channel [channel ...]]",
+        handler: follow::xunsubscribe,
         ..ROW
     },
 ];

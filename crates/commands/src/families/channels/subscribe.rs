@@ -1,9 +1,9 @@
 //! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
 
-use pubsub::{Kind, SubscriberId};
+use pubsub::{Kind, Local, SubscriberId, durable::Request};
 use wire::Args;
 
-use crate::{CommandError, Context, ReplyMode};
+use crate::{CommandError, Context, ReplyMode, Session};
 
 /// `SUBSCRIBE channel [channel ...]`
 pub(super) fn subscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -50,7 +50,7 @@ fn begin(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
         cx.channels().subscribe(id, kind, name);
         confirm(cx, id, kind, verb, Some(name));
     }
-    note_subscriptions(cx, id);
+    note_subscriptions_of(cx, id);
     // The first listener may make events worth noting, from the next command on.
     let classes = cx.host.event_classes();
     cx.unit.want_events(classes);
@@ -73,11 +73,14 @@ fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
             confirm(cx, id, kind, verb, None);
         }
     }
-    note_subscriptions(cx, id);
+    note_subscriptions_of(cx, id);
 }
 
 /// Ends all subscriptions of the client without saying so; for RESET.
 pub(in crate::families) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
+    if let Some(follower) = cx.session.follower.take() {
+        cx.host.ask_channels(Request::Leave { follower: follower.id });
+    }
     let Some(id) = cx.session.subscriber else { return };
     for kind in Kind::ALL {
         for name in cx.channels().names(id, kind) {
@@ -85,11 +88,11 @@ pub(in crate::families) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
         }
     }
     write_delivered(cx, id);
-    note_subscriptions(cx, id);
+    note_subscriptions_of(cx, id);
 }
 
 /// The client's part of the channels, which it gets with its first subscription.
-fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
+pub(super) fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
     if let Some(id) = cx.session.subscriber {
         return id;
     }
@@ -102,11 +105,11 @@ fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
 fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, name: Option<&[u8]>) {
     write_delivered(cx, id);
     let counts = Kind::ALL.map(|kind| cx.channels().subscriptions(id, kind));
-    let [channels, patterns, shards] = counts;
+    let [channels, patterns, shards, from_log] = counts;
     cx.reply.push(3);
     cx.reply.bulk(verb.as_bytes());
     cx.reply.bulk_or_null(name);
-    cx.reply.count(if kind == Kind::Shard { shards } else { channels + patterns });
+    cx.reply.count(if kind == Kind::Shard { shards } else { channels + patterns + from_log });
 }
 
 /// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as it would be taken
@@ -120,8 +123,14 @@ fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
 }
 
 /// Makes the number of subscriptions known to all who ask.
-fn note_subscriptions(cx: &mut Context<'_, '_>, id: SubscriberId) {
-    let counts = Kind::ALL.map(|kind| cx.channels().subscriptions(id, kind));
-    cx.session.subscribed = counts.iter().any(|count| *count > 0);
-    cx.session.client.set_subscriptions(counts);
+pub(super) fn note_subscriptions(channels: &Local, session: &mut Session, id: SubscriberId) {
+    let counts = Kind::ALL.map(|kind| channels.subscriptions(id, kind));
+    session.subscribed = counts.iter().any(|count| *count > 0);
+    session.client.set_subscriptions(counts);
+}
+
+fn note_subscriptions_of(cx: &mut Context<'_, '_>, id: SubscriberId) {
+    if let Some(channels) = cx.channels.as_deref() {
+        note_subscriptions(channels, cx.session, id);
+    }
 }

@@ -223,7 +223,7 @@ fn who_listens_can_be_asked() {
     ]);
     assert_eq!(server.run("pubsub channels").matches('"').count(), 4);
     assert_eq!(other.client.kind(), ClientKind::PubSub);
-    assert_eq!(other.client.subscriptions(), [2, 2, 1]);
+    assert_eq!(other.client.subscriptions(), [2, 2, 1, 0]);
     assert!(server.run("client list").contains(" flags=P db=0 sub=2 psub=2 ssub=1 "));
 }
 

@@ -1,0 +1,357 @@
+//! Followers against a model: whatever happens in whatever order, each hears of every message of its channels behind its position
+//! once, in order, and of nothing else.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::HashMap, sync::Arc};
+
+use lsn::Lsn;
+use proptest::prelude::*;
+use wire::{DecodeLimits, Protocol, Value, decode};
+
+use super::*;
+use crate::delivery::Delivery;
+
+const CHANNELS: [&str; 3] = ["a", "b", "c"];
+const WINDOW: u64 = 400;
+const EPOCH: u32 = 7;
+
+/// Places, and numbers of channels.
+type Messages = Vec<(Lsn, usize)>;
+
+/// A log in memory: batches with messages (place, channel).
+#[derive(Default)]
+struct FakeLog {
+    batches: Vec<(Lsn, Lsn, Messages)>,
+    start: Lsn,
+    /// Batches that one read covers.
+    piece: usize,
+}
+
+impl FakeLog {
+    fn end(&self) -> Lsn {
+        self.batches.last().map_or(Lsn::ZERO, |(_, end, _)| *end)
+    }
+
+    fn append(&mut self, channels: &[usize]) {
+        let start = self.end();
+        let messages = (1..).map(|number| start.advance(number)).zip(channels.iter().copied()).collect();
+        self.batches.push((start, start.advance(4096), messages));
+    }
+
+    /// Places of all messages of a channel, kept or not.
+    fn messages(&self, channel: usize) -> impl Iterator<Item = Lsn> {
+        let all = self.batches.iter().flat_map(|(.., messages)| messages);
+        all.filter(move |(_, of)| *of == channel).map(|(lsn, _)| *lsn)
+    }
+
+    /// Where the batch begins that holds the byte before a place.
+    fn batch_start(&self, lsn: Lsn) -> Lsn {
+        let found = self.batches.iter().find(|(start, end, _)| *start < lsn && lsn <= *end);
+        found.map_or(self.start, |(start, end, _)| if *end == lsn { *end } else { *start })
+    }
+}
+
+impl LogSource for FakeLog {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
+        if from < self.start {
+            return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start });
+        }
+        let mut end = None;
+        for (_, batch_end, messages) in
+            self.batches.iter().filter(|(start, ..)| *start >= from).take(self.piece)
+        {
+            for (lsn, channel) in messages {
+                let position = Position { epoch: EPOCH, lsn: *lsn };
+                each(&Message {
+                    position,
+                    channel: CHANNELS[*channel].as_bytes(),
+                    payload: &lsn.get().to_le_bytes(),
+                });
+            }
+            end = Some(*batch_end);
+        }
+        end.map_or(Read::Nothing, Read::UpTo)
+    }
+}
+
+/// What one follower has got, and what it should.
+struct Client {
+    id: FollowerId,
+    flow: Arc<Flow>,
+    untaken: u64,
+    /// Of each channel: behind which position, and what came.
+    heard: HashMap<usize, (Lsn, Vec<Lsn>)>,
+}
+
+struct World {
+    log: FakeLog,
+    followers: Followers,
+    clients: Vec<Client>,
+}
+
+impl World {
+    fn new(clients: usize) -> World {
+        let client = |number: usize| Client {
+            id: FollowerId { client_id: number as u64, generation: 0 },
+            flow: Arc::new(Flow::new(|| {})),
+            untaken: 0,
+            heard: HashMap::new(),
+        };
+        let clients = (0..clients).map(client).collect();
+        World {
+            log: FakeLog { piece: 1, ..FakeLog::default() },
+            followers: Followers::new(2, WINDOW),
+            clients,
+        }
+    }
+
+    fn subscribe(&mut self, client: usize, channel: usize, after: Lsn) {
+        let after = after.max(self.log.start);
+        let (position, at) = (Position { epoch: EPOCH, lsn: after }, self.log.batch_start(after));
+        let Client { id, flow, .. } = &self.clients[client];
+        let who = (*id, client % 2, flow.clone());
+        self.followers.subscribe(who, CHANNELS[channel].as_bytes().into(), position, at);
+        self.collect();
+    }
+
+    /// Takes what was handed out, and checks that it is what should come next.
+    fn collect(&mut self) {
+        let World { log, followers, clients } = self;
+        followers.take_feeds(|worker, feed| {
+            for part in feed.parts() {
+                match part {
+                    Part::Frames(run) => {
+                        let protocol = if worker == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
+                        let (mut delivery, mut bytes) = (Delivery::default(), Vec::new());
+                        run.encode(protocol).deliver_to(&mut delivery);
+                        delivery.append_to(&mut bytes);
+                        assert_eq!(bytes.len(), run.len());
+                        for id in run.to {
+                            let client = &mut clients[id.client_id as usize];
+                            assert_eq!(id.client_id as usize % 2, worker);
+                            client.untaken += bytes.len() as u64;
+                            client.hear(log, &bytes, protocol);
+                        }
+                    }
+                    Part::Told(told) => {
+                        let client = &mut clients[told.follower().client_id as usize];
+                        client.note(told);
+                    }
+                }
+            }
+        });
+    }
+
+    fn step(&mut self, piece: usize) -> bool {
+        self.log.piece = piece;
+        let more = self.followers.step(&mut self.log);
+        self.collect();
+        more
+    }
+
+    /// Everybody takes everything until nothing comes any more: then nothing may be missing.
+    fn settle(&mut self) {
+        let mut steps = 0;
+        loop {
+            let more = self.step(2);
+            let takes = |client: &mut Client| client.take(u64::MAX);
+            let taken = self.clients.iter_mut().map(takes).sum::<u64>();
+            if !more && taken == 0 {
+                break;
+            }
+            steps += 1;
+            assert!(steps < 10_000, "it goes on for ever");
+        }
+        assert_eq!(self.followers.behind(), 0, "everybody has caught up");
+        for client in &self.clients {
+            for (channel, (after, heard)) in &client.heard {
+                let expected: Vec<Lsn> = self.log.messages(*channel).filter(|lsn| lsn > after).collect();
+                assert_eq!(*heard, expected, "client {} channel {channel}", client.id.client_id);
+            }
+        }
+    }
+}
+
+fn number_of(channel: &[u8]) -> usize {
+    CHANNELS.iter().position(|name| name.as_bytes() == channel).unwrap()
+}
+
+impl Client {
+    fn hear(&mut self, log: &FakeLog, mut bytes: &[u8], protocol: Protocol) {
+        while !bytes.is_empty() {
+            assert_eq!(bytes[0], if protocol == Protocol::Resp3 { b'>' } else { b'*' });
+            let (value, len) = decode(bytes, &DecodeLimits::default()).unwrap().unwrap();
+            bytes = &bytes[len..];
+            let (Value::Array(parts) | Value::Push(parts)) = value else { panic!("an array") };
+            let [verb, channel, position, payload] = &parts[..] else { panic!("four parts") };
+            let text = |value: &Value| match value {
+                Value::Bulk(bytes) => bytes.to_vec(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(text(verb), b"xmessage");
+            let (channel, position) = (number_of(&text(channel)), Position::parse(&text(position)).unwrap());
+            assert_eq!((position.epoch, text(payload)), (EPOCH, position.lsn.get().to_le_bytes().to_vec()));
+            let (after, heard) = self.heard.get_mut(&channel).expect("it has subscribed");
+            let last = heard.last().copied().unwrap_or(*after);
+            assert_eq!(log.messages(channel).find(|lsn| *lsn > last), Some(position.lsn), "what comes next");
+            heard.push(position.lsn);
+        }
+    }
+
+    fn note(&mut self, told: &Told) {
+        match told {
+            Told::Subscribed { channel, position, .. } => {
+                self.heard.insert(number_of(channel), (position.lsn, Vec::new()));
+            }
+            Told::Unsubscribed { channels, .. } => {
+                channels.iter().for_each(|channel| _ = self.heard.remove(&number_of(channel)));
+            }
+            Told::Lost { channel, oldest, .. } => {
+                let (after, heard) = self.heard.remove(&number_of(channel)).expect("it has subscribed");
+                assert!(heard.last().copied().unwrap_or(after) < oldest.lsn, "it has missed something");
+            }
+            Told::Refused { .. } => panic!("nothing is refused here"),
+        }
+    }
+
+    fn take(&mut self, bytes: u64) -> u64 {
+        let taken = self.untaken.min(bytes);
+        self.untaken -= taken;
+        if taken > 0 {
+            self.flow.take(taken);
+        }
+        taken
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Append(Vec<usize>),
+    Step(usize),
+    Subscribe { client: usize, channel: usize, from: u64 },
+    Unsubscribe { client: usize, channel: usize },
+    Leave(usize),
+    Take { client: usize, bytes: u64 },
+    Forget(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let client = 0..5usize;
+    prop_oneof![
+        4 => prop::collection::vec(0..3usize, 0..12).prop_map(Event::Append),
+        6 => (1..4usize).prop_map(Event::Step),
+        3 => (client.clone(), 0..3usize, 0..=120u64)
+            .prop_map(|(client, channel, from)| Event::Subscribe { client, channel, from }),
+        1 => (client.clone(), 0..3usize).prop_map(|(client, channel)| Event::Unsubscribe { client, channel }),
+        1 => client.clone().prop_map(Event::Leave),
+        3 => (client, 1..600u64).prop_map(|(client, bytes)| Event::Take { client, bytes }),
+        1 => (0..60u64).prop_map(Event::Forget),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_follower_hears_of_everything_once_and_in_order(
+        events in prop::collection::vec(event(), 1..150),
+    ) {
+        let mut world = World::new(5);
+        for event in events {
+            match event {
+                Event::Append(channels) => world.log.append(&channels),
+                Event::Step(piece) => _ = world.step(piece),
+                Event::Subscribe { client, channel, from } => {
+                    // Percents of the log, and beyond: now.
+                    let end = world.log.end().get();
+                    world.subscribe(client, channel, Lsn::new(end * from.min(100) / 100));
+                }
+                Event::Unsubscribe { client, channel } => {
+                    let id = world.clients[client].id;
+                    world.followers.unsubscribe(id, client % 2, vec![CHANNELS[channel].as_bytes().into()]);
+                    world.collect();
+                }
+                Event::Leave(client) => {
+                    world.collect();
+                    world.followers.leave(world.clients[client].id);
+                    world.clients[client].heard.clear();
+                    world.clients[client].untaken = 0;
+                    world.clients[client].flow = Arc::new(Flow::new(|| {}));
+                }
+                Event::Take { client, bytes } => _ = world.clients[client].take(bytes),
+                Event::Forget(percent) => {
+                    let boundary = world.log.end().get() / 4096 * percent / 100 * 4096;
+                    world.log.start = world.log.start.max(Lsn::new(boundary));
+                }
+            }
+            let bound = WINDOW + 3 * 12 * 60;
+            prop_assert!(world.clients.iter().all(|client| client.untaken <= 2 * bound));
+        }
+        world.settle();
+        let following = world.clients.iter().filter(|client| !client.heard.is_empty()).count();
+        prop_assert_eq!(world.followers.len(), following);
+        prop_assert_eq!(world.followers.tail().is_some(), following > 0);
+    }
+}
+
+#[test]
+fn who_has_caught_up_shares_frames_and_who_is_slow_is_left_behind() {
+    let mut world = World::new(4);
+    (0..4).for_each(|client| world.subscribe(client, 0, Lsn::ZERO));
+    while world.step(1) {}
+    assert_eq!((world.followers.behind(), world.followers.tail()), (0, Some(Lsn::ZERO)));
+    world.log.append(&[0; 4]);
+    assert!(world.followers.step(&mut world.log));
+    let mut runs = Vec::new();
+    world.followers.take_feeds(|worker, feed| {
+        for part in feed.parts() {
+            let Part::Frames(run) = part else { panic!("messages only") };
+            runs.push((worker, run.to.len(), run.starts_len()));
+        }
+    });
+    assert_eq!(runs, [(0, 2, 4), (1, 2, 4)], "one run for all followers of a worker");
+    assert_eq!(world.followers.behind(), 0, "the window is not full yet");
+    let (mut slow, mut steps) = (Vec::new(), 0);
+    while slow.len() < 3 && steps < 100 {
+        world.log.append(&[0; 8]);
+        world.clients[0].flow.take(100_000);
+        world.followers.step(&mut world.log);
+        slow = world.clients[1..].iter().filter(|client| world.followers.is_behind(client.id)).collect();
+        steps += 1;
+    }
+    assert!(slow.len() == 3 && !world.followers.is_behind(world.clients[0].id));
+}
+
+#[test]
+fn a_lost_place_ends_what_wants_it_and_nothing_else() {
+    let mut world = World::new(1);
+    for _ in 0..10 {
+        world.log.append(&[0, 1, 2]);
+    }
+    world.subscribe(0, 0, Lsn::ZERO);
+    world.subscribe(0, 1, Lsn::new(5 * 4096));
+    world.log.start = Lsn::new(2 * 4096);
+    world.step(1);
+    assert_eq!(world.clients[0].heard.keys().collect::<Vec<_>>(), [&1]);
+    world.settle();
+}
+
+#[test]
+fn who_begins_anew_with_the_same_flow_is_held_back_as_well() {
+    let mut world = World::new(1);
+    for _ in 0..50 {
+        world.log.append(&[0; 8]);
+    }
+    world.subscribe(0, 0, Lsn::ZERO);
+    world.settle();
+    let id = world.clients[0].id;
+    world.followers.unsubscribe(id, 0, vec![CHANNELS[0].as_bytes().into()]);
+    world.collect();
+    assert!(world.followers.is_empty());
+    world.subscribe(0, 0, Lsn::ZERO);
+    while world.step(1) {}
+    let untaken = world.clients[0].untaken;
+    assert!((WINDOW..3 * WINDOW).contains(&untaken), "{untaken} bytes at once");
+    world.settle();
+}

@@ -1,0 +1,183 @@
+//! The messages of durable channels in the log: finding positions, and reading on from one.
+//!
+//! A message has the place of its record plus its number in the record, so places ascend as the log does. A large record stands
+//! in pieces between others; its messages are where its last piece is, and it is put together when that is met: pieces before it
+//! are passed over, so nothing is kept of what is not complete. One that has lost its first pieces to retention is not kept.
+
+use keyspace::{Item, LoggedMessage};
+use lsn::Lsn;
+use pubsub::durable::{From, LogSource, Message, Position, Read};
+use storage::{BatchInfo, Error, Followed, Log, LogFollower, Record, RecordKind};
+
+/// How much of the log is read at a time.
+const PIECE_BYTES: usize = 512 << 10;
+/// Places of the log that are read on from without opening files again.
+const READERS_MAX: usize = 8;
+
+/// Why nobody can follow from a position.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It was removed.
+    #[error("LOST position {wanted} is no longer kept; the oldest is {oldest}")]
+    Forgotten {
+        /// What was asked for.
+        wanted: Position,
+        /// What is there.
+        oldest: Position,
+    },
+    /// It is of a log that has gone on differently, or of another one.
+    #[error("LOST position {0} is not of this log")]
+    Foreign(Position),
+    /// What is left of a damaged log is not on disk.
+    #[error("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed")]
+    Frozen,
+    /// The log cannot be read.
+    #[error("ERR the log cannot be read: {0}")]
+    Unreadable(#[from] Error),
+}
+
+/// See the module documentation.
+pub struct LogMessages {
+    log: Log,
+    /// Those used last, the newest last.
+    readers: Vec<LogFollower>,
+}
+
+impl LogMessages {
+    /// Those of this log.
+    pub fn new(log: &Log) -> LogMessages {
+        LogMessages { log: log.clone(), readers: Vec::new() }
+    }
+
+    /// Nobody reads for a while.
+    pub fn rest(&mut self) {
+        self.readers.clear();
+    }
+
+    /// The position to begin at, and the place between batches to read from. Who begins now begins at the `tail`, if there is one.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn place(&self, from: From, tail: Option<Lsn>) -> Result<(Position, Lsn), Refused> {
+        if self.log.is_frozen() {
+            return Err(Refused::Frozen);
+        }
+        match from {
+            From::Oldest => self.oldest().map(|oldest| (oldest, oldest.lsn)),
+            From::Now => {
+                let lsn = tail.unwrap_or(self.log.shippable_lsn());
+                match self.log.batch_ending_at(lsn)? {
+                    Some(batch) => Ok((Position { epoch: batch.epoch, lsn }, lsn)),
+                    None => self.oldest().map(|oldest| (oldest, oldest.lsn)),
+                }
+            }
+            From::After(wanted) => self.place_after(wanted),
+        }
+    }
+
+    fn place_after(&self, wanted: Position) -> Result<(Position, Lsn), Refused> {
+        let oldest = self.oldest()?;
+        if wanted.lsn < oldest.lsn {
+            return Err(Refused::Forgotten { wanted, oldest });
+        }
+        if wanted.lsn == oldest.lsn {
+            // Who wrote before it is not known any more; nobody of a later epoch did.
+            let is_possible = wanted.epoch <= oldest.epoch;
+            return is_possible.then_some((wanted, wanted.lsn)).ok_or(Refused::Foreign(wanted));
+        }
+        match self.log.batch_at(wanted.lsn)? {
+            Some(BatchInfo { start, end, epoch, .. }) if epoch == wanted.epoch => {
+                Ok((wanted, if end == wanted.lsn { end } else { start }))
+            }
+            _ => Err(Refused::Foreign(wanted)),
+        }
+    }
+
+    /// Where the log begins, with the epoch of what follows.
+    ///
+    /// # Errors
+    /// As [`LogMessages::place`].
+    pub fn oldest(&self) -> Result<Position, Refused> {
+        let lsn = self.log.start_lsn();
+        let first = self.log.batch_at(lsn.advance(1))?;
+        Ok(Position { epoch: first.map_or(self.log.epoch(), |batch| batch.epoch), lsn })
+    }
+
+    /// What to tell those whose place cannot be read: where the log can be again.
+    fn gap_up_to(&self, lsn: Lsn) -> Read {
+        let batch = self.log.batch_ending_at(lsn).ok().flatten();
+        let epoch = batch.or_else(|| self.log.batch_at(lsn.advance(1)).ok().flatten());
+        Read::Forgotten(Position { epoch: epoch.map_or(self.log.epoch(), |batch| batch.epoch), lsn })
+    }
+
+    /// The whole of what this last piece ends; `None` if its first pieces are not kept.
+    fn whole(&self, last: &Record<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let Some((begin, rest)) = last.piece() else { return Ok(None) };
+        let Some(batch) = self.log.batch_at(begin.advance(1))? else { return Ok(None) };
+        let (mut reader, mut whole) = (self.log.follow(batch.start), Vec::new());
+        while reader.position() < last.lsn {
+            let Followed::Chunk(chunk) = reader.read(PIECE_BYTES)? else { return Ok(None) };
+            for part in chunk.records().filter(|it| it.kind == RecordKind::Part && it.lsn < last.lsn) {
+                if let Some((_, piece)) = part.piece().filter(|(id, _)| *id == begin) {
+                    whole.extend_from_slice(piece);
+                }
+            }
+        }
+        whole.extend_from_slice(rest);
+        Ok(Some(whole))
+    }
+}
+
+impl LogSource for LogMessages {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
+        let known = self.readers.iter().position(|reader| reader.position() == from);
+        let mut reader = match known {
+            Some(index) => self.readers.remove(index),
+            None => self.log.follow(from),
+        };
+        let read = match reader.read(PIECE_BYTES) {
+            Ok(Followed::Chunk(chunk)) => {
+                let mut marked = chunk.records().filter(|record| record.is_marked);
+                match marked.try_for_each(|record| self.read_record(&record, each)) {
+                    Ok(()) => Ok(Read::UpTo(chunk.end)),
+                    Err(error) => Err(error),
+                }
+            }
+            Ok(Followed::UpToDate) => Ok(Read::Nothing),
+            Ok(Followed::Forgotten(start)) => Ok(self.gap_up_to(start)),
+            Err(error) => Err(error),
+        };
+        if self.readers.len() == READERS_MAX {
+            self.readers.remove(0);
+        }
+        self.readers.push(reader);
+        read.unwrap_or_else(|error| {
+            tracing::error!(target: "server", %error, lsn = %from, "cannot read messages of durable channels");
+            self.readers.clear();
+            self.gap_up_to(self.log.shippable_lsn())
+        })
+    }
+}
+
+impl LogMessages {
+    fn read_record(&self, record: &Record<'_>, each: &mut dyn FnMut(&Message<'_>)) -> Result<(), Error> {
+        let whole = match record.kind {
+            RecordKind::Whole => None,
+            RecordKind::Last => match self.whole(record)? {
+                Some(whole) => Some(whole),
+                None => return Ok(()),
+            },
+            RecordKind::Part | RecordKind::BatchEnd => return Ok(()),
+        };
+        let mut rest = whole.as_deref().unwrap_or(record.payload);
+        let mut lsn = record.start();
+        // What was verified is understood; if not, the next start will say so.
+        while let Ok(Some(item)) = Item::decode_next(&mut rest) {
+            if let Item::Message(LoggedMessage { channel, payload }) = item {
+                lsn = lsn.advance(1);
+                each(&Message { position: Position { epoch: record.epoch, lsn }, channel, payload });
+            }
+        }
+        Ok(())
+    }
+}
