@@ -6,6 +6,9 @@
 //! Invariants
 //! - One replica counts once, however often it is connected: what an older connection of it still says is ignored.
 //! - `commit` never goes back: a replica that has gone still has what it acknowledged, and what was promised stays promised.
+//! - Nothing is committed before the first batch of the leader's own epoch is, and all before it with that: of two logs the one
+//!   whose last batch has the higher epoch is taken for the newer one. If only batches of earlier leaders were on the replicas,
+//!   a log with less in it but with a batch of an epoch between could be promoted after this leader, and they would be lost.
 
 use lsn::Lsn;
 
@@ -53,10 +56,17 @@ pub struct Session {
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
     sessions: u64,
+    /// The end of the first batch of the leader's epoch.
+    floor: Lsn,
     commit: Lsn,
 }
 
 impl Acks {
+    /// For a leader whose first batch ends at `floor`.
+    pub fn from(floor: Lsn) -> Acks {
+        Acks { floor, ..Acks::default() }
+    }
+
     /// A replica has connected; it takes the place of an older connection of the same.
     pub fn join(&mut self, id: ReplicaId, acked: Acked) -> Session {
         self.sessions += 1;
@@ -93,7 +103,10 @@ impl Acks {
 
     /// What is committed if `count` replicas have to have it besides this server, on whose disk the log is up to `durable`.
     pub fn commit(&mut self, durable: Lsn, count: usize) -> Lsn {
-        self.commit = self.commit.max(durable.min(self.flushed_by(count)));
+        let reached = durable.min(self.flushed_by(count));
+        if reached >= self.floor {
+            self.commit = self.commit.max(reached);
+        }
         self.commit
     }
 
@@ -136,6 +149,15 @@ mod tests {
         Note(prop::sample::Index, u64, u64),
         Leave(prop::sample::Index),
         Commit(u64, usize),
+    }
+
+    #[test]
+    fn what_earlier_leaders_have_left_is_committed_with_the_first_batch_of_this_one() {
+        let mut acks = Acks::from(Lsn::new(10));
+        let session = acks.join(id(1), acked(9, 9));
+        assert_eq!(acks.commit(Lsn::new(12), 1), Lsn::ZERO);
+        acks.note(session, acked(10, 9));
+        assert_eq!(acks.commit(Lsn::new(12), 1), Lsn::new(10));
     }
 
     fn some_step() -> impl Strategy<Value = Step> {

@@ -64,6 +64,10 @@ impl Log {
             other => other?,
         };
         self.make_durable(self.appended_lsn())?;
+        if self.durable_lsn() == begin_lsn && !self.is_mirror() {
+            // The end of its last batch is what a copy that becomes a replica is known by.
+            self.mark_epoch()?;
+        }
         let end_lsn = self.durable_lsn();
         let snapshots = snapshot::directory(dir);
         let below_dir = snapshots.strip_prefix(dir).unwrap_or(&snapshots);

@@ -317,6 +317,19 @@ impl Shared {
         self.write_closed(flusher)
     }
 
+    /// Closes a batch whether or not anything is in it, if none waits to be written; returns where it ends.
+    pub(super) fn close_now(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
+        if let Some(reason) = self.poison_reason.lock().clone() {
+            return Err(Error::Poisoned { reason });
+        }
+        let closed = match flusher.closed {
+            Some(closed) => closed,
+            None => self.close_batch(flusher),
+        };
+        flusher.closed = Some(closed);
+        Ok(closed.1)
+    }
+
     /// Makes everything written durable and ends the log with a batch that vouches for all before it.
     /// Returns the end.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {

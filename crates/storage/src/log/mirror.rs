@@ -13,7 +13,8 @@
 //!   ring), so what their footers call durable may have been part of the same, interrupted write. A footer of a mirrored epoch
 //!   therefore vouches only for what lies that much before its end (`Footer::vouches_for`). Where this server does not sync
 //!   every write, it syncs before it writes footers that vouch for more than it has synced.
-//! - The epoch of a promoted mirror is higher than any it has seen, on disk before it appends.
+//! - The epoch of a promoted mirror is higher than any it has seen, on disk before it appends, and higher than any that its
+//!   source comes to by starting again: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small one.
 
 #![allow(unsafe_code)]
 
@@ -33,6 +34,9 @@ use crate::{Control, Error, LogStats, control::MIRRORING, sync::Ordering};
 
 /// The largest run of mirrored batches in one write: the largest ring.
 pub(crate) const RUN_BYTES_MAX: u64 = 4 << 20;
+
+/// Epochs of promotions are multiples of this: the starts of one leader fill the space between two of them.
+const PROMOTION_STEP: u32 = 1 << 16;
 
 /// Why batches are not taken.
 #[derive(Debug, thiserror::Error)]
@@ -163,7 +167,12 @@ impl Mirror {
         let mut flusher = shared.flusher.lock();
         let mut control = shared.control.lock();
         let seen = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
-        let promoted = Control { epoch: seen + 1, mirrored_epoch: seen, clean_end: None, ..*control };
+        let epoch = (seen / PROMOTION_STEP + 1) * PROMOTION_STEP;
+        if epoch >= MIRRORING {
+            let reason = format!("no epoch is left behind {seen}");
+            return Err(Error::Inconsistent { path: Control::path(&shared.dir), reason });
+        }
+        let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
         promoted.store(&*shared.disk, &shared.dir)?;
         *control = promoted;
         flusher.continue_behind(self.next_batch_number, self.closed_at_ms);

@@ -355,6 +355,21 @@ impl Log {
         Ok(())
     }
 
+    /// Writes a batch though it may be empty, durably; returns where it ends. From then on the end of the log says in which
+    /// epoch it goes on. Blocks.
+    ///
+    /// # Errors
+    /// As [`Log::make_durable`].
+    ///
+    /// # Panics
+    /// If it is a mirror: its batches are its source's.
+    pub fn mark_epoch(&self) -> Result<Lsn, Error> {
+        assert!(!self.is_mirror(), "a mirror has no epoch of its own");
+        let end = self.shared.close_now(&mut self.shared.flusher.lock())?;
+        self.make_durable(end)?;
+        Ok(end)
+    }
+
     /// A segment that a closed batch waits for.
     fn make_needed_segment(&self) -> Result<(), Error> {
         if self.prepare_segment()? == Prepare::NoRoom {

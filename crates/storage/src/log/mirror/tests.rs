@@ -120,14 +120,16 @@ fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
     }
     catch_up(&source, &log, &mut mirror);
     assert_eq!(log.epoch(), source.epoch());
-    assert_eq!(mirror.promote().unwrap(), source.epoch() + 1);
+    // The source may start again many times and will not come to the epoch of the promotion.
+    let promoted = mirror.promote().unwrap();
+    assert!(promoted > source.epoch() + 1000);
     let mut appender = log.appender();
     payloads.push(b"of its own".to_vec());
     append(&log, &mut appender, b"of its own");
     drop((appender, mirror, log));
     let (recovered, found) = recovery(&copy, Durability::Strict);
     assert_eq!(found, payloads);
-    assert!(recovered.finish(Arc::new(SimClock::new(0))).unwrap().epoch() > source.epoch() + 1);
+    assert!(recovered.finish(Arc::new(SimClock::new(0))).unwrap().epoch() > promoted);
     assert_eq!(check(copy, Path::new(DIR), |_, _| {}).unwrap().epochs, 2);
 }
 

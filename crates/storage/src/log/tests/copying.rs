@@ -83,6 +83,21 @@ fn what_is_pinned_is_kept_until_the_pin_goes() {
 }
 
 #[test]
+fn a_copy_ends_with_a_batch_that_it_is_known_by() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    write_batches(&log, &large(3));
+    let info = publish(&disk, &log);
+    assert_eq!(log.durable_lsn(), info.begin_lsn, "nothing is behind the snapshot");
+    let plan = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    let last = log.batch_ending_at(plan.end_lsn).unwrap().expect("the copy ends with a batch");
+    assert_eq!((last.start, last.epoch), (plan.begin_lsn, log.epoch()));
+    assert_eq!(read_to(&copy(&disk, &plan), &info, Lsn::MAX).0, Vec::<Vec<u8>>::new());
+    let again = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    assert_eq!(again.end_lsn, plan.end_lsn, "one is enough");
+}
+
+#[test]
 fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
