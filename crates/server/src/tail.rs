@@ -5,6 +5,8 @@
 //!    ^---------- the connection is lost: say so, wait, try again ---'
 //! ```
 //!
+//! Durable channels can be followed from a position on (XSUBSCRIBE): then a lost connection leaves no gap.
+//!
 //! What it is: a client like any other, of Redis as well. What it is not: part of a server: it opens no directory.
 //!
 //! Invariants
@@ -16,7 +18,12 @@ mod connection;
 mod event;
 mod screen;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    path::PathBuf,
+    time::Duration,
+};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,6 +35,9 @@ const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// How often the rate is shown, and the connection looked after.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 
+/// The position of the oldest message that is kept.
+const OLDEST: &[u8] = b"-";
+
 /// What is followed, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -35,6 +45,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// Whether they are patterns.
     pub are_patterns: bool,
+    /// The channels are durable, and followed from this position on.
+    pub from: Option<String>,
     /// The host of the server.
     pub host: String,
     /// Its port of the Redis protocol.
@@ -131,9 +143,17 @@ async fn follow(options: &Options) -> Result<(), TailError> {
         password::read(path).map_err(|source| TailError::Password { path: path.clone(), source })
     };
     let password = options.password_file.as_ref().map(read).transpose()?;
-    let mut tail = Tail { options, password, screen: Screen::new(), was_connected: false, is_down: false };
+    let mut tail = Tail {
+        options,
+        password,
+        screen: Screen::new(),
+        positions: HashMap::new(),
+        was_connected: false,
+        is_down: false,
+    };
     loop {
         let Err(error) = tail.listen().await;
+        tail.screen.flush().await?;
         let retries = error.passes() && (tail.was_connected || matches!(error, TailError::Refused(_)));
         if !retries {
             return Err(error);
@@ -149,6 +169,8 @@ struct Tail<'a> {
     options: &'a Options,
     password: Option<String>,
     screen: Screen,
+    /// How far each durable channel was followed.
+    positions: HashMap<Vec<u8>, Vec<u8>>,
     /// All subscriptions were confirmed, once.
     was_connected: bool,
     /// It was said that there is no connection.
@@ -160,20 +182,16 @@ impl Tail<'_> {
     async fn listen(&mut self) -> Result<std::convert::Infallible, TailError> {
         let mut connection = Connection::open(&self.options.host, self.options.port).await?;
         self.subscribe(&mut connection).await?;
-        let mut unconfirmed = self.options.names.len();
+        let mut unconfirmed: VecDeque<_> =
+            self.options.names.iter().map(|name| name.as_bytes().to_vec()).collect();
         let mut ticks = tokio::time::interval(TICK_PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             while let Some(value) = connection.next_value()? {
-                match Event::of(&value)? {
-                    Event::Message(message) => self.screen.add(&message),
-                    Event::Subscribed if unconfirmed > 0 => {
-                        unconfirmed -= 1;
-                        if unconfirmed == 0 {
-                            self.connected();
-                        }
-                    }
-                    Event::Subscribed | Event::Other => {}
+                if let Some(channel) = self.hear(Event::of(&value), &mut unconfirmed)? {
+                    self.note_gap(&channel);
+                    subscribe_from(&mut connection, &channel, OLDEST).await?;
+                    unconfirmed.push_back(channel);
                 }
             }
             self.screen.flush().await?;
@@ -187,23 +205,91 @@ impl Tail<'_> {
         }
     }
 
-    async fn subscribe(&self, connection: &mut Connection) -> Result<(), TailError> {
-        let mut hello = vec!["HELLO", "3"];
-        if let Some(password) = &self.password {
-            hello.extend(["AUTH", "default", password]);
+    /// Passes on what came. Returns the durable channel that cannot be followed from where it was, if it says so of one.
+    fn hear(
+        &mut self,
+        event: Result<Event<'_>, TailError>,
+        unconfirmed: &mut VecDeque<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, TailError> {
+        match event {
+            Ok(Event::Message(message)) => {
+                self.screen.add(&message);
+                if let Some(position) = message.position {
+                    self.passed(message.channel, position);
+                }
+            }
+            Ok(Event::Subscribed) => self.confirmed(unconfirmed),
+            Ok(Event::Placed { channel, position }) => {
+                self.passed(channel, position);
+                self.confirmed(unconfirmed);
+            }
+            Ok(Event::Lost { channel }) => return Ok(Some(channel.to_vec())),
+            Ok(Event::Other) => {}
+            // Where it was told to begin is for whoever told it to decide.
+            Err(TailError::Refused(text)) if text.starts_with("LOST ") && self.was_connected => {
+                return unconfirmed.pop_front().ok_or(TailError::Refused(text)).map(Some);
+            }
+            Err(error) => return Err(error),
         }
-        hello.extend(["SETNAME", "sheaf-tail"]);
-        connection.send(&hello).await?;
-        let verb = if self.options.are_patterns { "PSUBSCRIBE" } else { "SUBSCRIBE" };
-        let names = self.options.names.iter().map(String::as_str);
-        connection.send(&[verb].into_iter().chain(names).collect::<Vec<_>>()).await
+        Ok(None)
     }
 
-    fn connected(&mut self) {
+    async fn subscribe(&self, connection: &mut Connection) -> Result<(), TailError> {
+        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+        if let Some(password) = &self.password {
+            hello.extend([b"AUTH".as_slice(), b"default", password.as_bytes()]);
+        }
+        hello.extend([b"SETNAME".as_slice(), b"sheaf-tail"]);
+        connection.send(&hello).await?;
+        let names = self.options.names.iter().map(|name| name.as_bytes());
+        let Some(from) = &self.options.from else {
+            let verb: &[u8] = if self.options.are_patterns { b"PSUBSCRIBE" } else { b"SUBSCRIBE" };
+            return connection.send(&[verb].into_iter().chain(names).collect::<Vec<_>>()).await;
+        };
+        for name in names {
+            let from = self.positions.get(name).map_or(from.as_bytes(), Vec::as_slice);
+            subscribe_from(connection, name, from).await?;
+        }
+        Ok(())
+    }
+
+    /// A durable channel has been followed up to here.
+    fn passed(&mut self, channel: &[u8], position: &[u8]) {
+        match self.positions.get_mut(channel) {
+            Some(before) => {
+                before.clear();
+                before.extend_from_slice(position);
+            }
+            None => {
+                self.positions.insert(channel.to_vec(), position.to_vec());
+            }
+        }
+    }
+
+    /// One more subscription was confirmed.
+    fn confirmed(&mut self, unconfirmed: &mut VecDeque<Vec<u8>>) {
+        if unconfirmed.pop_front().is_none() || !unconfirmed.is_empty() {
+            return;
+        }
         if std::mem::take(&mut self.is_down) && self.was_connected {
-            self.screen.note("connected again; what was published meanwhile is missing");
+            self.screen.note(match self.options.from {
+                Some(_) => "connected again; going on where it was",
+                None => "connected again; what was published meanwhile is missing",
+            });
         }
         self.was_connected = true;
         self.screen.tick();
     }
+
+    /// Says that a durable channel cannot be followed from where it was.
+    fn note_gap(&self, channel: &[u8]) {
+        let mut text = String::from("what comes next in ");
+        event::escape(channel, &mut text);
+        text.push_str(" is no longer kept; going on with the oldest message that is");
+        self.screen.note(&text);
+    }
+}
+
+async fn subscribe_from(connection: &mut Connection, channel: &[u8], from: &[u8]) -> Result<(), TailError> {
+    connection.send(&[b"XSUBSCRIBE", channel, b"FROM", from]).await
 }

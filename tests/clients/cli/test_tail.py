@@ -1,5 +1,6 @@
 """`sheaf tail`: messages as lines, in a pipe and on a terminal, through restarts of the server."""
 
+import contextlib
 import os
 import pty
 import re
@@ -38,6 +39,17 @@ class Tail:
         """Waits for it to end; the status and what is left on standard error."""
         _, errors = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, errors
+
+
+@contextlib.contextmanager
+def following(*arguments: str, port: int):
+    """A `sheaf tail` that ends with the block."""
+    tail = Tail(*arguments, port=port)
+    try:
+        yield tail
+    finally:
+        tail.process.kill()
+        tail.process.communicate()
 
 
 @pytest.fixture
@@ -93,25 +105,109 @@ def test_many_and_large_messages_come_whole_and_in_order(server, tail):
 @pytest.mark.sheaf_only
 def test_a_lost_connection_is_told_and_made_again(new_server):
     server = new_server().start()
-    following = Tail("c", port=server.port)
-    try:
+    with following("c", port=server.port) as tail:
         with server.connect() as publisher:
             wait_until("the subscription", lambda: publisher.call("PUBLISH", "c", "before") == 1)
-        assert following.lines(1) == ["c before"]
+        assert tail.lines(1) == ["c before"]
         port = server.port
         server.kill()
-        assert f"sheaf: lost the connection to 127.0.0.1:{port}: " in (lost := following.process.stderr.readline())
+        assert f"sheaf: lost the connection to 127.0.0.1:{port}: " in (lost := tail.process.stderr.readline())
         assert lost.endswith("; trying again every second\n")
         server.options.port = port
         server.start()
-        told = following.process.stderr.readline()
+        told = tail.process.stderr.readline()
         assert told == "sheaf: connected again; what was published meanwhile is missing\n"
         with server.connect() as publisher:
             assert publisher.call("PUBLISH", "c", "after") == 1
-        assert following.lines(1) == ["c after"]
-    finally:
-        following.process.kill()
-        following.process.communicate()
+        assert tail.lines(1) == ["c after"]
+
+
+POSITION = re.compile(r"\d+:\d+ ")
+
+
+def positions(lines: list[str]) -> tuple[list[int], list[str]]:
+    """Where in the log messages stand, and the lines without that."""
+    assert all(POSITION.match(line) for line in lines), lines
+    places = [int(line.split(" ", 1)[0].split(":")[1]) for line in lines]
+    return places, [POSITION.sub("", line, count=1) for line in lines]
+
+
+POSITION = re.compile(r"\d+:(\d+) ")
+
+
+def positions(lines: list[str]) -> tuple[list[int], list[str]]:
+    """Where in the log messages stand, and their lines without that."""
+    places = [int(POSITION.match(line)[1]) for line in lines]
+    return places, [POSITION.sub("", line, count=1) for line in lines]
+
+
+@pytest.fixture
+def durable(new_server):
+    """Makes servers with durable channels."""
+    return lambda **options: new_server(extra=("--durable-channels", "log:*"), **options)
+
+
+@pytest.mark.sheaf_only
+def test_durable_channels_are_followed_from_a_position_on(durable):
+    server = durable().start()
+    with server.connect() as publisher:
+        for number in range(10):
+            publisher.call("PUBLISH", "log:a", number)
+            publisher.call("PUBLISH", "log:b", number)
+    with following("log:a", "--from", "-", port=server.port) as everything:
+        lines = everything.lines(10)
+        places, shown = positions(lines)
+        assert shown == [f"log:a {number}" for number in range(10)]
+        assert places == sorted(set(places))
+    with following("log:b", "log:a", "--from", lines[6].split(" ")[0], port=server.port) as later:
+        _, shown = positions(later.lines(7))
+        # Each in its order; the first one may begin before the other.
+        assert [line for line in shown if "a" in line] == [f"log:a {number}" for number in range(7, 10)]
+        assert [line for line in shown if "b" in line] == [f"log:b {number}" for number in range(6, 10)]
+
+
+@pytest.mark.sheaf_only
+def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
+    server = durable().start()
+    port = server.port
+    with following("log:a", "log:quiet", "--from", "$", port=port) as tail:
+        with server.connect() as publisher:
+            wait_until("both subscriptions", lambda: publisher.call("PUBSUB", "NUMSUB", "log:quiet")[1] == 1)
+            publisher.call("PUBLISH", "log:a", "before")
+        assert positions(tail.lines(1))[1] == ["log:a before"]
+        server.kill()
+        assert "sheaf: lost the connection" in tail.process.stderr.readline()
+        # It does not look there.
+        server.start()
+        with server.connect() as publisher:
+            publisher.call("PUBLISH", "log:a", "meanwhile")
+            publisher.call("PUBLISH", "log:quiet", "meanwhile")
+        server.kill()
+        server.options.port = port
+        server.start()
+        assert sorted(positions(tail.lines(2))[1]) == ["log:a meanwhile", "log:quiet meanwhile"]
+        assert tail.process.stderr.readline() == "sheaf: connected again; going on where it was\n"
+        server.kill()
+        # Another log, in which nobody knows the position.
+        other = durable(port=port).start()
+        assert "sheaf: lost the connection" in tail.process.stderr.readline()
+        gap = "sheaf: what comes next in log:{} is no longer kept; going on with the oldest message that is\n"
+        assert [tail.process.stderr.readline() for _ in range(2)] == [gap.format("a"), gap.format("quiet")]
+        with other.connect() as publisher:
+            publisher.call("PUBLISH", "log:a", "anew")
+        assert positions(tail.lines(1))[1] == ["log:a anew"]
+
+
+@pytest.mark.sheaf_only
+def test_positions_that_there_are_not_are_refused(durable):
+    server = durable().start()
+    for arguments, error in [
+        (("log:a", "--from", "9:999999999"), "LOST "),
+        (("log:a", "--from", "soon"), "ERR "),
+        (("plain", "--from", "-"), "ERR "),
+    ]:
+        status, errors = Tail(*arguments, port=server.port).end()
+        assert status == 1 and errors.startswith(f"sheaf: the server refuses: {error}"), errors
 
 
 @pytest.mark.sheaf_only

@@ -46,12 +46,14 @@ impl Connection {
     }
 
     /// Sends a command, without waiting for its reply.
-    pub(super) async fn send(&mut self, arguments: &[&str]) -> Result<(), TailError> {
-        let mut request = format!("*{}\r\n", arguments.len());
+    pub(super) async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), TailError> {
+        let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
-            request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+            request.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+            request.extend_from_slice(argument);
+            request.extend_from_slice(b"\r\n");
         }
-        self.stream.write_all(request.as_bytes()).await.map_err(|error| self.lost(error))
+        self.stream.write_all(&request).await.map_err(|error| self.lost(error))
     }
 
     /// Waits until something has come. If this is cancelled, nothing is lost.
@@ -81,7 +83,7 @@ impl Connection {
             return Err(self.lost("the server does not answer"));
         }
         if self.silent_ticks.is_multiple_of(PING_TICKS) {
-            self.send(&["PING"]).await?;
+            self.send(&[b"PING"]).await?;
         }
         Ok(())
     }

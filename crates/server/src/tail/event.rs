@@ -12,6 +12,15 @@ pub(super) enum Event<'v> {
     Message(Message<'v>),
     /// One more name is followed.
     Subscribed,
+    /// One more durable channel is followed, from this position on.
+    Placed {
+        channel: &'v [u8],
+        position: &'v [u8],
+    },
+    /// A durable channel is followed no more: what would come next is no longer kept.
+    Lost {
+        channel: &'v [u8],
+    },
     /// Nothing to show: the reply to HELLO or PING.
     Other,
 }
@@ -19,6 +28,8 @@ pub(super) enum Event<'v> {
 /// A message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message<'v> {
+    /// If it was read from the log.
+    pub(super) position: Option<&'v [u8]>,
     pub(super) channel: &'v [u8],
     pub(super) payload: &'v [u8],
 }
@@ -34,9 +45,14 @@ impl Event<'_> {
         let texts: Vec<&[u8]> = parts.iter().filter_map(text).collect();
         Ok(match texts[..] {
             [b"message", channel, payload] | [b"pmessage", _, channel, payload] => {
-                Event::Message(Message { channel, payload })
+                Event::Message(Message { position: None, channel, payload })
+            }
+            [b"xmessage", channel, position, payload] => {
+                Event::Message(Message { position: Some(position), channel, payload })
             }
             [b"subscribe" | b"psubscribe", _] => Event::Subscribed,
+            [b"xsubscribe", channel, position] => Event::Placed { channel, position },
+            [b"xlost", channel, ..] => Event::Lost { channel },
             _ => Event::Other,
         })
     }
@@ -48,10 +64,14 @@ fn text(value: &Value) -> Option<&[u8]> {
 }
 
 impl Message<'_> {
-    /// Appends the message as a line: time, channel, message.
+    /// Appends the message as a line: time, position if it has one, channel, message.
     pub(super) fn write_line(&self, time: &str, out: &mut String) {
         out.push_str(time);
         out.push(' ');
+        if let Some(position) = self.position {
+            escape(position, out);
+            out.push(' ');
+        }
         // So that it is one word.
         let start = out.len();
         escape(self.channel, out);
@@ -66,7 +86,7 @@ impl Message<'_> {
 }
 
 /// Appends text as it is, and what a terminal would not show as text as an escape.
-fn escape(bytes: &[u8], out: &mut String) {
+pub(super) fn escape(bytes: &[u8], out: &mut String) {
     const QUOTES: [char; 2] = ['"', '\''];
     for chunk in bytes.utf8_chunks() {
         for part in chunk.valid().split_inclusive(QUOTES) {
@@ -91,12 +111,22 @@ mod tests {
     #[test]
     fn frames_are_messages_confirmations_and_others() {
         let (channel, payload) = (b"ch".as_slice(), b"hi".as_slice());
-        let message = || Event::Message(Message { channel, payload });
+        let message = || Event::Message(Message { position: None, channel, payload });
+        let position = b"7:42".as_slice();
         for (frame, expected) in [
             (">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\nhi\r\n", message()),
             (">4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nch\r\n$2\r\nhi\r\n", message()),
             (">3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n", Event::Subscribed),
             (">3\r\n$10\r\npsubscribe\r\n$2\r\nc*\r\n:1\r\n", Event::Subscribed),
+            (
+                ">4\r\n$8\r\nxmessage\r\n$2\r\nch\r\n$4\r\n7:42\r\n$2\r\nhi\r\n",
+                Event::Message(Message { position: Some(position), channel, payload }),
+            ),
+            (
+                ">4\r\n$10\r\nxsubscribe\r\n$2\r\nch\r\n$4\r\n7:42\r\n:1\r\n",
+                Event::Placed { channel, position },
+            ),
+            (">4\r\n$5\r\nxlost\r\n$2\r\nch\r\n$4\r\n7:42\r\n:0\r\n", Event::Lost { channel }),
             (">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", Event::Other),
             ("*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\nhi\r\n", Event::Other),
             (">0\r\n", Event::Other),
@@ -122,11 +152,12 @@ mod tests {
         ] {
             let mut out = String::new();
             let (channel, payload) = (channel.as_bytes(), payload.as_bytes());
-            Message { channel, payload }.write_line("T", &mut out);
+            Message { position: None, channel, payload }.write_line("T", &mut out);
             assert_eq!(out, format!("T {line}\n"));
         }
         let mut out = String::new();
-        Message { channel: b"\xff", payload: b"ok\xc3(\x80" }.write_line("T", &mut out);
-        assert_eq!(out, "T \\xff ok\\xc3(\\x80\n");
+        Message { position: Some(b"7:42"), channel: b"\xff", payload: b"ok\xc3(\x80" }
+            .write_line("T", &mut out);
+        assert_eq!(out, "T 7:42 \\xff ok\\xc3(\\x80\n");
     }
 }
