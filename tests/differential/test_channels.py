@@ -201,13 +201,18 @@ class Side:
     """One of the two servers in one round."""
 
     def __init__(self, server: Server, protocol: int):
+        self._server = server
         self._wires = [Wire(server.port, protocol) for _ in range(CLIENTS)]
         self._pings = 0
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; the next round is to find nobody who listens."""
         for wire in self._wires:
             wire.close()
+        nobody = [[], [], 0]
+        questions = ("CHANNELS", "SHARDCHANNELS", "NUMPAT")
+        with self._server.connect() as control:
+            wait_until("all to be forgotten", lambda: [control.call("PUBSUB", it) for it in questions] == nobody)
 
     def act(self, step: Step, messages: int = 0) -> Sent:
         """What the client is sent that acts: all replies, and so many messages at least."""
