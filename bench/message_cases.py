@@ -13,6 +13,9 @@ DELIVERIES_S = Metric("deliveries_s", "deliveries/s", "{:,.0f}")
 CPU_PUBLISH = Metric("cpu_us_per_publish", "CPU us/PUBLISH", "{:.2f}")
 CPU_DELIVERY = Metric("cpu_us_per_delivery", "CPU us/delivery", "{:.3f}")
 CHURN_S = Metric("churn_s", "pairs/s", "{:,.0f}")
+DELAY_P99_MS = Metric("delay_p99_ms", "delivery p99 ms", "{:.3f}")
+RSS_PEAK = Metric("rss_peak_mb", "RSS peak MB", "{:,.0f}")
+REPLAYED_S = Metric("replayed_s", "replayed/s", "{:,.0f}")
 CHECKED = Metric("checked", "messages checked", "{:,.0f}")
 BUILT_S = Metric("built_s", "built s", "{:.2f}")
 CPU_SUBSCRIPTION = Metric("cpu_us_per_subscription", "CPU us each", "{:.2f}")
@@ -27,6 +30,8 @@ SECONDS = 4.0
 CHANNELS = 1_000_000
 PATTERNS = 10_000
 CHURN = 10_000
+SLOW = 200
+REPLAYED = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,9 @@ class MessageCase:
     ratios: tuple[Metric, ...]
     targets: tuple[Target, ...]
     contenders: tuple[str, ...] = ALL
-    persistence = Persistence.OFF
+    persistence: Persistence = Persistence.OFF
+    # Flags of Sheaf.
+    flags: tuple[str, ...] = ()
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -65,9 +72,9 @@ class MessageCase:
         return tuple(run.op for run in self.runs)
 
 
-def _publish(op: str, **options: int) -> Run:
+def _publish(op: str, *flags: str, **options: int) -> Run:
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return Run(op, ("publish", *words))
+    return Run(op, ("publish", *words, *flags))
 
 
 MESSAGE_CASES: tuple[MessageCase, ...] = (
@@ -126,6 +133,35 @@ MESSAGE_CASES: tuple[MessageCase, ...] = (
         metrics=(PUBLISHES_S, DELIVERIES_S, CHURN_S, P99_MS, CPU_PUBLISH, CLIENT_SHARE, CHECKED),
         ratios=(PUBLISHES_S, CPU_PUBLISH),
         targets=at_least(PUBLISHES_S, 0.9, "undisturbed", "churn") + at_least(CHURN_S, CHURN * 0.99, None, "churn"),
+    ),
+    MessageCase(
+        name="publish-slow",
+        title="PUBLISH to 10 channels with 10 subscribers each, 50 publishers, P=16, beside 200 readers of 1 KB/s",
+        runs=(
+            _publish("undisturbed", publishers=50, pipeline=16, channels=10, listened=10, subscribers=10),
+            _publish("slow readers", publishers=50, pipeline=16, channels=10, listened=10, subscribers=10, slow=SLOW),
+        ),
+        metrics=(PUBLISHES_S, DELIVERIES_S, P99_MS, DELAY_P99_MS, CPU_DELIVERY, RSS_PEAK, CHECKED),
+        ratios=(DELIVERIES_S, DELAY_P99_MS),
+        targets=at_most(P99_MS, 2.0, "undisturbed", "slow readers")
+        + at_most(DELAY_P99_MS, 2.0, "undisturbed", "slow readers")
+        + at_most(RSS_PEAK, 1000, None, "slow readers"),
+    ),
+    MessageCase(
+        name="publish-durable",
+        title="PUBLISH to a durable channel, 50 publishers, P=16, every confirmed message on disk",
+        runs=(
+            _publish("10 SUBSCRIBE", publishers=50, pipeline=16, channels=1, listened=1, subscribers=10),
+            _publish("10 XSUBSCRIBE", "--log", publishers=50, pipeline=16, channels=1, listened=1, subscribers=10),
+            Run("replay", ("replay", "--messages", str(REPLAYED)), is_timed=False),
+        ),
+        metrics=(PUBLISHES_S, DELIVERIES_S, REPLAYED_S, P50_MS, P99_MS, CPU_DELIVERY, CLIENT_SHARE),
+        ratios=(),
+        targets=at_least(PUBLISHES_S, 150_000, None, "10 SUBSCRIBE", "10 XSUBSCRIBE")
+        + at_least(REPLAYED_S, 1_000_000, None, "replay"),
+        contenders=("sheaf",),
+        persistence=Persistence.SYNCED,
+        flags=("--durable-channels", "channel:*"),
     ),
     MessageCase(
         name="subscribe-many",

@@ -143,6 +143,8 @@ def command_lines(result: Result, context: Context) -> list[str]:
     servers = [context.programs[name] for name in case.contenders if name in context.programs]
     if isinstance(case, StallCase):
         servers = [server.with_one_worker() for server in servers]
+    if isinstance(case, MessageCase):
+        servers = [server.with_flags(case.flags) for server in servers]
     lines = [server.shown(case.persistence) for server in servers]
     if isinstance(case, LoadCase | SnapshotCase):
         ops = max(case.ops // context.scale, 1)

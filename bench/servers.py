@@ -116,6 +116,10 @@ class Program:
         """The same with one thread that executes commands, which the peers have anyway."""
         return replace(self, extra=("--workers", "1")) if self.is_sheaf else self
 
+    def with_flags(self, flags: tuple[str, ...]) -> "Program":
+        """The same with more flags, which only Sheaf knows."""
+        return replace(self, extra=(*self.extra, *flags)) if self.is_sheaf else self
+
     def version(self) -> str:
         """Name and version as the program itself tells them."""
         shown = subprocess.run(

@@ -96,6 +96,8 @@ class Suite:
     def contenders(self, case: Case) -> list[Program]:
         """The programs of the case that were chosen, in the case's order."""
         chosen = [self.programs[name] for name in case.contenders if name in self.programs]
+        if isinstance(case, MessageCase):
+            return [program.with_flags(case.flags) for program in chosen]
         return [program.with_one_worker() for program in chosen] if isinstance(case, StallCase) else chosen
 
     def forecast_s(self, case: Case) -> float:

@@ -1,4 +1,5 @@
-//! What servers send to publishers and subscribers, in RESP2: integers, errors, and arrays of three.
+//! What servers send to publishers and subscribers, in RESP2: integers, errors, and arrays of three; or of four, where a
+//! durable channel tells positions.
 //!
 //! What it is not: a parser of RESP. Anything else is [`Garbled`].
 
@@ -69,13 +70,19 @@ impl FrameReader {
     }
 
     fn read_array<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, Garbled> {
-        let Some((3, at)) = number(bytes)? else {
-            return if number(bytes)?.is_some() { Err(Garbled) } else { Ok(None) };
-        };
+        let Some((count, at)) = number(bytes)? else { return Ok(None) };
+        if !(3..=4).contains(&count) {
+            return Err(Garbled);
+        }
         let Some((verb, at)) = bulk(bytes, at)? else { return Ok(None) };
         let Some((name, after_name)) = bulk(bytes, at)? else { return Ok(None) };
-        match verb {
-            b"message" => {
+        let mut rest_at = after_name;
+        if count == 4 {
+            let Some((_position, after_position)) = bulk(bytes, after_name)? else { return Ok(None) };
+            rest_at = after_position;
+        }
+        match (count, verb) {
+            (3, b"message") => {
                 let Some((message, end)) = bulk(bytes, after_name)? else { return Ok(None) };
                 self.message_bytes = message.len();
                 self.head.clear();
@@ -83,11 +90,17 @@ impl FrameReader {
                 self.name = after_name - 2 - name.len()..after_name - 2;
                 Ok(Some((Frame::Message { channel: name, message }, end)))
             }
-            b"subscribe" | b"psubscribe" | b"unsubscribe" | b"punsubscribe" => {
-                let Some((_, len)) = number(&bytes[after_name..])? else { return Ok(None) };
-                let begins = matches!(verb, b"subscribe" | b"psubscribe");
-                let frame = if begins { Frame::Began { name } } else { Frame::Ended { name } };
-                Ok(Some((frame, after_name + len)))
+            (4, b"xmessage") => {
+                let Some((message, end)) = bulk(bytes, rest_at)? else { return Ok(None) };
+                Ok(Some((Frame::Message { channel: name, message }, end)))
+            }
+            (3, b"subscribe" | b"psubscribe") | (4, b"xsubscribe") => {
+                let Some((_, len)) = number(&bytes[rest_at..])? else { return Ok(None) };
+                Ok(Some((Frame::Began { name }, rest_at + len)))
+            }
+            (3, b"unsubscribe" | b"punsubscribe") => {
+                let Some((_, len)) = number(&bytes[rest_at..])? else { return Ok(None) };
+                Ok(Some((Frame::Ended { name }, rest_at + len)))
             }
             _ => Err(Garbled),
         }
@@ -139,7 +152,8 @@ mod tests {
     fn frames_may_be_cut_anywhere() {
         let bytes = b":12\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
             *3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nho\r\n*3\r\n$7\r\nmessage\r\n$1\r\nb\r\n$3\r\n\r\nx\r\n-ERR no\r\n\
-            *3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n";
+            *3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n*4\r\n$10\r\nxsubscribe\r\n$1\r\na\r\n$4\r\n3:99\r\n:1\r\n\
+            *4\r\n$8\r\nxmessage\r\n$1\r\na\r\n$5\r\n3:107\r\n$2\r\nhi\r\n";
         let (a, b, r_n_x) = (b"a", b"b", b"\r\nx");
         let expected = [
             Frame::Integer(12),
@@ -149,6 +163,8 @@ mod tests {
             Frame::Message { channel: b, message: r_n_x },
             Frame::Error(b"ERR no"),
             Frame::Ended { name: a },
+            Frame::Began { name: a },
+            Frame::Message { channel: a, message: b"hi" },
         ]
         .map(|frame| format!("{frame:?}"));
         for piece in [1, 2, 7, bytes.len()] {
@@ -158,9 +174,15 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for bytes in
-            ["+OK\r\n", "*2\r\n", "*3\r\n:1\r\n", "*3\r\n$4\r\nblah\r\n$1\r\na\r\n", ":x\r\n", "$-1\r\n"]
-        {
+        for bytes in [
+            "+OK\r\n",
+            "*2\r\n",
+            "*5\r\n",
+            "*3\r\n:1\r\n",
+            "*3\r\n$4\r\nblah\r\n$1\r\na\r\n",
+            ":x\r\n",
+            "$-1\r\n",
+        ] {
             assert_eq!(FrameReader::default().read(bytes.as_bytes()), Err(Garbled), "{bytes:?}");
         }
     }

@@ -2,6 +2,7 @@
 //! and what went wrong.
 
 use crate::{
+    latency::Latencies,
     message::{Publishing, Stamp},
     sequence::Faults,
 };
@@ -20,6 +21,8 @@ pub struct Ledger {
     pub publishes: u64,
     /// All messages received.
     pub deliveries: u64,
+    /// From sending a message to receiving it.
+    pub delays: Latencies,
     /// What went wrong.
     pub faults: Faults,
 }
@@ -36,6 +39,7 @@ impl Ledger {
             confirmed: vec![0; channels * publishers],
             publishes: 0,
             deliveries: 0,
+            delays: Latencies::default(),
             faults: Faults::default(),
         }
     }
@@ -60,10 +64,11 @@ impl Ledger {
         &self.confirmed[channel * self.publishers..][..self.publishers]
     }
 
-    /// Appends the command for a publisher's next message to a channel.
-    pub fn publish(&mut self, publisher: usize, channel: usize, out: &mut Vec<u8>) {
+    /// Appends the command for a publisher's next message to a channel, sent now.
+    pub fn publish(&mut self, publisher: usize, channel: usize, now_us: u64, out: &mut Vec<u8>) {
         let sent = &mut self.sent[channel * self.publishers + publisher];
-        let stamp = Stamp { publisher: publisher as u32, channel: channel as u32, number: *sent };
+        let stamp =
+            Stamp { publisher: publisher as u32, channel: channel as u32, number: *sent, sent_us: now_us };
         *sent += 1;
         self.publishings[channel].write(stamp, out);
     }

@@ -13,6 +13,20 @@ use crate::{
     sequence::Subscription,
 };
 
+/// One delay in so many is counted: counting costs as much as checking.
+const DELAYS_EVERY: u64 = 16;
+
+/// What a subscription begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// SUBSCRIBE: what is published from now on.
+    Now,
+    /// XSUBSCRIBE FROM $: the same, out of the log.
+    LogEnd,
+    /// XSUBSCRIBE FROM -: all that was ever published.
+    LogStart,
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Listener {
@@ -24,6 +38,7 @@ pub struct Listener {
 #[derive(Debug)]
 struct Ears {
     first: usize,
+    from: From,
     subscriptions: Vec<Option<Subscription>>,
     state: State,
     /// Confirmations that have come in this state, in the order of the requests.
@@ -48,19 +63,24 @@ impl Listener {
         token: Token,
         first: usize,
         span: usize,
+        from: From,
     ) -> Result<Listener, Failure> {
         let connection = Connection::open(address, registry, token)?;
         let subscriptions = (0..span).map(|_| None).collect();
         Ok(Listener {
             connection,
-            ears: Ears { first, subscriptions, state: State::Silent, confirmed: 0, owed: Vec::new() },
+            ears: Ears { first, from, subscriptions, state: State::Silent, confirmed: 0, owed: Vec::new() },
         })
     }
 
     /// Asks for all its channels, one command each.
     pub fn begin(&mut self, ledger: &Ledger) -> Result<(), Failure> {
         self.ears.enter(State::Beginning);
-        self.ask(ledger, b"SUBSCRIBE")
+        match self.ears.from {
+            From::Now => self.ask(ledger, b"SUBSCRIBE", &[]),
+            From::LogEnd => self.ask(ledger, b"XSUBSCRIBE", &[b"FROM", b"$"]),
+            From::LogStart => self.ask(ledger, b"XSUBSCRIBE", &[b"FROM", b"-"]),
+        }
     }
 
     /// Asks for the end of all its subscriptions, one command each.
@@ -68,13 +88,13 @@ impl Listener {
         self.ears.enter(State::Ending);
         self.ears.owed =
             self.ears.channels(ledger).map(|channel| ledger.confirmed(channel).to_vec()).collect();
-        self.ask(ledger, b"UNSUBSCRIBE")
+        self.ask(ledger, b"UNSUBSCRIBE", &[])
     }
 
-    fn ask(&mut self, ledger: &Ledger, verb: &[u8]) -> Result<(), Failure> {
+    fn ask(&mut self, ledger: &Ledger, verb: &[u8], more: &[&[u8]]) -> Result<(), Failure> {
         let mut request = Vec::new();
         for channel in self.ears.channels(ledger) {
-            write_command(&mut request, &[verb, ledger.name(channel)]);
+            write_command(&mut request, &[&[verb, ledger.name(channel)], more].concat());
         }
         self.connection.send(&request)
     }
@@ -101,12 +121,12 @@ impl Listener {
     }
 
     /// The socket is ready.
-    pub fn advance(&mut self, buffer: &mut [u8], ledger: &mut Ledger) -> Result<(), Failure> {
+    pub fn advance(&mut self, buffer: &mut [u8], ledger: &mut Ledger, now_us: u64) -> Result<(), Failure> {
         self.connection.flush()?;
         let ears = &mut self.ears;
         self.connection.receive(buffer, |frame| {
             match frame {
-                Frame::Message { channel, message } => ears.hear(ledger, channel, message),
+                Frame::Message { channel, message } => ears.hear(ledger, channel, message, now_us),
                 Frame::Began { name } => ears.note_begun(ledger, name)?,
                 Frame::Ended { name } => ears.note_ended(ledger, name)?,
                 Frame::Integer(_) | Frame::Error(_) => return Err(Garbled.into()),
@@ -142,12 +162,15 @@ impl Ears {
     }
 
     #[inline]
-    fn hear(&mut self, ledger: &mut Ledger, channel: &[u8], message: &[u8]) {
+    fn hear(&mut self, ledger: &mut Ledger, channel: &[u8], message: &[u8], now_us: u64) {
         ledger.deliveries += 1;
         let Some(stamp) = Stamp::read(message) else {
             ledger.faults.stray += 1;
             return;
         };
+        if ledger.deliveries.is_multiple_of(DELAYS_EVERY) {
+            ledger.delays.add(now_us.saturating_sub(stamp.sent_us), 1);
+        }
         let number = stamp.channel as usize;
         let index =
             if number >= self.first { number - self.first } else { number + ledger.channels() - self.first };
@@ -161,7 +184,11 @@ impl Ears {
 
     fn note_begun(&mut self, ledger: &Ledger, name: &[u8]) -> Result<(), Failure> {
         let channel = self.expect(ledger, State::Beginning, name)?;
-        self.subscriptions[self.confirmed] = Some(Subscription::confirmed(ledger.sent(channel)));
+        let sent = ledger.sent(channel);
+        self.subscriptions[self.confirmed] = Some(match self.from {
+            From::Now | From::LogEnd => Subscription::confirmed(sent),
+            From::LogStart => Subscription::confirmed(&vec![0; sent.len()]),
+        });
         self.note_confirmed(State::Listening);
         Ok(())
     }

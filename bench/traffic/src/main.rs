@@ -18,15 +18,18 @@ mod message;
 mod process;
 mod publish;
 mod publisher;
+mod replay;
 mod sequence;
+mod slow;
 mod subscribe;
+mod traffic;
 
 use std::{net::SocketAddr, process::ExitCode};
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::Value;
 
-use crate::{failure::Failure, process::Process, publish::Plan};
+use crate::{failure::Failure, listener::From, process::Process, traffic::Plan};
 
 /// Enough for every connection of the largest plan.
 const OPEN_FILES: u64 = 65_536;
@@ -48,24 +51,29 @@ fn main() -> ExitCode {
 
 fn run(matches: &ArgMatches) -> Result<Value, Failure> {
     let Some((task, options)) = matches.subcommand() else { unreachable!("clap requires one") };
-    let count = |name: &str| options.get_one::<u64>(name).copied().unwrap_or_default() as usize;
-    let seconds = || options.get_one::<f64>("seconds").copied().unwrap_or_default();
+    // A task takes some of the options; the others are 0.
+    let count = |name: &str| options.try_get_one::<u64>(name).ok().flatten().copied().unwrap_or(0) as usize;
+    let seconds = || options.try_get_one::<f64>("seconds").ok().flatten().copied().unwrap_or(0.0);
     let address = SocketAddr::from(([127, 0, 0, 1], count("port") as u16));
     let process = Process { id: count("pid") as u32 };
+    let plan = |from| Plan {
+        address,
+        process,
+        publishers: count("publishers"),
+        pipeline: count("pipeline"),
+        channels: count("channels"),
+        listened: count("listened").min(count("channels")),
+        subscribers: count("subscribers"),
+        span: count("span").max(1),
+        from,
+        slow: count("slow"),
+        patterns: count("patterns"),
+        churn_per_s: count("churn") as u64,
+        seconds: seconds(),
+    };
     match task {
-        "publish" => publish::run(Plan {
-            address,
-            process,
-            publishers: count("publishers"),
-            pipeline: count("pipeline"),
-            channels: count("channels"),
-            listened: count("listened").min(count("channels")),
-            subscribers: count("subscribers"),
-            span: count("span"),
-            patterns: count("patterns"),
-            churn_per_s: count("churn") as u64,
-            seconds: seconds(),
-        }),
+        "publish" => publish::run(plan(if options.get_flag("log") { From::LogEnd } else { From::Now })),
+        "replay" => replay::run(plan(From::LogStart), count("messages") as u64),
         "many" => subscribe::many(address, process, count("connections"), count("channels")),
         _ => subscribe::pairs(address, process, count("batch"), seconds()),
     }
@@ -79,9 +87,16 @@ fn command() -> Command {
         .arg(number("listened", "100", "The first so many of them have listeners"))
         .arg(number("subscribers", "0", "Listeners of each of these"))
         .arg(positive("span", "1", "Channels that one connection listens to"))
+        .arg(flag("log", "They get it from the log: XSUBSCRIBE FROM $"))
+        .arg(number("slow", "0", "Readers of these channels that take a kilobyte per second"))
         .arg(number("patterns", "0", "Patterns subscribed to, none of which matches"))
         .arg(number("churn", "0", "SUBSCRIBE and UNSUBSCRIBE of others, pairs per second"))
         .arg(seconds());
+    let replay = common("replay", "Publishes to durable channels, and gets it all from the log")
+        .arg(positive("publishers", "50", "Connections that publish"))
+        .arg(positive("pipeline", "16", "Messages that each has on its way"))
+        .arg(positive("channels", "1", "Channels that are published to, at random"))
+        .arg(positive("messages", "2000000", "Messages at least"));
     let many = common("many", "Subscribes to many channels, and leaves")
         .arg(positive("connections", "100", "Connections that share the channels"))
         .arg(positive("channels", "1000000", "Channels"));
@@ -91,7 +106,7 @@ fn command() -> Command {
     Command::new("traffic")
         .about("Publishers and subscribers that check every message")
         .subcommand_required(true)
-        .subcommands([publish, many, pairs])
+        .subcommands([publish, replay, many, pairs])
 }
 
 fn common(name: &'static str, about: &'static str) -> Command {
@@ -109,6 +124,10 @@ fn positive(name: &'static str, default: &'static str, help: &'static str) -> Ar
 
 fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).default_value(default).help(help).value_parser(value_parser!(u64))
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
 fn seconds() -> Arg {

@@ -1,11 +1,12 @@
 //! The messages that are published, and the commands that publish them.
 //!
 //! ```text
-//! publisher u32 | channel u32 | number u64 | filler      64 bytes, little-endian
+//! publisher u32 | channel u32 | number u64 | sent_us u64 | filler      64 bytes, little-endian
 //! ```
 
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 64;
+const STAMP_BYTES: usize = 24;
 const FILLER: u8 = b'x';
 
 /// What tells a message from all others.
@@ -17,6 +18,8 @@ pub struct Stamp {
     pub channel: u32,
     /// How many the publisher had published there before.
     pub number: u64,
+    /// When, by the clock of this process.
+    pub sent_us: u64,
 }
 
 impl Stamp {
@@ -26,19 +29,22 @@ impl Stamp {
         let message: &[u8; MESSAGE_BYTES] = message.try_into().ok()?;
         let (publisher, rest) = message.split_first_chunk()?;
         let (channel, rest) = rest.split_first_chunk()?;
-        let (number, filler) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (sent_us, filler) = rest.split_first_chunk()?;
         let stamp = Stamp {
             publisher: u32::from_le_bytes(*publisher),
             channel: u32::from_le_bytes(*channel),
             number: u64::from_le_bytes(*number),
+            sent_us: u64::from_le_bytes(*sent_us),
         };
-        (filler == [FILLER; MESSAGE_BYTES - 16]).then_some(stamp)
+        (filler == [FILLER; MESSAGE_BYTES - STAMP_BYTES]).then_some(stamp)
     }
 
     fn write(self, message: &mut [u8]) {
         message[..4].copy_from_slice(&self.publisher.to_le_bytes());
         message[4..8].copy_from_slice(&self.channel.to_le_bytes());
         message[8..16].copy_from_slice(&self.number.to_le_bytes());
+        message[16..STAMP_BYTES].copy_from_slice(&self.sent_us.to_le_bytes());
     }
 }
 
@@ -81,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_as_it_was_written() {
-        let stamp = Stamp { publisher: 7, channel: 9, number: 1 << 40 };
+        let stamp = Stamp { publisher: 7, channel: 9, number: 1 << 40, sent_us: 1 << 50 };
         let mut out = Vec::new();
         Publishing::to(b"ch").write(stamp, &mut out);
         assert!(out.starts_with(b"*3\r\n$7\r\nPUBLISH\r\n$2\r\nch\r\n$64\r\n") && out.ends_with(b"x\r\n"));

@@ -29,10 +29,22 @@ impl Process {
     /// # Errors
     /// If there is no such process.
     pub fn rss_bytes(self) -> io::Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most resident memory it ever had.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn rss_peak_bytes(self) -> io::Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(self, name: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kb.map(|kb| kb * 1024).ok_or_else(|| io::Error::other("/proc: no VmRSS"))
+        kb.map(|kb| kb * 1024).ok_or_else(|| io::Error::other(format!("/proc: no {name}")))
     }
 }
 
@@ -58,5 +70,6 @@ mod tests {
     fn this_process_has_memory() {
         let process = Process { id: std::process::id() };
         assert!(process.rss_bytes().unwrap() > 1 << 16 && process.cpu_s().unwrap() >= 0.0);
+        assert!(process.rss_peak_bytes().unwrap() >= process.rss_bytes().unwrap());
     }
 }

@@ -53,7 +53,7 @@ impl Publisher {
         for _ in 0..count {
             let channel = self.random(ledger.channels());
             self.channels.push(channel);
-            ledger.publish(self.index, channel, &mut self.request);
+            ledger.publish(self.index, channel, now_us, &mut self.request);
         }
         self.sent_at_us = now_us;
         self.connection.send(&self.request)
