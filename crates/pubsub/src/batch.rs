@@ -101,13 +101,28 @@ impl Batch {
         out.extend_from_slice(&self.bytes[entry.frame.start + head(entry.kind).len()..entry.frame.end]);
     }
 
-    /// Copies the frames of adjacent messages for a protocol.
-    pub(crate) fn copy_run(&self, run: &[Entry], protocol: Protocol, out: &mut Vec<u8>) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        let (start, base) = (first.frame.start, out.len());
-        out.extend_from_slice(&self.bytes[start..last.frame.end]);
+    /// Copies the frames of messages for a protocol; adjacent ones at once.
+    pub(crate) fn copy_frames<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e Entry> + Clone,
+        protocol: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let mut at = out.len();
+        let mut adjacent = 0..0;
+        for entry in entries.clone() {
+            if entry.frame.start != adjacent.end {
+                out.extend_from_slice(&self.bytes[adjacent]);
+                adjacent = entry.frame.start..entry.frame.start;
+            }
+            adjacent.end = entry.frame.end;
+        }
+        out.extend_from_slice(&self.bytes[adjacent]);
         if protocol == Protocol::Resp3 {
-            run.iter().for_each(|entry| out[base + entry.frame.start - start] = b'>');
+            for entry in entries {
+                out[at] = b'>';
+                at += entry.frame.len();
+            }
         }
     }
 }

@@ -51,6 +51,13 @@ struct Subscriber {
     is_due: bool,
 }
 
+impl Subscriber {
+    /// Whether it has one subscription in all.
+    fn has_one(&self) -> bool {
+        self.memberships.iter().map(Memberships::len).sum::<usize>() == 1
+    }
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Local {

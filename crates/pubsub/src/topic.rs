@@ -55,6 +55,11 @@ impl Topic {
         self.0.header.header.hash == name.hash && self.name() == name.bytes
     }
 
+    /// Where it lies in memory: the same for the same topic.
+    pub(crate) fn address(&self) -> usize {
+        self.0.ptr().addr()
+    }
+
     /// Whether both are the same topic.
     pub(crate) fn is(&self, other: &Topic) -> bool {
         ptr::eq(self.0.ptr(), other.0.ptr())

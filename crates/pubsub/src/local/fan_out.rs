@@ -1,10 +1,12 @@
 //! Delivering a batch: from frames to what each subscriber gets.
 //!
-//! Messages of one channel that follow each other are a run, whose frames every subscriber of it gets as one piece. A run
-//! keeps the order that each subscriber sees: it ends where the next message is for another channel, and it is a single
-//! message where somebody gets it more than once, by name and by patterns.
+//! - Subscribers with one subscription, which are most: all that the batch has for a channel is one piece, the same for all of
+//!   them, whatever other channels' messages are in between.
+//! - Subscribers with several: messages of one channel that follow each other are a run, which is one piece. A run keeps the order
+//!   that each subscriber sees: it ends where the next message is for another channel, and it is a single message where
+//!   somebody gets it more than once, by name and by patterns.
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, mem, rc::Rc};
 
 use wire::Protocol;
 
@@ -16,7 +18,7 @@ use crate::{
     topic::Topic,
 };
 
-/// Frames of one run at most.
+/// Frames of one run, or of one channel as one piece, at most.
 const RUN_BYTES_MAX: usize = 256 << 10;
 /// A buffer above this is given back.
 const BYTES_KEPT_MAX: usize = 64 << 10;
@@ -27,6 +29,10 @@ pub(super) struct FanOut {
     frames: [Frames; 2],
     /// Bytes of all blocks that somebody holds.
     block_bytes: Rc<Cell<usize>>,
+    /// The entries of the batch by channel, each channel's in their order.
+    by_channel: Vec<u32>,
+    /// By entry: whether somebody is to get it among the messages of other channels.
+    in_turn: Vec<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -40,17 +46,24 @@ impl FanOut {
         self.block_bytes.get()
     }
 
+    /// Delivers to those of the members `whom` picks; returns whether there are others.
     fn deliver(
         &mut self,
         members: &[SubscriberId],
         subscribers: &mut [Option<Subscriber>],
         due: &mut Vec<SubscriberId>,
+        whom: impl Fn(&Subscriber) -> bool,
         encode: impl Fn(Protocol, &mut Vec<u8>),
-    ) {
+    ) -> bool {
+        let mut has_others = false;
         for id in members {
             let Some(subscriber) = &mut subscribers[id.index()] else {
                 unreachable!("members have not left")
             };
+            if !whom(subscriber) {
+                has_others = true;
+                continue;
+            }
             let Frames { bytes, block } = &mut self.frames[subscriber.protocol as usize];
             if bytes.is_empty() {
                 encode(subscriber.protocol, bytes);
@@ -73,16 +86,69 @@ impl FanOut {
                 *bytes = Vec::new();
             }
         }
+        has_others
     }
 }
 
 impl Local {
     pub(super) fn deliver_batch(&mut self, batch: &Batch) {
-        let mut rest = &batch.entries[..];
-        while !rest.is_empty() {
-            let (run, after) = rest.split_at(self.run_len(batch, rest));
-            self.deliver_run(batch, run);
-            rest = after;
+        let mut by_channel = mem::take(&mut self.fan_out.by_channel);
+        let mut in_turn = mem::take(&mut self.fan_out.in_turn);
+        self.deliver_by_channel(batch, &mut by_channel, &mut in_turn);
+        self.deliver_in_turn(batch, &in_turn);
+        (self.fan_out.by_channel, self.fan_out.in_turn) = (by_channel, in_turn);
+    }
+
+    /// Delivers to those with one subscription, and notes what others are to get.
+    fn deliver_by_channel(&mut self, batch: &Batch, by_channel: &mut Vec<u32>, in_turn: &mut Vec<bool>) {
+        let Local { audiences, subscribers, due, fan_out, .. } = self;
+        let entry = |index: &u32| &batch.entries[*index as usize];
+        let address = |index: &u32| entry(index).topic.as_ref().map(Topic::address);
+        by_channel.clear();
+        by_channel.extend(0..batch.entries.len() as u32);
+        by_channel.sort_unstable_by_key(|index| (address(index), *index));
+        in_turn.clear();
+        in_turn.resize(batch.entries.len(), false);
+        for of_channel in by_channel.chunk_by(|left, right| address(left) == address(right)) {
+            let first = entry(&of_channel[0]);
+            let members = first.topic.as_ref().map(|topic| audiences[first.kind as usize].members(topic));
+            let mut rest = of_channel;
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fits = |index: &&u32| {
+                    bytes += entry(index).frame.len();
+                    bytes <= RUN_BYTES_MAX
+                };
+                let count = rest.iter().take_while(fits).count().max(1);
+                let (piece, after) = rest.split_at(count);
+                let has_others = fan_out.deliver(
+                    members.unwrap_or(&[]),
+                    subscribers,
+                    due,
+                    Subscriber::has_one,
+                    |protocol, out| {
+                        batch.copy_frames(piece.iter().map(entry), protocol, out);
+                    },
+                );
+                for index in piece {
+                    in_turn[*index as usize] = has_others || !entry(index).patterns.is_empty();
+                }
+                rest = after;
+            }
+        }
+    }
+
+    /// Delivers the noted messages to those with several subscriptions.
+    fn deliver_in_turn(&mut self, batch: &Batch, in_turn: &[bool]) {
+        let mut at = 0;
+        for noted in in_turn.chunk_by(|left, right| left == right) {
+            let mut rest = if noted[0] { &batch.entries[at..at + noted.len()] } else { &[] };
+            at += noted.len();
+            while !rest.is_empty() {
+                let (run, after) = rest.split_at(self.run_len(batch, rest));
+                self.deliver_run(batch, run);
+                rest = after;
+            }
         }
     }
 
@@ -91,13 +157,22 @@ impl Local {
         let first = &run[0];
         if let Some(topic) = &first.topic {
             let members = audiences[first.kind as usize].members(topic);
-            fan_out.deliver(members, subscribers, due, |protocol, out| batch.copy_run(run, protocol, out));
+            let has_several = |subscriber: &Subscriber| !subscriber.has_one();
+            fan_out.deliver(members, subscribers, due, has_several, |protocol, out| {
+                batch.copy_frames(run.iter(), protocol, out);
+            });
         }
         for pattern in batch.patterns_of(first) {
             let members = audiences[Kind::Pattern as usize].members(pattern);
-            fan_out.deliver(members, subscribers, due, |protocol, out| {
-                run.iter().for_each(|entry| batch.write_matched(entry, pattern, protocol, out));
-            });
+            fan_out.deliver(
+                members,
+                subscribers,
+                due,
+                |_| true,
+                |protocol, out| {
+                    run.iter().for_each(|entry| batch.write_matched(entry, pattern, protocol, out));
+                },
+            );
         }
     }
 

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use wire::{DecodeLimits, Value, decode, glob};
 
 use super::*;
+use crate::delivery::Block;
 
 const WORKERS: usize = 3;
 
@@ -105,6 +106,42 @@ fn large_frames_are_shared_and_small_ones_are_not() {
     assert!(local.block_bytes() > 0, "somebody holds it");
     blocks.clear();
     assert_eq!(local.block_bytes(), 0);
+}
+
+#[test]
+fn who_has_one_subscription_gets_one_piece_whatever_is_between() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    for client in 0..5 {
+        let id = local.join(client, if client == 4 { Protocol::Resp3 } else { Protocol::Resp2 });
+        local.subscribe(id, Kind::Channel, b"a");
+        if client == 0 {
+            local.subscribe(id, Kind::Channel, b"b");
+        }
+    }
+    for number in 0..200u8 {
+        local.publish(Kind::Channel, if number % 2 == 0 { b"a" } else { b"b" }, &[number; 64]);
+    }
+    local.deliver();
+    let (mut blocks, mut numbers) = (Vec::new(), BTreeMap::new());
+    local.take_due(|client, delivery| {
+        let mut bytes = Vec::new();
+        delivery.append_to(&mut bytes);
+        blocks.extend(delivery.take_blocks().map(|(_, block)| block));
+        let number = |value: &Value| match value {
+            Value::Array(parts) | Value::Push(parts) => match &parts[2] {
+                Value::Bulk(payload) => payload[0],
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        numbers.insert(client, values(&bytes).iter().map(number).collect::<Vec<_>>());
+    });
+    assert_eq!(numbers.remove(&0).unwrap(), (0..200).collect::<Vec<_>>(), "both channels in turn");
+    let even: Vec<u8> = (0..200).step_by(2).collect();
+    assert!(numbers.len() == 4 && numbers.values().all(|it| *it == even));
+    blocks.sort_by_key(Block::holders);
+    assert_eq!(blocks.iter().map(Block::holders).collect::<Vec<_>>(), [1, 3, 3, 3], "one per protocol");
 }
 
 #[test]
