@@ -2,7 +2,7 @@
 //!
 //! What it is: the least that [`Host`] demands, and the bookkeeping of FLUSHALL that the server's own host does: which
 //! part of the log is dead once it is durable.
-//! What it is not: configurable. There is no password, no memory limit, no CONFIG; nobody answers XSUBSCRIBE.
+//! What it is not: configurable. There is no password, no memory limit, no CONFIG; what XSUBSCRIBE asks for is not passed on.
 
 use std::sync::{Arc, Mutex};
 

@@ -8,7 +8,8 @@
 //! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
 //! ```
 //!
-//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be.
+//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be, and a
+//! [`ChannelWorld`] of publishers and followers of durable channels.
 //!
 //! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
 //! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod channels;
 mod client;
 mod command;
 mod host;
@@ -38,6 +40,7 @@ mod start;
 mod workload;
 mod world;
 
+pub use channels::ChannelWorld;
 pub use client::SimClient;
 pub use command::Command;
 pub use host::SimHost;

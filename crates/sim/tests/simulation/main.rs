@@ -8,6 +8,7 @@
 mod arguments;
 mod bit_rot;
 mod canary;
+mod channels;
 mod collections;
 mod crash;
 mod crash_in_recovery;

@@ -1,0 +1,412 @@
+//! Publishers and followers of durable channels on a simulated disk, until the machine stops.
+//!
+//! ```text
+//! publishers -> server::Conversation -> executor -> log -- LogMessages -> pubsub's Followers -> followers, who take what they like
+//! ```
+//!
+//! What it is: one life of a server with the product's own thread of durable channels, step by step, and what everybody was told in
+//! it. What it is not: a client of the live path.
+//!
+//! Invariants
+//! - A publisher numbers its messages for each channel, so what is lost, repeated or invented shows.
+//! - What a follower was handed counts as shown, whether it has taken it or not.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use commands::{Executor, Host, Interests, Session, clients::Connected};
+use env::{Clock, Prng, SimClock, SimDisk};
+use pubsub::{
+    Delivery,
+    durable::{Flow, FollowerId, Followers, From, LogSource, Part, Position, Read, Told},
+};
+use server::{
+    conversation::{Conversation, Round, Turn},
+    durable_channels::LogMessages,
+};
+use storage::{Durability, Flush, Log};
+use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
+
+use crate::{Recovered, SimHost, Violation, WorldOptions, recover, start::WORKERS};
+
+/// The channels; the host takes them for durable.
+const CHANNELS: [&str; 2] = ["durable:a", "durable:b"];
+const FOLLOWERS: u64 = 3;
+/// So small that followers are often left behind.
+const WINDOW_BYTES: u64 = 2 << 10;
+
+/// A message as a follower gets it.
+type Shown = (Position, Vec<u8>);
+
+/// Which message: of a publisher, the number of the channel, and how many it has published there before.
+type Numbered = (usize, u64);
+
+struct Publisher {
+    conversation: Conversation,
+    turn: Turn,
+    next: [u64; CHANNELS.len()],
+    /// For each reply that is due, the messages that it acknowledges.
+    due: VecDeque<Vec<Numbered>>,
+    received: Vec<u8>,
+    /// Of each channel so many messages.
+    acknowledged: [u64; CHANNELS.len()],
+}
+
+struct Follower {
+    id: FollowerId,
+    flow: Arc<Flow>,
+    channel: usize,
+    begun_at: Option<Position>,
+    shown: Vec<Shown>,
+    untaken: u64,
+}
+
+/// See the module documentation.
+pub struct ChannelWorld {
+    disk: Arc<SimDisk>,
+    clock: Arc<SimClock>,
+    log: Log,
+    host: SimHost,
+    executors: Vec<Executor>,
+    batch: RequestBatch,
+    publishers: Vec<Publisher>,
+    machine: Followers,
+    source: LogMessages,
+    followers: Vec<Follower>,
+    prng: Prng,
+    /// Whether a reply says that a message will stay.
+    keeps_acknowledged: bool,
+}
+
+impl ChannelWorld {
+    /// Starts a server on a disk that holds nothing.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start(options: WorldOptions, disk: Arc<SimDisk>, clock: Arc<SimClock>) -> ChannelWorld {
+        let Recovered { keyspace, log } =
+            recover(disk.clone(), &options, &clock).expect("a sound disk starts");
+        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let interests = Arc::<Interests>::default();
+        let executor = |worker: usize| {
+            let stats = host.command_stats().worker(worker);
+            let mut executor = Executor::new(keyspace.clone(), interests.clone(), stats, 1);
+            executor.attach(log.appender());
+            executor
+        };
+        let executors = (0..WORKERS).map(executor).collect();
+        let publisher = |index: usize| {
+            let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
+            let connected =
+                Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+            Publisher {
+                conversation: Conversation::new(Session::new(host.clients().register(connected), true)),
+                turn: Turn::Idle,
+                next: [0; CHANNELS.len()],
+                due: VecDeque::new(),
+                received: Vec::new(),
+                acknowledged: [0; CHANNELS.len()],
+            }
+        };
+        let publishers = (0..options.clients).map(publisher).collect();
+        let follower = |number: u64| Follower {
+            id: FollowerId { client_id: number, generation: 0 },
+            flow: Arc::new(Flow::new(|| {})),
+            channel: number as usize % CHANNELS.len(),
+            begun_at: None,
+            shown: Vec::new(),
+            untaken: 0,
+        };
+        ChannelWorld {
+            source: LogMessages::new(&log),
+            disk,
+            clock,
+            log,
+            host,
+            executors,
+            batch: RequestBatch::new(),
+            publishers,
+            machine: Followers::new(1, WINDOW_BYTES),
+            followers: (0..FOLLOWERS).map(follower).collect(),
+            prng: Prng::new(options.seed),
+            keeps_acknowledged: matches!(options.durability, Durability::Strict | Durability::Commit),
+        }
+    }
+
+    /// Does `steps` steps, fewer if the machine stops.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
+        for _ in 0..steps {
+            if self.disk.has_stopped() {
+                break;
+            }
+            let index = self.prng.below(self.publishers.len() as u64) as usize;
+            match self.prng.below(100) {
+                0..30 => self.publisher_step(index),
+                30..50 => self.flush(),
+                50..65 => self.deliver(index)?,
+                65..85 => _ = self.machine.step(&mut self.source),
+                85..97 => self.follower_step(),
+                _ => self.clock.advance_us(self.prng.below(5_000)),
+            }
+            self.take_feeds()?;
+        }
+        Ok(())
+    }
+
+    fn publisher_step(&mut self, index: usize) {
+        let worker = index % WORKERS;
+        let input = match self.publishers[index].turn {
+            Turn::Idle if self.publishers[index].due.len() < 40 => Some(self.pipeline(index)),
+            Turn::Idle => return,
+            _ => None,
+        };
+        let (publisher, executor) = (&mut self.publishers[index], &mut self.executors[worker]);
+        let mut round = Round {
+            executor,
+            batch: &mut self.batch,
+            host: &self.host,
+            now_ms: self.clock.unix_ms(),
+            limits: Limits::DEFAULT,
+            flush_alone: None,
+            is_congested: false,
+        };
+        publisher.turn = match input {
+            Some(input) => publisher.conversation.receive(&input, &mut round),
+            None => publisher.conversation.resume(&mut round),
+        };
+        drop((executor.take_freed(), executor.take_notices()));
+    }
+
+    /// Some messages, alone or in a transaction.
+    fn pipeline(&mut self, index: usize) -> Vec<u8> {
+        let (publisher, mut input) = (&mut self.publishers[index], Vec::new());
+        let count = 1 + self.prng.below(6);
+        let is_transaction = self.prng.chance(30);
+        let mut all = Vec::new();
+        let mut send = |words: &[&[u8]], due: &mut VecDeque<Vec<Numbered>>, acknowledges: Vec<Numbered>| {
+            input.extend(format!("*{}\r\n", words.len()).into_bytes());
+            for word in words {
+                input.extend(format!("${}\r\n", word.len()).into_bytes());
+                input.extend_from_slice(word);
+                input.extend_from_slice(b"\r\n");
+            }
+            due.push_back(acknowledges);
+        };
+        if is_transaction {
+            send(&[b"MULTI"], &mut publisher.due, Vec::new());
+        }
+        for _ in 0..count {
+            let channel = self.prng.below(CHANNELS.len() as u64) as usize;
+            let number = publisher.next[channel];
+            publisher.next[channel] += 1;
+            // Some are so large that their record is in pieces.
+            let padding =
+                [0, 10, 1000, 20_000][if self.prng.chance(3) { 3 } else { self.prng.below(3) as usize }];
+            let payload = format!("{index} {number} {}", "x".repeat(padding));
+            let acknowledges = if is_transaction { Vec::new() } else { vec![(channel, number)] };
+            send(
+                &[b"PUBLISH", CHANNELS[channel].as_bytes(), payload.as_bytes()],
+                &mut publisher.due,
+                acknowledges,
+            );
+            all.push((channel, number));
+        }
+        if is_transaction {
+            send(&[b"SET", b"k", b"v"], &mut publisher.due, Vec::new());
+            send(&[b"EXEC"], &mut publisher.due, all);
+        }
+        input
+    }
+
+    fn flush(&mut self) {
+        if let Ok(Flush::NeedSegment) = self.log.flush() {
+            // What fails here shows as replies that never leave.
+            drop(self.log.prepare_segment());
+        }
+    }
+
+    /// A publisher takes replies.
+    fn deliver(&mut self, index: usize) -> Result<(), Violation> {
+        let publisher = &mut self.publishers[index];
+        let outbox = &mut publisher.conversation.outbox;
+        outbox.release(self.log.durable_lsn());
+        let bytes = outbox.sendable().len();
+        publisher.received.extend_from_slice(outbox.sendable());
+        outbox.consume(bytes);
+        for value in take_values(&mut publisher.received)? {
+            let acknowledged = publisher.due.pop_front();
+            match value {
+                // What is refused because the disk has failed was not published.
+                Value::Error(_) => {}
+                _ => acknowledged
+                    .into_iter()
+                    .flatten()
+                    .for_each(|(channel, number)| publisher.acknowledged[channel] = number + 1),
+            }
+        }
+        Ok(())
+    }
+
+    /// A follower begins, takes some of what it was handed, or ends and begins again.
+    fn follower_step(&mut self) {
+        let index = self.prng.below(FOLLOWERS) as usize;
+        let follower = &mut self.followers[index];
+        if follower.begun_at.is_some() {
+            let bytes = self.prng.below(follower.untaken + 1);
+            follower.untaken -= bytes;
+            follower.flow.take(bytes);
+            if self.prng.chance(10) {
+                self.machine.leave(follower.id);
+                follower.id.generation += 1;
+                let last = follower.shown.last().map(|(position, _)| *position);
+                let from = last.or(follower.begun_at).map_or(From::Oldest, From::After);
+                (follower.flow, follower.untaken) = (Arc::new(Flow::new(|| {})), 0);
+                self.begin(index, from);
+            }
+        } else {
+            let from = if self.prng.chance(50) { From::Oldest } else { From::Now };
+            self.begin(index, from);
+        }
+    }
+
+    fn begin(&mut self, index: usize, from: From) {
+        let follower = &mut self.followers[index];
+        // It cannot be read: the disk is about to stop.
+        let Ok((position, at)) = self.source.place(from, self.machine.tail()) else { return };
+        let who = (follower.id, 0, follower.flow.clone());
+        self.machine.subscribe(who, CHANNELS[follower.channel].as_bytes().into(), position, at);
+    }
+
+    fn take_feeds(&mut self) -> Result<(), Violation> {
+        let (followers, mut taken) = (&mut self.followers, Ok(()));
+        let has_stopped = self.disk.has_stopped();
+        self.machine.take_feeds(|_, feed| {
+            for part in feed.parts() {
+                let done = match part {
+                    Part::Frames(run) => {
+                        let (mut delivery, mut bytes) = (Delivery::default(), Vec::new());
+                        run.encode(Protocol::Resp2).deliver_to(&mut delivery);
+                        delivery.append_to(&mut bytes);
+                        let mut to = followers.iter_mut().filter(|follower| run.to.contains(&follower.id));
+                        to.try_for_each(|follower| follower.hear(bytes.clone()))
+                    }
+                    Part::Told(Told::Subscribed { follower: id, position, .. }) => {
+                        let found = followers.iter_mut().find(|follower| follower.id == *id);
+                        found.into_iter().for_each(|it| _ = it.begun_at.get_or_insert(*position));
+                        Ok(())
+                    }
+                    // The disk cannot be read any more.
+                    Part::Told(Told::Lost { .. }) if has_stopped => Ok(()),
+                    Part::Told(told) => Err(Violation::Protocol(format!("{told:?}"))),
+                };
+                if taken.is_ok() {
+                    taken = done;
+                }
+            }
+        });
+        taken
+    }
+
+    /// How many messages followers were shown.
+    pub fn shown(&self) -> usize {
+        self.followers.iter().map(|follower| follower.shown.len()).sum()
+    }
+
+    /// Judges what a server finds that has started on what was left of the disk.
+    ///
+    /// # Errors
+    /// If anything that was shown or acknowledged is not there, or anything is that should not be.
+    pub fn judge(&self, log: &Log) -> Result<(), Violation> {
+        let mut source = LogMessages::new(log);
+        for follower in &self.followers {
+            let Some(begun_at) = follower.begun_at else { continue };
+            let kept = messages(&mut source, follower.channel)?;
+            let behind: Vec<&Shown> =
+                kept.iter().filter(|(position, _)| position.lsn > begun_at.lsn).collect();
+            if !follower.shown.iter().eq(behind.iter().take(follower.shown.len()).copied()) {
+                return Err(Violation::Protocol(format!("{:?} was shown something else", follower.id)));
+            }
+            let last = follower.shown.last().map_or(begun_at, |(position, _)| *position);
+            let place = source.place(From::After(last), None);
+            if !follower.shown.is_empty() && place.is_err() {
+                return Err(Violation::Protocol(format!("{last} was shown: {place:?}")));
+            }
+        }
+        (0..CHANNELS.len())
+            .try_for_each(|channel| self.judge_numbers(channel, &messages(&mut source, channel)?))
+    }
+
+    /// The messages of each publisher must be numbered without a gap, and reach at least to what was acknowledged.
+    fn judge_numbers(&self, channel: usize, kept: &[Shown]) -> Result<(), Violation> {
+        let mut found = vec![0; self.publishers.len()];
+        for (position, payload) in kept {
+            let text = String::from_utf8_lossy(payload);
+            let mut words = text.split(' ').map(str::parse::<u64>);
+            let (Some(Ok(publisher)), Some(Ok(number))) = (words.next(), words.next()) else {
+                return Err(Violation::Protocol(format!("{position}: nobody has published that")));
+            };
+            let expected = &mut found[publisher as usize];
+            if number != *expected {
+                return Err(Violation::Protocol(format!("{position}: {number} instead of {expected}")));
+            }
+            *expected += 1;
+        }
+        for (publisher, found) in self.publishers.iter().zip(found) {
+            let least = if self.keeps_acknowledged { publisher.acknowledged[channel] } else { 0 };
+            let most = publisher.next[channel];
+            if !(least..=most).contains(&found) {
+                return Err(Violation::Protocol(format!("{found} messages of {least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Follower {
+    fn hear(&mut self, mut bytes: Vec<u8>) -> Result<(), Violation> {
+        self.untaken += bytes.len() as u64;
+        for value in take_values(&mut bytes)? {
+            let Value::Array(parts) = &value else { return Err(Violation::Protocol(format!("{value:?}"))) };
+            let [_, Value::Bulk(channel), Value::Bulk(position), Value::Bulk(payload)] = &parts[..] else {
+                return Err(Violation::Protocol(format!("{value:?}")));
+            };
+            let position = Position::parse(position).filter(|_| channel == CHANNELS[self.channel].as_bytes());
+            let Some(position) = position else { return Err(Violation::Protocol(format!("{value:?}"))) };
+            self.shown.push((position, payload.to_vec()));
+        }
+        Ok(())
+    }
+}
+
+/// All messages of a channel that are kept.
+fn messages(source: &mut LogMessages, channel: usize) -> Result<Vec<Shown>, Violation> {
+    let oldest = source.oldest().map_err(|error| Violation::Protocol(error.to_string()))?;
+    let (mut at, mut found) = (oldest.lsn, Vec::new());
+    loop {
+        let read = source.read(at, &mut |message| {
+            if message.channel == CHANNELS[channel].as_bytes() {
+                found.push((message.position, message.payload.to_vec()));
+            }
+        });
+        match read {
+            Read::UpTo(end) => at = end,
+            Read::Nothing => return Ok(found),
+            Read::Forgotten(oldest) => return Err(Violation::Protocol(format!("only from {oldest} on"))),
+        }
+    }
+}
+
+/// Takes whole values from the front.
+fn take_values(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Violation> {
+    let (mut values, mut taken) = (Vec::new(), 0);
+    while let Some((value, len)) = decode(&bytes[taken..], &DecodeLimits::DEFAULT)
+        .map_err(|error| Violation::Protocol(format!("{error:?}")))?
+    {
+        values.push(value);
+        taken += len;
+    }
+    bytes.drain(..taken);
+    Ok(values)
+}
