@@ -1,4 +1,4 @@
-"""A proxy that forwards connections and counts what the server sends, until it has sent so much; then it cuts them."""
+"""A proxy that forwards connections and counts what the server sends; cuts them after so much, or when told."""
 
 import contextlib
 import socket
@@ -12,6 +12,7 @@ class CuttingProxy:
         self._target = port
         self._bytes_max = bytes_max
         self._counting = threading.Lock()
+        self._connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.bytes = 0
@@ -23,11 +24,19 @@ class CuttingProxy:
     def __exit__(self, *_) -> None:
         self._listener.close()
 
+    def cut(self) -> None:
+        """Cuts all connections; new ones are forwarded as before."""
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(("127.0.0.1", self._target))
+                self._connections += (client, server)
                 for work in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._forward, args=work, daemon=True).start()
 

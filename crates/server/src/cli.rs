@@ -1,9 +1,10 @@
-//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
+//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`, `sheaf import --from URL`,
 //! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`,
 //! `sheaf tail CHANNEL...`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
 
+mod import;
 mod tail;
 
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ use lsn::Lsn;
 use crate::{
     config::{ConfigError, Key, OPTIONS, Settings},
     export::Format,
-    import::Existing,
     inspect::Selection,
+    migration,
     recover::Mode,
     restore::Target,
     tail::Options,
@@ -53,8 +54,10 @@ pub enum Task {
         /// The directory.
         dir: PathBuf,
         /// What becomes of keys that the directory holds.
-        existing: Existing,
+        existing: crate::import::Existing,
     },
+    /// Copy a running server of another kind.
+    Migrate(migration::Options),
     /// Write what a directory holds to an RDB file.
     Export {
         /// The file.
@@ -100,15 +103,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
             let selection = Selection { from: lsn("from"), to: lsn("to"), key };
             Ok(Task::Log { dir: path(log, "dir").unwrap_or_default(), selection })
         }
-        Some(("import", import)) => {
-            let existing = match (import.get_flag("replace-existing"), import.get_flag("keep-existing")) {
-                (true, _) => Existing::Replaced,
-                (_, true) => Existing::Kept,
-                _ => Existing::Refused,
-            };
-            let (file, dir) = file_and_dir(import);
-            Ok(Task::Import { file, dir, existing })
-        }
+        Some(("import", found)) => Ok(import::task(found)),
         Some(("export", export)) => {
             let version = export.get_one::<u16>("rdb-version").copied().unwrap_or(Format::DEFAULT_VERSION);
             let format = Format { version, drops_field_expiry: export.get_flag("drop-field-expiry") };
@@ -184,7 +179,7 @@ fn command() -> Command {
                 .arg(lsn("to", "Last position to print"))
                 .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of keys that match")),
         )
-        .subcommand(import_command())
+        .subcommand(import::command())
         .subcommand(export_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
@@ -195,30 +190,6 @@ fn command() -> Command {
 fn data_dir() -> Arg {
     let default = OPTIONS[Key::Dir as usize].default;
     Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)
-}
-
-fn import_command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let file = Arg::new("file").value_name("FILE").required(true);
-    Command::new("import")
-        .about("Read an RDB file of Redis (versions 1 to 12) or Valkey (80) into the data of a stopped server")
-        .arg(file.help("The RDB file, as SAVE, BGSAVE or redis-cli --rdb write it"))
-        .arg(data_dir().help("Directory of the data; made if there is none"))
-        .arg(flag("replace-existing", "Keys of the file replace keys that exist; other keys stay"))
-        .arg(
-            flag("keep-existing", "Keys that exist stay as they are; what the file has for them is left out")
-                .conflicts_with("replace-existing"),
-        )
-        .after_help(
-            "The file is read twice: it is verified whole, to its checksum, before anything is written. Keys keep their \
-             types, databases, expiry and the expiry of hash fields; what has expired is left out. Streams, functions \
-             and what modules keep are left out and counted; a value of a module is refused.\n\nA directory with keys \
-             needs one of the two flags. If the import is interrupted, the directory is not served before the same \
-             command has been run again to its end.\n\nExamples:\n  redis-cli --rdb dump.rdb && sheaf import dump.rdb \
-             --dir ./data && sheaf --dir ./data\n  sheaf import more.rdb --dir ./data --keep-existing",
-        )
 }
 
 fn export_command() -> Command {
@@ -376,17 +347,8 @@ mod tests {
     }
 
     #[test]
-    fn moving_in_and_out_takes_a_file_and_the_directory_of_the_server() {
+    fn moving_out_and_copies_take_the_directory_of_the_server() {
         let task = |arguments: &[&str]| parse(arguments.iter().map(ToString::to_string)).unwrap();
-        let imports = [
-            (vec!["sheaf", "import", "f", "--dir", "d"], Existing::Refused),
-            (vec!["sheaf", "import", "f", "--dir", "d", "--replace-existing"], Existing::Replaced),
-            (vec!["sheaf", "import", "f", "--dir", "d", "--keep-existing"], Existing::Kept),
-        ];
-        for (arguments, expected) in imports {
-            let Task::Import { file, dir, existing } = task(&arguments) else { panic!("not import") };
-            assert_eq!((file, dir, existing), (PathBuf::from("f"), PathBuf::from("d"), expected));
-        }
         let Task::Export { format, .. } = task(&["sheaf", "export", "f"]) else { panic!("not export") };
         assert_eq!(format, Format { version: 10, drops_field_expiry: false });
         let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
@@ -413,8 +375,6 @@ mod tests {
         ] {
             assert!(command().try_get_matches_from(refused).is_err(), "{refused:?}");
         }
-        let both = ["sheaf", "import", "f", "--replace-existing", "--keep-existing"];
-        assert!(command().try_get_matches_from(both).is_err());
         assert!(command().try_get_matches_from(["sheaf", "export", "f", "--rdb-version", "9"]).is_err());
     }
 }

@@ -180,6 +180,14 @@ impl Imported {
 /// # Errors
 /// See [`ImportError`].
 pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportError> {
+    run_named(file, &file.display().to_string(), dir, existing)
+}
+
+/// As [`run`], of a file that people know by another name.
+///
+/// # Errors
+/// See [`ImportError`].
+pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing) -> Result<(), ImportError> {
     let disk = Arc::new(RealDisk);
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
     disk.create_dir_all(dir).map_err(ImportError::os("create", dir))?;
@@ -189,12 +197,12 @@ pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportErro
     let imported =
         import(&Place::real(dir), file, existing, &|stage, done, total| bars.show(stage, done, total));
     bars.finish();
-    print!("{}", summary(&imported?, file));
+    print!("{}", summary(&imported?, name));
     Ok(())
 }
 
 /// What people are told at the end.
-fn summary(imported: &Imported, file: &Path) -> String {
+fn summary(imported: &Imported, source: &str) -> String {
     use std::fmt::Write;
     const TYPE_NAMES: [&str; 5] = ["strings", "lists", "sets", "sorted sets", "hashes"];
     let mut text = String::new();
@@ -208,7 +216,7 @@ fn summary(imported: &Imported, file: &Path) -> String {
         types.push(format!("{name} {count}"));
     }
     let types = if types.is_empty() { String::new() } else { format!(": {}", types.join(", ")) };
-    line("imported", format!("{} keys from {}{of}{types}", imported.keys_total(), file.display()));
+    line("imported", format!("{} keys from {source}{of}{types}", imported.keys_total()));
     line("log", format!("{} bytes written, durable", imported.log_bytes));
     let mut count = |name: &str, count: u64, what: &str| {
         if count > 0 {
@@ -227,6 +235,18 @@ fn summary(imported: &Imported, file: &Path) -> String {
     count("NOT IMPORTED", imported.function_libraries, "libraries of functions: there are no functions yet");
     count("NOT IMPORTED", imported.module_data, "records of modules");
     text
+}
+
+/// Reads a whole file and says what an import would do with it; writes nothing.
+///
+/// # Errors
+/// See [`ImportError`].
+pub(crate) fn verify(file: &Path, report: Report<'_>) -> Result<Imported, ImportError> {
+    let place = Place::real(Path::new(""));
+    let (existing, now_ms) = (Existing::Refused, place.clock.unix_ms());
+    let reading =
+        Reading { place: &place, file, present: None, existing, now_ms, what: Stage::Verifying, report };
+    reading.read(Rehearsal::default()).map(|(_, found)| found)
 }
 
 /// Imports `file`. The directory must be locked.

@@ -35,6 +35,11 @@ impl ProgressBar {
         Self::styled(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
     }
 
+    /// Of bytes, nobody knows how many.
+    pub(crate) fn of_unknown(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} {bytes} {bytes_per_sec}")
+    }
+
     pub(crate) fn of_slots(what: &'static str) -> ProgressBar {
         Self::styled(what, "{msg} [{bar:30}] {percent}%, {eta} to go")
     }

@@ -34,6 +34,7 @@ mod log_threads;
 mod logging;
 mod mailbox;
 mod metrics;
+pub mod migration;
 pub mod offline;
 pub mod outbox;
 mod pace;

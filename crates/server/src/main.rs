@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use server::{
     backup,
     cli::{self, Task},
-    export, import, inspect, restore, serve, tail,
+    export, import, inspect, migration, restore, serve, tail,
 };
 
 /// The allocator that the keyspace's accounting and memory figures assume.
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         }
         Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
+        Task::Migrate(options) => migration::run(options).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
         Task::Backup { dir, url, password_file } => {
             backup::fetch::run(&dir, &url, password_file.as_deref()).map_err(Into::into)

@@ -42,6 +42,8 @@ pub enum Stage {
     Exporting,
     /// Bytes from a server.
     Copying,
+    /// Bytes from a server that does not say how many there are.
+    Receiving,
     /// Slots into a snapshot.
     Writing,
 }
@@ -155,6 +157,7 @@ impl Stage {
             Stage::Importing => ProgressBar::new("importing"),
             Stage::Exporting => ProgressBar::of_keys("exporting"),
             Stage::Copying => ProgressBar::new("copying"),
+            Stage::Receiving => ProgressBar::of_unknown("receiving"),
             Stage::Writing => ProgressBar::of_slots("writing"),
         }
     }

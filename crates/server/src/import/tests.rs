@@ -280,7 +280,7 @@ fn the_summary_names_what_is_missing() {
         ..Imported::default()
     };
     assert_eq!(
-        summary(&imported, Path::new("dump.rdb")),
+        summary(&imported, "dump.rdb"),
         "imported     4 keys from dump.rdb, Redis RDB version 10: strings 3, sorted sets 1\n\
          log          0 bytes written, durable\n\
          expired      4 keys, left out\n\

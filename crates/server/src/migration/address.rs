@@ -1,0 +1,155 @@
+//! Where a server is and how to get in: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`.
+
+use std::{fmt, str::FromStr};
+
+/// Port of Redis, and of Sheaf.
+const DEFAULT_PORT: u16 = 6379;
+
+/// See the module documentation. Shown without its password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The host, an IPv6 address without its brackets.
+    pub host: String,
+    /// The port of the Redis protocol.
+    pub port: u16,
+    /// Who to be there; without one, the user `default`.
+    pub user: Option<String>,
+    /// What to say at the door.
+    pub password: Option<String>,
+}
+
+/// Why a text is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Something else than `redis://` or `valkey://` stands in front.
+    #[error("it begins with redis:// or valkey://, or is HOST:PORT")]
+    Scheme,
+    /// TLS.
+    #[error("TLS is not spoken yet: go through a tunnel, such as stunnel or ssh -L")]
+    Tls,
+    /// No host.
+    #[error("there is no host")]
+    Host,
+    /// A port that is none.
+    #[error("the port is a number from 1 to 65535")]
+    Port,
+    /// Something behind the port.
+    #[error("all databases are copied: nothing follows the port")]
+    Path,
+    /// A percent sign without two digits, or bytes that are no text.
+    #[error("%XX in user or password is malformed")]
+    Escape,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let rest = match text.split_once("://") {
+            None => text,
+            Some(("redis" | "valkey", rest)) => rest,
+            Some(("rediss" | "valkeys", _)) => return Err(AddressError::Tls),
+            Some(_) => return Err(AddressError::Scheme),
+        };
+        // A password may hold an @ of its own.
+        let (credentials, place) = match rest.rsplit_once('@') {
+            Some((credentials, place)) => (Some(credentials), place),
+            None => (None, rest),
+        };
+        let (user, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+            Some((user, password)) => (unescape(user)?, unescape(password)?),
+            None => (String::new(), String::new()),
+        };
+        let (place, path) = place.split_once('/').unwrap_or((place, ""));
+        if !path.is_empty() {
+            return Err(AddressError::Path);
+        }
+        let (host, port) = split_port(place)?;
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(Address { host: host.into(), port, user: given(user), password: given(password) })
+    }
+}
+
+fn split_port(place: &str) -> Result<(&str, u16), AddressError> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or(AddressError::Host)?;
+            (host, behind.strip_prefix(':'))
+        }
+        None => match place.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(AddressError::Port)?,
+    };
+    if host.is_empty() { Err(AddressError::Host) } else { Ok((host, port)) }
+}
+
+fn unescape(text: &str) -> Result<String, AddressError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| (digit as char).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(AddressError::Escape) };
+        bytes.push((high * 16 + low) as u8);
+    }
+    String::from_utf8(bytes).map_err(|_| AddressError::Escape)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(to, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(to, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_understood() {
+        let at = |host: &str, port, user: Option<&str>, password: Option<&str>| {
+            let text = |part: Option<&str>| part.map(String::from);
+            Ok(Address { host: host.into(), port, user: text(user), password: text(password) })
+        };
+        for (text, expected) in [
+            ("redis://db1:7000", at("db1", 7000, None, None)),
+            ("redis://db1:7000/", at("db1", 7000, None, None)),
+            ("valkey://db1", at("db1", 6379, None, None)),
+            ("127.0.0.1:6380", at("127.0.0.1", 6380, None, None)),
+            ("redis://:secret@db1", at("db1", 6379, None, Some("secret"))),
+            ("redis://mover:p%40ss:w@rd@db1:1", at("db1", 1, Some("mover"), Some("p@ss:w@rd"))),
+            ("redis://[::1]:7000", at("::1", 7000, None, None)),
+            ("redis://[fe80::1]", at("fe80::1", 6379, None, None)),
+            ("rediss://db1", Err(AddressError::Tls)),
+            ("http://db1", Err(AddressError::Scheme)),
+            ("redis://db1/3", Err(AddressError::Path)),
+            ("redis://", Err(AddressError::Host)),
+            ("redis://[::1", Err(AddressError::Host)),
+            ("db1:0", Err(AddressError::Port)),
+            ("db1:70000", Err(AddressError::Port)),
+            ("redis://:%4@db1", Err(AddressError::Escape)),
+            ("redis://:%ff@db1", Err(AddressError::Escape)),
+        ] {
+            assert_eq!(text.parse::<Address>(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_has_no_password() {
+        for (text, shown) in [("redis://u:p@db1:7", "db1:7"), ("redis://[::1]", "[::1]:6379")] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The second part of a copy: what the source writes, until somebody says that it is enough.
+
+use super::{
+    MigrationError,
+    copying::{Copy, TICK_PERIOD},
+    peer::PeerError,
+    source::{Position, Source, Synchronized},
+    status::Progress,
+    stream::{Received, Stream},
+    target::Refusal,
+    watch::{Seen, Watch},
+};
+
+/// Seconds after which a source that says nothing is gone: a master says something every ten.
+const SILENT_TICKS_MAX: u32 = 60;
+/// Seconds for what the source has when it is said that it is enough.
+const STOP_TICKS_MAX: u32 = 10;
+
+/// How following ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Somebody said that it is enough.
+    Stopped {
+        /// The target has everything up to here.
+        offset: u64,
+        /// Bytes that the source has written since, if it says so.
+        ahead_bytes: Option<u64>,
+    },
+    /// The source has no longer what is behind this position.
+    Forgotten {
+        /// The position.
+        offset: u64,
+    },
+}
+
+/// Where the copy has come to.
+struct Following {
+    stream: Stream,
+    watch: Watch,
+    /// The source wants to know how far the copy is.
+    is_ack_wanted: bool,
+    was_in_sync: bool,
+    /// It is enough: how often the source had been asked for its offset then, and the seconds since.
+    stop: Option<(u64, u32)>,
+}
+
+impl Following {
+    /// Whether everything has come that the source had when it was said that it is enough.
+    fn has_reached_its_end(&self) -> bool {
+        let Some((asked, ticks)) = self.stop else { return false };
+        let Seen { times, offset } = self.watch.seen();
+        // The answer may have been on its way then; the next one was not.
+        let is_known = times >= asked + 2;
+        let goal = offset.filter(|_| is_known);
+        ticks >= STOP_TICKS_MAX
+            || goal.is_some_and(|goal| self.stream.boundary() >= goal)
+            || (is_known && offset.is_none())
+    }
+}
+
+impl Copy<'_> {
+    /// Forwards what comes behind a position.
+    pub(super) async fn follow(
+        &mut self,
+        mut source: Source,
+        mut position: Position,
+    ) -> Result<End, MigrationError> {
+        let mut following = Following {
+            stream: Stream::new(position.offset, self.supported.clone()),
+            watch: Watch::start(self.options.source.clone()),
+            is_ack_wanted: false,
+            was_in_sync: false,
+            stop: None,
+        };
+        loop {
+            match self.forward_all(&mut source, &mut following).await? {
+                None => break,
+                Some(lost) => self.status.note(&format!("{lost}; trying again every second")),
+            }
+            following.stream.interrupt();
+            position.offset = following.stream.offset();
+            let again = tokio::select! {
+                again = reconnect(self.options, &position) => again?,
+                () = self.interruption.next() => break,
+            };
+            match again {
+                (_, Synchronized::Full(_)) => return Ok(End::Forgotten { offset: position.offset }),
+                (connected, Synchronized::Continued(at)) => (source, position) = (connected, at),
+            }
+            self.status.note(&format!("connected again, going on behind offset {}", position.offset));
+        }
+        self.settle().await?;
+        let offset = following.stream.boundary();
+        let ahead_bytes = following.watch.seen().offset.map(|source| source.saturating_sub(offset));
+        Ok(End::Stopped { offset, ahead_bytes })
+    }
+
+    /// Waits until the target has answered everything.
+    async fn settle(&mut self) -> Result<(), MigrationError> {
+        let mut ticks = tokio::time::interval(TICK_PERIOD);
+        while !self.target.is_settled() {
+            tokio::select! {
+                moved = self.target.exchange() => moved.map_err(MigrationError::TargetFailed)?,
+                _ = ticks.tick() => self.target.look_after().map_err(MigrationError::TargetFailed)?,
+            }
+            self.take_replies()?;
+        }
+        Ok(())
+    }
+
+    /// Forwards what comes on one connection: until it is lost, which is returned, or it is enough.
+    async fn forward_all(
+        &mut self,
+        source: &mut Source,
+        following: &mut Following,
+    ) -> Result<Option<PeerError>, MigrationError> {
+        let mut ticks = tokio::time::interval(TICK_PERIOD);
+        let mut silent_ticks = 0;
+        loop {
+            self.take_replies()?;
+            self.forward(source, following)?;
+            if self.target.is_settled() && following.has_reached_its_end() {
+                return Ok(None);
+            }
+            let applied = self.applied(following);
+            if following.is_ack_wanted && self.target.is_settled() {
+                following.is_ack_wanted = false;
+                if let Err(lost) = source.acknowledge(applied).await {
+                    return Ok(Some(lost));
+                }
+            }
+            tokio::select! {
+                received = source.peer.receive(), if self.target.has_room() => match received {
+                    Ok(()) => silent_ticks = 0,
+                    Err(lost) => return Ok(Some(lost)),
+                },
+                moved = self.target.exchange() => moved.map_err(MigrationError::TargetFailed)?,
+                () = following.watch.changed() => self.tell_when_in_sync(following),
+                _ = ticks.tick() => {
+                    silent_ticks += 1;
+                    if silent_ticks > SILENT_TICKS_MAX {
+                        return Ok(Some(source.peer.lost("it says nothing")));
+                    }
+                    if let Err(lost) = source.acknowledge(applied).await {
+                        return Ok(Some(lost));
+                    }
+                    self.target.look_after().map_err(MigrationError::TargetFailed)?;
+                    self.tick(following);
+                }
+                () = self.interruption.next() => match following.stop {
+                    Some(_) => return Ok(None),
+                    None => {
+                        following.stop = Some((following.watch.seen().times, 0));
+                        following.watch.ask_now();
+                        self.status.note("finishing: what the source has by now still comes; Ctrl-C again to stop at once");
+                    }
+                },
+            }
+        }
+    }
+
+    /// Passes on what has come, as far as the target takes it.
+    fn forward(&mut self, source: &mut Source, following: &mut Following) -> Result<(), MigrationError> {
+        while self.target.has_room() {
+            let (target, is_ack_wanted) = (&mut self.target, &mut following.is_ack_wanted);
+            let (mut forwarded, mut unsupported) = (0, Vec::new());
+            let taken = following.stream.take(source.peer.buffer(), |received| match received {
+                Received::Write { bytes, offset } => {
+                    target.push(bytes, offset);
+                    forwarded += 1;
+                }
+                Received::AckWanted => *is_ack_wanted = true,
+                Received::Unsupported { name, key } => unsupported.push((name, key)),
+            });
+            let taken = taken.map_err(MigrationError::Stream)?;
+            source.peer.take(taken);
+            self.forwarded += forwarded;
+            for (command, key) in unsupported {
+                self.leave_out(Refusal { command, key, error: "ERR unknown command".into() })?;
+            }
+            if taken == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The position that the target has reached.
+    fn applied(&self, following: &Following) -> u64 {
+        if self.target.is_settled() { following.stream.boundary() } else { self.target.applied() }
+    }
+
+    fn lag_bytes(&self, following: &Following) -> Option<u64> {
+        following.watch.seen().offset.map(|offset| offset.saturating_sub(self.applied(following)))
+    }
+
+    fn tick(&mut self, following: &mut Following) {
+        if let Some((_, ticks)) = &mut following.stop {
+            *ticks += 1;
+        }
+        self.tell_when_in_sync(following);
+        let (offset, lag_bytes) = (self.applied(following), self.lag_bytes(following));
+        self.status.show(Progress { offset, lag_bytes, commands: self.forwarded });
+    }
+
+    /// Says it once.
+    fn tell_when_in_sync(&mut self, following: &mut Following) {
+        if !following.was_in_sync && self.lag_bytes(following) == Some(0) {
+            following.was_in_sync = true;
+            let offset = self.applied(following);
+            self.status.note(&format!(
+                "in sync at offset {offset}, and following. To move over: stop what writes to the source, press Ctrl-C, \
+                 point the clients at the target"
+            ));
+        }
+    }
+}
+
+/// Tries once a second until there is a connection again.
+async fn reconnect(
+    options: &super::Options,
+    position: &Position,
+) -> Result<(Source, Synchronized), MigrationError> {
+    loop {
+        tokio::time::sleep(TICK_PERIOD).await;
+        match Source::open(&options.source, Some(position)).await {
+            Err(error) if error.passes() => {}
+            ended => return Ok(ended?),
+        }
+    }
+}

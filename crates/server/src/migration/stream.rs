@@ -1,0 +1,239 @@
+//! The writes that a source sends after the RDB file: which of them go to the target, and how far they have come.
+//!
+//! What it is: a machine that is shown bytes and says what each command in them is to an importer.
+//! What it is not: a connection; nor a judge of the commands, but for the names that the target does not have.
+//!
+//! Invariants
+//! - The offset counts every byte that was taken, as the source counts them: it is what a broken connection goes on from.
+//! - How the bytes are cut never changes what comes out.
+
+use std::collections::HashSet;
+
+use wire::{Args, Limits, ProtocolError, RequestBatch, RequestParser};
+
+/// Commands that are taken in one pass.
+const COMMANDS_PER_PASS: usize = 256;
+
+/// What a command of the source is to the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Received<'a> {
+    /// It goes there as it is. The copy is as the source was at `offset` when it has been done.
+    Write {
+        /// The command, encoded.
+        bytes: &'a [u8],
+        /// The last position that is not within a transaction.
+        offset: u64,
+    },
+    /// The source wants to know how far the copy is.
+    AckWanted,
+    /// The target has no such command.
+    Unsupported {
+        /// Its name.
+        name: String,
+        /// Its first argument: mostly the key.
+        key: String,
+    },
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Stream {
+    parser: RequestParser,
+    batch: RequestBatch,
+    /// Names of commands that the target has, in lower case.
+    supported: HashSet<Vec<u8>>,
+    offset: u64,
+    /// The last position outside of transactions.
+    boundary: u64,
+    is_in_transaction: bool,
+}
+
+impl Stream {
+    /// What follows an RDB file of the position `offset`.
+    pub(super) fn new(offset: u64, supported: HashSet<Vec<u8>>) -> Stream {
+        Stream {
+            parser: RequestParser::new(),
+            batch: RequestBatch::new(),
+            supported,
+            offset,
+            boundary: offset,
+            is_in_transaction: false,
+        }
+    }
+
+    /// Bytes that were taken, counted as the source does.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The last position at which no transaction was open.
+    pub(super) fn boundary(&self) -> u64 {
+        self.boundary
+    }
+
+    /// The rest of a command will not come as it began: the connection is lost, and the next one goes on from `offset`.
+    pub(super) fn interrupt(&mut self) {
+        self.parser.reset();
+    }
+
+    /// Shows the first commands of `buffer`, which begins behind what was taken before. Returns the bytes that were
+    /// taken; none if there is no whole command.
+    pub(super) fn take(
+        &mut self,
+        buffer: &[u8],
+        mut show: impl FnMut(Received<'_>),
+    ) -> Result<usize, ProtocolError> {
+        let parsed = self.parser.parse(buffer, &Limits::DEFAULT, &mut self.batch, COMMANDS_PER_PASS);
+        let (mut start, before) = (0, self.offset);
+        for index in 0..self.batch.len() {
+            let end = self.batch.end(index);
+            let args = self.batch.command(index, buffer);
+            self.offset = before + end as u64;
+            let name = args.at(0).to_ascii_lowercase();
+            match name.as_slice() {
+                b"multi" => self.is_in_transaction = true,
+                b"exec" | b"discard" => self.is_in_transaction = false,
+                _ => {}
+            }
+            if !self.is_in_transaction {
+                self.boundary = self.offset;
+            }
+            match name.as_slice() {
+                b"ping" => {}
+                b"replconf" if is_ack_wanted(args) => show(Received::AckWanted),
+                b"replconf" => {}
+                _ if self.supported.contains(&name) => {
+                    show(Received::Write { bytes: &buffer[start..end], offset: self.boundary });
+                }
+                _ => {
+                    let name = name.to_ascii_uppercase().escape_ascii().to_string();
+                    show(Received::Unsupported { name, key: shown_key(args) });
+                }
+            }
+            start = end;
+        }
+        self.offset = before + parsed.consumed as u64;
+        if !self.is_in_transaction {
+            self.boundary = self.offset;
+        }
+        parsed.error.map_or(Ok(parsed.consumed), Err)
+    }
+}
+
+fn is_ack_wanted(args: Args<'_>) -> bool {
+    args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"))
+}
+
+/// Longest part of a key that is shown.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// The first argument, for people.
+pub(super) fn shown_key(args: Args<'_>) -> String {
+    let key = args.get(1).unwrap_or_default();
+    let shown = &key[..key.len().min(SHOWN_BYTES_MAX)];
+    let more = if shown.len() < key.len() { "..." } else { "" };
+    format!("{}{more}", shown.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::migration::commands::Commands;
+
+    fn encoded(commands: &[&str]) -> Vec<u8> {
+        let mut all = Commands::default();
+        for command in commands {
+            all.push(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        }
+        all.bytes
+    }
+
+    fn stream() -> Stream {
+        let names = ["set", "select", "multi", "exec"];
+        Stream::new(1000, names.iter().map(|name| name.as_bytes().to_vec()).collect())
+    }
+
+    /// What is shown of pieces, in words; the offsets are those behind 1000.
+    fn shown(pieces: &[&[u8]]) -> (Vec<String>, u64, u64) {
+        let (mut stream, mut words, mut buffer) = (stream(), Vec::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                let taken = stream.take(&buffer, |received| {
+                    words.push(match received {
+                        Received::Write { bytes, offset } => {
+                            format!(
+                                "{} at {}",
+                                String::from_utf8_lossy(bytes).replace("\r\n", " "),
+                                offset - 1000
+                            )
+                        }
+                        Received::AckWanted => "ack".into(),
+                        Received::Unsupported { name, key } => format!("no {name} of {key}"),
+                    });
+                });
+                match taken.unwrap() {
+                    0 => break,
+                    taken => _ = buffer.drain(..taken),
+                }
+            }
+        }
+        (words, stream.offset() - 1000, stream.boundary() - 1000)
+    }
+
+    #[test]
+    fn every_command_is_forwarded_or_named_or_meant_for_the_importer() {
+        let sent = encoded(&["PING", "SELECT 2", "SET a 1", "XADD s *", "REPLCONF GETACK *", "REPLCONF x y"]);
+        let (words, offset, boundary) = shown(&[&sent]);
+        let expected = ["*2 $6 SELECT $1 2  at 37", "*3 $3 SET $1 a $1 1  at 64", "no XADD of s", "ack"];
+        assert_eq!(words, expected);
+        assert_eq!((offset, boundary), (sent.len() as u64, sent.len() as u64));
+    }
+
+    #[test]
+    fn within_a_transaction_the_copy_is_where_it_was_before() {
+        let sent = encoded(&["SET a 1", "MULTI", "SET b 2"]);
+        let (words, offset, boundary) = shown(&[&sent]);
+        assert_eq!(words.last().map(String::as_str), Some("*3 $3 SET $1 b $1 2  at 27"));
+        assert_eq!((offset, boundary), (sent.len() as u64, 27));
+        let sent = encoded(&["MULTI", "SET b 2", "EXEC"]);
+        let (words, offset, boundary) = shown(&[&sent]);
+        assert_eq!(words.last(), Some(&format!("*1 $4 EXEC  at {}", sent.len())));
+        assert_eq!((offset, boundary), (sent.len() as u64, sent.len() as u64));
+    }
+
+    #[test]
+    fn a_connection_that_was_lost_goes_on_behind_the_last_whole_command() {
+        let mut stream = stream();
+        let sent = encoded(&["SET a 1", "SET b 2"]);
+        assert_eq!(stream.take(&sent[..40], |_| {}), Ok(27));
+        assert_eq!(stream.take(&sent[27..40], |_| panic!("it is not whole")), Ok(0));
+        stream.interrupt();
+        let mut writes = 0;
+        assert_eq!(stream.take(&sent[27..], |_| writes += 1), Ok(27));
+        assert_eq!((stream.offset(), writes), (1054, 1));
+    }
+
+    #[test]
+    fn what_is_no_command_is_an_error() {
+        assert!(stream().take(b"*1\r\n!3\r\n", |_| {}).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_is_cut_it_is_the_same_stream(
+            picks in prop::collection::vec(0..6usize, 0..30),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let kinds = ["PING", "SET a 1", "MULTI", "EXEC", "XADD s *", "REPLCONF GETACK *"];
+            let sent = encoded(&picks.iter().map(|pick| kinds[*pick]).collect::<Vec<_>>());
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(sent.len().max(1))).collect();
+            cuts.extend([0, sent.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &sent[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(shown(&pieces), shown(&[&sent]));
+        }
+    }
+}

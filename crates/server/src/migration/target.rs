@@ -1,0 +1,232 @@
+//! The Sheaf server that the copy is made in: commands go there one after the other, without waiting for replies.
+//!
+//! Invariants
+//! - What is not answered has limits, in bytes and in commands.
+//! - `applied` is the position of a command that was answered; with the target's durability `strict` it is on its disk.
+
+use std::collections::{HashSet, VecDeque};
+
+use tokio::io::Interest;
+use wire::{Limits, RequestBatch, RequestParser, Value};
+
+use super::{
+    address::Address,
+    commands::Commands,
+    peer::{Peer, PeerError},
+    stream::shown_key,
+};
+
+/// Bytes of commands that are not answered.
+const UNANSWERED_BYTES_MAX: usize = 8 << 20;
+/// Commands that are not answered.
+const UNANSWERED_COMMANDS_MAX: usize = 64 << 10;
+/// Answered bytes at the front of the buffer are removed once they are so many.
+const ANSWERED_BYTES_MAX: usize = 2 << 20;
+
+/// Seconds after which a target that answers nothing is gone.
+const SILENT_TICKS_MAX: u32 = 60;
+
+/// A command that the target has not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) command: String,
+    pub(super) key: String,
+    pub(super) error: String,
+}
+
+impl Refusal {
+    /// Whether this command alone cannot be done, and what follows can.
+    pub(super) fn is_of_the_command(&self) -> bool {
+        let code = self.error.split(' ').next().unwrap_or_default();
+        self.command != "SELECT" && ["ERR", "WRONGTYPE", "EXECABORT"].contains(&code)
+    }
+}
+
+/// See the module documentation.
+pub(super) struct Target {
+    peer: Peer,
+    /// Commands that are not all answered; the first `written` bytes are sent.
+    outgoing: Vec<u8>,
+    written: usize,
+    answered: usize,
+    /// Of each command that is not answered: where it ends in `outgoing`, and the position that its reply stands for.
+    expected: VecDeque<(usize, u64)>,
+    applied: u64,
+    silent_ticks: u32,
+}
+
+impl Target {
+    /// Connects to a server and becomes the one that copies another server into it.
+    pub(super) async fn open(address: &Address) -> Result<Target, PeerError> {
+        let mut peer = Peer::open("target", address).await?;
+        peer.ask(&["CLIENT", "SETNAME", "sheaf-import"]).await?;
+        peer.ask(&["CLIENT", "IMPORT-SOURCE", "ON"]).await?;
+        let (outgoing, expected) = (Vec::new(), VecDeque::new());
+        Ok(Target { peer, outgoing, written: 0, answered: 0, expected, applied: 0, silent_ticks: 0 })
+    }
+
+    /// Names of the commands that it has, in lower case.
+    pub(super) async fn command_names(&mut self) -> Result<HashSet<Vec<u8>>, PeerError> {
+        let (Value::Array(names) | Value::Set(names)) = self.peer.ask(&["COMMAND", "LIST"]).await? else {
+            return Err(self.peer.foreign("the answer to COMMAND LIST is no list"));
+        };
+        let name = |value| match value {
+            Value::Bulk(name) | Value::Simple(name) => Some(name.to_ascii_lowercase()),
+            _ => None,
+        };
+        Ok(names.into_iter().filter_map(name).collect())
+    }
+
+    /// How many keys it has, in all databases.
+    pub(super) async fn key_count(&mut self) -> Result<u64, PeerError> {
+        let text = match self.peer.ask(&["INFO", "keyspace"]).await? {
+            Value::Bulk(text) | Value::Verbatim { text, .. } => text,
+            _ => return Err(self.peer.foreign("the answer to INFO is no text")),
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let counts = text.lines().filter_map(|line| line.split_once("keys=")?.1.split(',').next());
+        Ok(counts.filter_map(|count| count.parse::<u64>().ok()).sum())
+    }
+
+    /// Removes everything.
+    pub(super) async fn flush(&mut self) -> Result<(), PeerError> {
+        self.peer.ask(&["FLUSHALL"]).await.map(|_| ())
+    }
+
+    /// Whether it may be sent more commands now.
+    pub(super) fn has_room(&self) -> bool {
+        self.outgoing.len() - self.answered < UNANSWERED_BYTES_MAX
+            && self.expected.len() < UNANSWERED_COMMANDS_MAX
+    }
+
+    /// Whether everything is answered.
+    pub(super) fn is_settled(&self) -> bool {
+        self.expected.is_empty()
+    }
+
+    /// The position of the last command that was answered.
+    pub(super) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Queues a command whose reply stands for a position.
+    pub(super) fn push(&mut self, command: &[u8], position: u64) {
+        self.outgoing.extend_from_slice(command);
+        self.expected.push_back((self.outgoing.len(), position));
+    }
+
+    /// Queues commands that stand for one position together.
+    pub(super) fn push_all(&mut self, commands: &Commands, position: u64) {
+        let start = self.outgoing.len();
+        self.outgoing.extend_from_slice(&commands.bytes);
+        self.expected.extend(commands.ends.iter().map(|end| (start + end, position)));
+    }
+
+    /// Waits until bytes can be sent or have come, and moves them. If this is cancelled, nothing is lost.
+    pub(super) async fn exchange(&mut self) -> Result<(), PeerError> {
+        let has_more = self.written < self.outgoing.len();
+        let interest = if has_more { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let ready = self.peer.stream.ready(interest).await.map_err(|error| self.peer.lost(error))?;
+        if ready.is_readable() {
+            self.peer.try_receive()?;
+        }
+        if has_more && ready.is_writable() {
+            match self.peer.stream.try_write(&self.outgoing[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(self.peer.lost(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called once a second: finds out whether a target that owes replies is there.
+    pub(super) fn look_after(&mut self) -> Result<(), PeerError> {
+        self.silent_ticks = if self.is_settled() { 0 } else { self.silent_ticks + 1 };
+        if self.silent_ticks > SILENT_TICKS_MAX { Err(self.peer.lost("it does not answer")) } else { Ok(()) }
+    }
+
+    /// Takes the replies that have come, up to the next one that is an error.
+    pub(super) fn next_refusal(&mut self) -> Result<Option<Refusal>, PeerError> {
+        while let Some(reply) = self.peer.next_value()? {
+            let Some((end, position)) = self.expected.pop_front() else {
+                return Err(self.peer.foreign("a reply to nothing"));
+            };
+            let command = &self.outgoing[self.answered..end];
+            let refusal = error_of(&reply).map(|error| refusal(command, error));
+            self.silent_ticks = 0;
+            self.applied = position;
+            self.answered = end;
+            self.forget_answered();
+            if refusal.is_some() {
+                return Ok(refusal);
+            }
+        }
+        Ok(None)
+    }
+
+    fn forget_answered(&mut self) {
+        let is_all = self.answered == self.outgoing.len();
+        if !is_all && self.answered < ANSWERED_BYTES_MAX {
+            return;
+        }
+        self.outgoing.drain(..self.answered);
+        self.written -= self.answered;
+        self.expected.iter_mut().for_each(|(end, _)| *end -= self.answered);
+        self.answered = 0;
+    }
+}
+
+/// The error that a reply is, or that one of the replies of a transaction is.
+fn error_of(reply: &Value) -> Option<&[u8]> {
+    match reply {
+        Value::Error(text) => Some(text),
+        Value::Array(replies) => replies.iter().find_map(|reply| match reply {
+            Value::Error(text) => Some(text.as_slice()),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+fn refusal(command: &[u8], error: &[u8]) -> Refusal {
+    let mut batch = RequestBatch::new();
+    let parsed = RequestParser::new().parse(command, &Limits::DEFAULT, &mut batch, 1);
+    debug_assert!(parsed.error.is_none(), "it was sent");
+    let (name, key) = if batch.is_empty() {
+        Default::default()
+    } else {
+        let args = batch.command(0, command);
+        (args.at(0).to_ascii_uppercase().escape_ascii().to_string(), shown_key(args))
+    };
+    Refusal { command: name, key, error: error.escape_ascii().to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_command_and_key() {
+        let found = refusal(b"*3\r\n$4\r\nxadd\r\n$1\r\ns\r\n$1\r\n*\r\n", b"ERR no");
+        let expected = Refusal { command: "XADD".into(), key: "s".into(), error: "ERR no".into() };
+        assert_eq!(found, expected);
+        for (command, error, expected) in [
+            (&b"*1\r\n$1\r\nx\r\n"[..], &b"ERR unknown command"[..], true),
+            (b"*1\r\n$1\r\nx\r\n", b"WRONGTYPE Operation", true),
+            (b"*1\r\n$1\r\nx\r\n", b"OOM command not allowed", false),
+            (b"*1\r\n$1\r\nx\r\n", b"MISCONF no room", false),
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n20\r\n", b"ERR DB index is out of range", false),
+        ] {
+            assert_eq!(refusal(command, error).is_of_the_command(), expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_within_a_transaction_is_one() {
+        let error = || Value::Error(b"ERR no".to_vec());
+        assert_eq!(error_of(&error()), Some(&b"ERR no"[..]));
+        assert_eq!(error_of(&Value::Array(vec![Value::Integer(1), error()])), Some(&b"ERR no"[..]));
+        assert_eq!(error_of(&Value::Array(vec![Value::Integer(1)])), None);
+    }
+}

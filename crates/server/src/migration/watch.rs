@@ -1,0 +1,102 @@
+//! How far the source itself is: asked for once a second on a connection of its own, for the lag and to know when to stop.
+//!
+//! A source that does not say it (INFO may be forbidden) can be copied all the same.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
+use wire::Value;
+
+use super::{address::Address, peer::Peer};
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What the source has said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// How often it was asked.
+    pub(super) times: u64,
+    /// Its offset at the last time, if it said one.
+    pub(super) offset: Option<u64>,
+}
+
+/// See the module documentation.
+pub(super) struct Watch {
+    seen: watch::Receiver<Seen>,
+    wanted: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    pub(super) fn start(source: Address) -> Watch {
+        let (sender, seen) = watch::channel(Seen::default());
+        let wanted = Arc::new(Notify::new());
+        let task = tokio::spawn(ask_again_and_again(source, sender, wanted.clone()));
+        Watch { seen, wanted, task }
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        *self.seen.borrow()
+    }
+
+    /// Waits until the source was asked once more. If this is cancelled, nothing is lost.
+    pub(super) async fn changed(&mut self) {
+        if self.seen.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Asks at once.
+    pub(super) fn ask_now(&self) {
+        self.wanted.notify_one();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn ask_again_and_again(source: Address, seen: watch::Sender<Seen>, wanted: Arc<Notify>) {
+    let mut peer = None;
+    loop {
+        let offset = ask(&source, &mut peer).await;
+        seen.send_modify(|seen| *seen = Seen { times: seen.times + 1, offset });
+        tokio::select! {
+            () = tokio::time::sleep(PERIOD) => {}
+            () = wanted.notified() => {}
+        }
+    }
+}
+
+async fn ask(source: &Address, peer: &mut Option<Peer>) -> Option<u64> {
+    let mut connected = match peer.take() {
+        Some(peer) => peer,
+        None => Peer::open("source", source).await.ok()?,
+    };
+    let reply = connected.ask(&["INFO", "replication"]).await.ok()?;
+    *peer = Some(connected);
+    match reply {
+        Value::Bulk(text) | Value::Verbatim { text, .. } => offset_in(&String::from_utf8_lossy(&text)),
+        _ => None,
+    }
+}
+
+fn offset_in(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_is_a_line_of_info() {
+        assert_eq!(offset_in("# Replication\r\nrole:master\r\nmaster_repl_offset:42\r\nx:1\r\n"), Some(42));
+        assert_eq!(offset_in("# Replication\r\nrole:master\r\n"), None);
+    }
+}
