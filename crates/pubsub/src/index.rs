@@ -2,6 +2,9 @@
 //!
 //! What it is: a concurrent map and the protocol of entering and retiring (see [`presence`](crate::presence)). What it is
 //! not: touched by every subscription: a worker enters a name with its first subscriber and leaves it with its last.
+//!
+//! These changes are not gathered up to the end of a round, as those of patterns are: one copies nothing and tells nobody, and
+//! entering and leaving are about a fifth of what SUBSCRIBE and UNSUBSCRIBE cost together.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
