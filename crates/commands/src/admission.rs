@@ -101,6 +101,10 @@ impl Executor {
 
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        // Every round begins without an admission, so no write gets past this.
+        if let Some(refusal) = self.refusal {
+            return Err(CommandError::Text(refusal));
+        }
         match self.admit(bytes) {
             Admission::Go => {
                 self.admitted_bytes = ADMITTED_BYTES;

@@ -118,6 +118,10 @@ pub struct Executor {
     pub(crate) limits: MemoryLimits,
     /// Whether the server is loading in this round.
     pub(crate) loading: bool,
+    /// Whether nothing is appended in this round, not even that keys have expired.
+    pub(crate) read_only: bool,
+    /// Why clients may not write in this round.
+    pub(crate) refusal: Option<&'static str>,
     bulk_bytes_max: usize,
 }
 
@@ -151,6 +155,8 @@ impl Executor {
             admitted_bytes: 0,
             limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
             loading: true,
+            read_only: false,
+            refusal: None,
             bulk_bytes_max: 512 << 20,
         }
     }
@@ -160,6 +166,12 @@ impl Executor {
     pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
         self.limits = host.memory_limits();
         self.loading = host.loading().is_some();
+        let replication = host.replication();
+        (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
+        if self.read_only {
+            // What is removed to make room, the leader removes.
+            self.limits.memory_bytes_max = 0;
+        }
         self.watch = host.observer().watch();
         self.monitored = host.clients().monitors().is_watched();
         self.clock.now_ms = now_ms;
@@ -190,14 +202,19 @@ impl Executor {
         self.appender.as_ref()
     }
 
-    /// The position up to which a power cut loses nothing.
+    /// The position up to which replies may leave.
     #[inline]
-    pub fn durable_lsn(&self) -> Lsn {
-        self.appender.as_ref().map_or(Lsn::ZERO, Appender::durable_lsn)
+    pub fn committed_lsn(&self) -> Lsn {
+        self.appender.as_ref().map_or(Lsn::ZERO, Appender::committed_lsn)
     }
 
     fn durability(&self) -> Durability {
-        self.appender.as_ref().map_or(Durability::None, Appender::durability)
+        let Some(appender) = &self.appender else { return Durability::None };
+        match appender.durability() {
+            // Whatever this disk does, replicas are waited for.
+            durability if appender.awaits_acks() => durability.max(Durability::Commit),
+            durability => durability,
+        }
     }
 
     /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
@@ -510,11 +527,14 @@ impl Executor {
         &mut self,
         (seen, wrote): (Lsn, bool),
         later: VecDeque<Later>,
-        session: &Session,
+        session: &mut Session,
         host: &dyn Host,
         durability: Durability,
     ) -> Lsn {
-        self.wrote |= wrote;
+        if wrote {
+            self.wrote = true;
+            session.last_write = seen;
+        }
         self.clear_effects();
         // Others than this client are shown the events and told of changes: for them the server's durability counts.
         let shown = gate(durability, false, seen);

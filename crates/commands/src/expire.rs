@@ -15,7 +15,8 @@ impl Executor {
     /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops early when the
     /// log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &dyn Host) -> usize {
-        if host.clients().has_import_source() {
+        // A replica is told by its leader what is removed.
+        if self.read_only || host.clients().has_import_source() {
             return 0;
         }
         let keyspace = self.keyspace().clone();

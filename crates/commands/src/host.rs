@@ -11,6 +11,7 @@ use crate::{
     EventClass, Promise,
     clients::{Client, Clients},
     observe::Observer,
+    replication::{Replication, Standalone},
     stats::CommandStats,
 };
 
@@ -103,6 +104,10 @@ pub enum ShutdownMode {
 
 /// See the module documentation. All methods may be called from any worker.
 pub trait Host: Send + Sync {
+    /// What it knows of other servers.
+    fn replication(&self) -> &dyn Replication {
+        &Standalone
+    }
     /// `Some` while recovery runs: most commands are refused with LOADING.
     fn loading(&self) -> Option<Loading>;
     /// The memory limit in force.

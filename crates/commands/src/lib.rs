@@ -34,6 +34,7 @@ pub mod observe;
 mod observing;
 mod promise;
 mod queueing;
+pub mod replication;
 mod row;
 mod session;
 mod stats;

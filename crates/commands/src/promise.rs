@@ -23,13 +23,23 @@ pub struct Promise {
 impl Promise {
     /// Answers the client: OK, or an error, prefix included.
     pub fn keep(self, outcome: Result<(), String>) {
+        self.answer(|reply| match outcome {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(&error),
+        });
+    }
+
+    /// Whether there is nobody left to answer.
+    pub fn is_void(&self) -> bool {
+        // Its connection and the list of clients hold it as well, for as long as it is there.
+        Arc::strong_count(&self.client) == 1
+    }
+
+    /// Answers the client with what `write` writes.
+    pub fn answer(self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let mut bytes = Vec::new();
         if !self.is_silent {
-            let mut reply = ReplyWriter::new(&mut bytes, self.protocol);
-            match outcome {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(&error),
-            }
+            write(&mut ReplyWriter::new(&mut bytes, self.protocol));
         }
         self.client.answer(bytes.into(), Lsn::ZERO);
     }
@@ -51,5 +61,13 @@ impl Context<'_, '_> {
         // The answer cannot be too early: the worker that runs this delivers it.
         session.wait = Some(Wait::Promise);
         Ok(())
+    }
+
+    /// As [`Context::promise`], where nothing can fail.
+    pub(crate) fn promise_for_sure(&mut self, begin: impl FnOnce(Promise)) {
+        let Ok(()) = self.promise(|promise| {
+            begin(promise);
+            Ok::<(), std::convert::Infallible>(())
+        });
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::DbId;
+use lsn::Lsn;
 use pubsub::{
     SubscriberId,
     durable::{Flow, FollowerId},
@@ -75,6 +76,10 @@ pub struct Session {
     pub watches: Watches,
     /// Set while the client is blocked: it runs no command until this is over.
     pub wait: Option<Wait>,
+    /// The position of what it wrote last.
+    pub last_write: Lsn,
+    /// The words of a replica that is taking the connection over. Boxed: nearly none is.
+    pub claim: Option<Box<[Vec<u8>]>>,
     /// Set by QUIT and its like: close once the replies are sent.
     pub closing: bool,
     /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
@@ -103,6 +108,8 @@ impl Session {
             transaction: None,
             watches: Watches::default(),
             wait: None,
+            last_write: Lsn::ZERO,
+            claim: None,
             closing: false,
             pause_ms: 0,
         }

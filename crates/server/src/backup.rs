@@ -38,6 +38,9 @@ pub(crate) struct Offer {
     pub(crate) begin_lsn: u64,
     /// Where the log ends: what was acknowledged before the session began lies before.
     pub(crate) end_lsn: u64,
+    /// The hash of the batch that ends there, if it is known.
+    #[serde(default)]
+    pub(crate) end_hash: Option<u32>,
     /// The server's time when it ended there, in milliseconds since 1970.
     pub(crate) end_unix_ms: u64,
     /// What is to be copied, in this order.

@@ -15,7 +15,7 @@ use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io::{self, IoSlice},
-    pin::Pin,
+    os::fd::AsFd,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -28,14 +28,7 @@ use pubsub::{
     Delivery,
     durable::{Encoded, FollowerId, Run, Told},
 };
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    time::Instant,
-};
+use tokio::{net::TcpStream, time::Instant};
 
 use self::backlog::Backlog;
 pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
@@ -52,7 +45,7 @@ const PIECES_MAX: usize = 64;
 pub(crate) struct Connection {
     worker: Rc<Worker>,
     conversation: RefCell<Conversation>,
-    writer: OwnedWriteHalf,
+    stream: TcpStream,
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
     turn: Cell<Turn>,
@@ -79,12 +72,11 @@ impl Connection {
         client: Arc<Client>,
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
-        let (mut reader, writer) = stream.into_split();
         let session = Session::new(client, !worker.host.requires_password_now());
         let connection = Rc::new(Connection {
             worker,
             conversation: RefCell::new(Conversation::new(session)),
-            writer,
+            stream,
             waker: RefCell::new(None),
             turn: Cell::new(Turn::Idle),
             refused: Cell::new(false),
@@ -96,7 +88,7 @@ impl Connection {
             counted_bytes: Cell::new(0),
         });
         let served = connection.clone();
-        (connection, async move { poll_fn(|cx| served.poll(cx, &mut reader)).await })
+        (connection, async move { poll_fn(|cx| served.poll(cx)).await })
     }
 
     /// The entry in the list of clients.
@@ -105,11 +97,11 @@ impl Connection {
     }
 
     /// One step of the state machine.
-    fn poll(self: &Rc<Self>, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<()> {
+    fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
         // Until the socket is not ready: only then will it wake the task.
         while self.refused.get() && !self.broken.get() {
-            match self.writer.as_ref().poll_write_ready(cx) {
+            match self.stream.poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -120,7 +112,7 @@ impl Connection {
                 return Poll::Ready(());
             }
             match self.turn.get() {
-                Turn::Idle => match self.read(cx, reader) {
+                Turn::Idle => match self.read(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
@@ -137,7 +129,7 @@ impl Connection {
                     }
                     self.go_on();
                 }
-                Turn::Blocked if !self.resumable.get() => match self.read_ahead(cx, reader) {
+                Turn::Blocked if !self.resumable.get() => match self.read_ahead(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
@@ -167,12 +159,28 @@ impl Connection {
         }
     }
 
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.stream.poll_read_ready(cx))?;
+            match self.stream.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+
+    /// The socket, once more, if a replica takes it over, and what it has said. To be asked when the connection has ended.
+    pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, Box<[Vec<u8>]>)> {
+        let claim = self.conversation.borrow_mut().session.claim.take()?;
+        let socket = self.stream.as_fd().try_clone_to_owned();
+        socket.ok().map(|socket| (socket.into(), claim))
+    }
+
     /// Reads once and executes what came.
-    fn read(self: &Rc<Self>, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<io::Result<()>> {
+    fn read(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut buffer = self.worker.read_buffer.borrow_mut();
-        let mut into = ReadBuf::new(&mut buffer);
-        std::task::ready!(Pin::new(reader).poll_read(cx, &mut into))?;
-        let input = into.filled();
+        let read = std::task::ready!(self.poll_read(cx, &mut buffer))?;
+        let input = &buffer[..read];
         if input.is_empty() {
             // The client will send nothing more; it may still wait for replies.
             self.close_after_replies();
@@ -186,14 +194,13 @@ impl Connection {
     }
 
     /// Reads while a command is blocked. A client that ends its side has gone, as for Redis.
-    fn read_ahead(&self, cx: &mut Context<'_>, reader: &mut OwnedReadHalf) -> Poll<io::Result<()>> {
+    fn read_ahead(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.conversation.borrow().keeps_more() {
             return Poll::Pending;
         }
         let mut buffer = self.worker.read_buffer.borrow_mut();
-        let mut into = ReadBuf::new(&mut buffer);
-        std::task::ready!(Pin::new(reader).poll_read(cx, &mut into))?;
-        let input = into.filled();
+        let read = std::task::ready!(self.poll_read(cx, &mut buffer))?;
+        let input = &buffer[..read];
         if input.is_empty() {
             self.close_after_replies();
         } else {
@@ -293,7 +300,7 @@ impl Connection {
             let written = if conversation.outbox.has_blocks() {
                 self.write_pieces(&conversation.outbox)
             } else {
-                self.writer.try_write(bytes)
+                self.stream.try_write(bytes)
             };
             match written {
                 Ok(count) => {
@@ -339,7 +346,7 @@ impl Connection {
             *slice = IoSlice::new(piece);
             count += 1;
         }
-        self.writer.try_write_vectored(&slices[..count])
+        self.stream.try_write_vectored(&slices[..count])
     }
 
     /// The log is durable up to here: sends what waited for it.

@@ -392,7 +392,7 @@ impl Conversation {
         }
         let mark = self.outbox.mark();
         let merged = executor.execute_merged(calls, &mut self.session, host, self.outbox.bytes_mut());
-        if merged.gate > executor.durable_lsn() {
+        if merged.gate > executor.committed_lsn() {
             self.outbox.hold(mark, merged.gate);
         }
         merged.count
@@ -405,7 +405,7 @@ impl Conversation {
         match executor.execute(call, &mut self.session, host, self.outbox.bytes_mut()) {
             Outcome::Done { gate: Lsn::ZERO } => true,
             Outcome::Done { gate } => {
-                if gate > executor.durable_lsn() {
+                if gate > executor.committed_lsn() {
                     self.outbox.hold(mark, gate);
                 }
                 true

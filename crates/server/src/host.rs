@@ -17,6 +17,7 @@ use commands::{
     SaveAnswer, ShutdownMode, WorkerStats,
     clients::{Client, ClientKind, Clients, Connected},
     observe::{LatencyEvent, Observer},
+    replication::Replication,
 };
 use env::{Clock, Entropy};
 use keyspace::{EvictionPolicy, Keyspace};
@@ -35,6 +36,7 @@ use crate::{
     durable_channels::DurableChannels,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
+    replication::{Asked, Node},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
 };
@@ -98,6 +100,9 @@ pub(crate) struct ServerHost {
     pub(crate) snapshots: Snapshots,
     pub(crate) scrubber: Scrubber,
     pub(crate) backups: Sessions,
+    /// Whom it follows, and who follows it.
+    pub(crate) node: Arc<Node>,
+    asked: Asked,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
@@ -122,6 +127,7 @@ impl ServerHost {
     pub(crate) fn new(
         settings: Settings,
         facts: Facts,
+        node: Arc<Node>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> ServerHost {
@@ -137,6 +143,8 @@ impl ServerHost {
             snapshots: Snapshots::new(clock.unix_ms()),
             scrubber: Scrubber::default(),
             backups: Sessions::default(),
+            asked: Asked(node.clone()),
+            node,
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
@@ -180,6 +188,7 @@ impl ServerHost {
         self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
         self.observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));
         self.keyspace.set_packed_limits(settings.packed_limits());
+        self.node.configure(settings);
         let policy = settings.text(Key::MaxmemoryPolicy);
         let number =
             POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
@@ -367,6 +376,10 @@ impl ServerHost {
 }
 
 impl Host for ServerHost {
+    fn replication(&self) -> &dyn Replication {
+        &self.asked
+    }
+
     fn loading(&self) -> Option<Loading> {
         self.progress.loading()
     }

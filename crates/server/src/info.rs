@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
-use commands::{Host, families::REDIS_VERSION, rows};
+use commands::{Host, families::REDIS_VERSION, replication::Link, rows};
 use keyspace::{DbId, Keyspace};
 use pubsub::Kind;
 
@@ -200,12 +200,63 @@ fn stats(host: &ServerHost, out: &mut String) {
 }
 
 fn replication(host: &ServerHost, out: &mut String) {
-    let offset = host.log().map_or(0, |log| log.durable_lsn().get());
+    let figures = host.node.figures();
+    let role = if figures.leader.is_some() { "slave" } else { "master" };
+    fields!(out, "role": role,);
+    if let Some(leader) = &figures.leader {
+        fields!(out,
+            "master_host": leader.address.host,
+            "master_port": leader.address.port,
+            "master_link_status": if leader.link == Link::Connected { "up" } else { "down" },
+            "master_last_io_seconds_ago": if leader.link == Link::Connected { leader.silent_seconds as i64 } else { -1 },
+            "master_sync_in_progress": u8::from(leader.link == Link::Copying),
+            "slave_read_repl_offset": figures.end,
+            "slave_repl_offset": leader.applied,
+            "slave_committed_offset": leader.committed,
+        );
+        if leader.link == Link::Copying {
+            let (done, total) = leader.copied;
+            fields!(out,
+                "master_sync_total_bytes": total,
+                "master_sync_read_bytes": done,
+                "master_sync_left_bytes": total.saturating_sub(done),
+                "master_sync_perc": format!("{:.2}", 100.0 * done as f64 / total.max(1) as f64),
+            );
+        }
+        if let Some(seconds) = leader.down_seconds {
+            fields!(out, "master_link_down_since_seconds": seconds,);
+        }
+        if let Some(lag_ms) = leader.lag_ms {
+            fields!(out, "slave_lag_seconds": format!("{:.3}", lag_ms as f64 / 1000.0),);
+        }
+        fields!(out, "slave_priority": 100, "slave_read_only": 1, "replica_announced": 1,);
+    }
+    fields!(out, "connected_slaves": figures.replicas.len(),);
+    if let Some(good) = figures.good_replicas {
+        fields!(out, "min_slaves_good_slaves": good,);
+    }
+    for (index, replica) in figures.replicas.iter().enumerate() {
+        let (address, acked) = (&replica.address, &replica.acked);
+        let lag = acked.silent_ms(figures.now_ms) / 1000;
+        let _ = write!(
+            out,
+            "slave{index}:ip={},port={},state=online,offset={},lag={lag},applied={}\r\n",
+            address.host, address.port, acked.flushed, acked.applied,
+        );
+    }
     fields!(out,
-        "role": "master",
-        "connected_slaves": 0,
-        "master_replid": host.facts.run_id,
-        "master_repl_offset": offset,
+        "master_failover_state": figures.failover_state,
+        // Tools take it for 40 digits.
+        "master_replid": format!("{:0<40}", figures.log_id),
+        "master_replid2": "0".repeat(40),
+        "master_repl_offset": figures.end,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 1,
+        "repl_backlog_size": figures.end.bytes_since(figures.start.min(figures.end)),
+        "repl_backlog_first_byte_offset": figures.start,
+        "repl_backlog_histlen": figures.end.bytes_since(figures.start.min(figures.end)),
+        "replication_epoch": figures.epoch,
+        "replication_fenced_by_epoch": figures.fenced_by,
     );
 }
 

@@ -43,6 +43,7 @@ pub mod progress;
 mod reaper;
 pub mod recover;
 pub mod replay;
+mod replication;
 pub mod restore;
 pub mod salvage;
 mod scrub;

@@ -18,12 +18,12 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address takes a free
-/// port and the others the same. An IPv6 address that the machine does not have is left out.
+/// port and the others the same. An IPv6 address that the machine does not have is left out. Within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
-pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<TcpListener>> {
-    let mut listeners: Vec<TcpListener> = Vec::new();
+pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::net::TcpListener>> {
+    let mut listeners: Vec<std::net::TcpListener> = Vec::new();
     for host in bind.split_whitespace() {
         let port = match listeners.first() {
             Some(first) => first.local_addr()?.port(),
@@ -62,11 +62,11 @@ const fn libc_eafnosupport() -> i32 {
     97
 }
 
-fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(backlog)
+    socket.listen(backlog)?.into_std()
 }
 
 /// Accepts until the runtime ends.

@@ -6,13 +6,17 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
-    thread::{self, Thread},
+    thread::{self, JoinHandle, Thread},
     time::Duration,
 };
 
 use env::Clock;
+use parking_lot::Mutex;
 use storage::{Error, Flush, Log, Prepare};
 
 /// While nobody waits for the disk (durability interval or none), what is appended within this time goes out in one write.
@@ -28,8 +32,15 @@ pub struct LogThreads {
     log: Log,
     flusher: Thread,
     maker: Thread,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
     /// The flusher knows of what is appended and writes it within [`GATHER`].
-    gathering: Arc<AtomicBool>,
+    gathering: AtomicBool,
+    stopping: AtomicBool,
+    running: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl LogThreads {
@@ -42,31 +53,31 @@ impl LogThreads {
         clock: Arc<dyn Clock>,
         failed: impl FnOnce(Error) + Send + 'static,
     ) -> std::io::Result<LogThreads> {
-        let maker = {
-            let log = log.clone();
-            thread::Builder::new()
-                .name("log-segments".into())
-                .spawn(move || make_segments(&log))?
-                .thread()
-                .clone()
+        let shared = Arc::new(Shared::default());
+        let named = |name: &str| thread::Builder::new().name(name.into());
+        let making = {
+            let (log, shared) = (log.clone(), shared.clone());
+            named("log-segments").spawn(move || make_segments(&log, &shared))?
         };
-        let gathering = Arc::new(AtomicBool::new(false));
-        let flusher = {
-            let (log, maker, gathering) = (log.clone(), maker.clone(), gathering.clone());
+        let maker = making.thread().clone();
+        let flushing = {
+            let (log, maker, shared) = (log.clone(), maker.clone(), shared.clone());
             let run = move || {
-                if let Err(error) = flush(&log, &*clock, &maker, &gathering) {
+                if let Err(error) = flush(&log, &*clock, &maker, &shared) {
                     failed(error);
                 }
             };
-            thread::Builder::new().name("log".into()).spawn(run)?.thread().clone()
+            named("log").spawn(run)?
         };
-        Ok(LogThreads { log, flusher, maker, gathering })
+        let flusher = flushing.thread().clone();
+        shared.running.lock().extend([making, flushing]);
+        Ok(LogThreads { log, flusher, maker, shared })
     }
 
     /// Sees to it that what was appended is flushed, without waiting for it.
     #[inline]
     pub fn wake_if_needed(&self) {
-        let relaxed = self.gathering.load(Relaxed) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
+        let relaxed = self.shared.gathering.load(Relaxed) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
         if !relaxed && self.log.needs_flusher() {
             self.flusher.unpark();
         }
@@ -91,6 +102,16 @@ impl LogThreads {
         self.make_segment_if_needed();
     }
 
+    /// Ends both threads, once the log is closed. Blocks.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, SeqCst);
+        for running in self.shared.running.lock().drain(..) {
+            running.thread().unpark();
+            // One that has panicked has told so.
+            let _ = running.join();
+        }
+    }
+
     /// The log they work on.
     pub fn log(&self) -> &Log {
         &self.log
@@ -98,16 +119,16 @@ impl LogThreads {
 }
 
 /// Flushes for as long as the log works.
-fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, gathering: &AtomicBool) -> Result<(), Error> {
+fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Result<(), Error> {
     // Higher priority than the workers: everybody waits for it. Not permitted to everyone, and not needed.
     let _ = env::thread::set_nice(-5);
-    loop {
+    while !shared.stopping.load(SeqCst) {
         if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {
-            gathering.store(true, Relaxed);
+            shared.gathering.store(true, Relaxed);
             if log.unwritten_bytes() < GATHER_BYTES_MAX {
                 thread::park_timeout(GATHER);
             }
-            gathering.store(false, Relaxed);
+            shared.gathering.store(false, Relaxed);
         }
         let flush = log.flush()?;
         if log.needs_segment() {
@@ -125,10 +146,11 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, gathering: &AtomicBool) -
             }
         }
     }
+    Ok(())
 }
 
-fn make_segments(log: &Log) {
-    loop {
+fn make_segments(log: &Log, shared: &Shared) {
+    while !shared.stopping.load(SeqCst) {
         match log.prepare_segment() {
             Ok(Prepare::Made) => {}
             Ok(Prepare::Enough) => thread::park(),

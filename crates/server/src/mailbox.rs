@@ -28,6 +28,8 @@ pub(crate) enum Message {
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// What followers of durable channels get, in order.
     Feed(Feed),
+    /// Report: the round that was being executed is over.
+    Report(std::sync::mpsc::Sender<()>),
     /// MEMORY PURGE.
     ReleaseMemory,
     /// The log failed: answer who waits, close everything, report.

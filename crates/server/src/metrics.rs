@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
-use commands::{Family, Host, RowTotals, rows};
+use commands::{Family, Host, RowTotals, replication::Link, rows};
 use keyspace::DbId;
 use lsn::Lsn;
 use prometheus_client::{
@@ -16,7 +16,10 @@ use prometheus_client::{
 use pubsub::Kind;
 use storage::{Histogram, LogStats};
 
-use crate::host::ServerHost;
+use crate::{
+    host::ServerHost,
+    replication::{Figures, ReplicaFigures},
+};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -47,7 +50,7 @@ impl Collector for Scrape {
         if let Some(log) = self.host.log() {
             encode_log(&mut encoder, log)?;
         }
-        Ok(())
+        encode_replication(&mut encoder, &self.host.node.figures())
     }
 }
 
@@ -218,6 +221,39 @@ impl Scrape {
         }
         Ok(())
     }
+}
+
+fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) -> fmt::Result {
+    let is_leader = u64::from(figures.leader.is_none());
+    gauge(encoder, "sheaf_replication_leader", "1 while this server follows nobody", is_leader)?;
+    gauge(encoder, "sheaf_replication_epoch", "epoch of the log", figures.epoch.into())?;
+    let replicas = &figures.replicas;
+    gauge(encoder, "sheaf_replication_replicas", "replicas that are connected", replicas.len() as u64)?;
+    for (name, help, value) in [
+        (
+            "sheaf_replication_replica_lag_bytes",
+            "log that a replica has not applied",
+            (|end, replica| replica.acked.lag_bytes(end)) as fn(Lsn, &ReplicaFigures) -> u64,
+        ),
+        ("sheaf_replication_replica_flushed_lsn", "what a replica has on its disk", |_, replica| {
+            replica.acked.flushed.get()
+        }),
+    ] {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for replica in replicas {
+            let gauge = ConstGauge::new(value(figures.end, replica) as i64);
+            gauge.encode(metric.encode_family(&[("replica", replica.address.to_string())])?)?;
+        }
+    }
+    let Some(leader) = &figures.leader else { return Ok(()) };
+    let is_up = u64::from(leader.link == Link::Connected);
+    let lag_bytes = leader.committed.get().saturating_sub(leader.applied.get());
+    gauge(encoder, "sheaf_replication_link_up", "1 while the leader is followed", is_up)?;
+    gauge(encoder, "sheaf_replication_applied_lsn", "where what is shown ends", leader.applied.get())?;
+    gauge(encoder, "sheaf_replication_lag_bytes", "committed log that is not applied", lag_bytes)?;
+    let lag = ConstGauge::new(leader.lag_ms.map_or(f64::NAN, |lag_ms| lag_ms as f64 / 1000.0));
+    let (name, help) = ("sheaf_replication_lag_seconds", "how old what is shown can be");
+    lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)
 }
 
 fn encode_log(encoder: &mut DescriptorEncoder<'_>, log: &storage::Log) -> fmt::Result {

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 use env::{Clock, Disk, Entropy};
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
-use storage::{Log, LogOptions, Recovery, snapshot};
+use storage::{Chains, Log, LogOptions, Mirror, Recovery, snapshot};
 
 pub use self::error::{RecoverError, WayOut};
 use crate::{
@@ -73,6 +73,24 @@ pub fn recover(
         set_aside(&*disk, dir, newer)?;
     }
     Ok(recovery.finish(clock)?)
+}
+
+/// As [`recover`], but opens the log as a mirror: its batches come from another server. Whoever goes on applying them needs the
+/// chains. With [`Mode::Force`] as with [`Mode::Newest`]: what is damaged is copied anew.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_mirror(
+    source: Source<'_>,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<(Log, Mirror, Chains), RecoverError> {
+    let clock = source.clock.clone();
+    let mode = if source.mode == Mode::Force { Mode::Newest } else { source.mode };
+    let mut recovery = load(Source { mode, ..source }, keyspace, progress)?;
+    let chains = recovery.take_chains();
+    let (log, mirror) = recovery.finish_as_mirror(clock)?;
+    Ok((log, mirror, chains))
 }
 
 /// Leaves out what is damaged; without damage, recovers as always.

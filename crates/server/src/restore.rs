@@ -264,6 +264,7 @@ fn write_snapshot(
         disk,
         dir: place.dir,
         log,
+        begin_lsn: None,
         parts: place.appliers.clamp(1, WRITERS_MAX) as u32,
         chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
         compression: Compression::Lz4,

@@ -1,9 +1,16 @@
 //! `sheaf serve`: from settings to a running server, and back to nothing.
 //!
 //! ```text
-//! lock the directory -> listen -> start workers (they answer LOADING) -> recover -> attach the log -> ready
-//! stop: no more connections -> workers send what is durable -> perhaps a snapshot -> the log is closed -> unlock
+//! lock the directory -> listen -> a life -> perhaps another -> unlock
+//! a life: prepare the directory -> start workers (they answer LOADING) -> recover -> attach the log -> ready
+//! its end: no more connections -> workers send what is durable -> perhaps a snapshot -> the log is closed
 //! ```
+//!
+//! A life ends with the process, as a rule. A leader that becomes a replica, and a replica whose log has to be cut or replaced,
+//! need an empty memory: another life begins, on the same ports, with the settings as they are by then. Clients connect anew.
+//!
+//! Invariants
+//! - Nothing of a life outlives it but the lock, the ports and the settings.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +22,7 @@ use std::{
 
 use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
-use storage::{Durability, Log, LogOptions};
+use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 
 use crate::{
@@ -28,9 +35,11 @@ use crate::{
     logging,
     mailbox::{Mailbox, Message},
     reaper::Reaper,
-    recover::{Mode, RecoverError, Source, recover},
+    recover::{Mode, RecoverError, Source, recover, recover_mirror},
+    replay::Replayer,
+    replication::{Before, Node, full_copy},
     scrub::Scrubber,
-    snapshots::Snapshots,
+    snapshots::{AtStop, Snapshots},
     unfinished::{Unfinished, refuse_unfinished},
     worker,
 };
@@ -75,55 +84,129 @@ pub enum ServeError {
 /// See [`ServeError`].
 pub fn serve(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
     logging::start(&settings);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(settings, config_file, mode))
+    let process = Process::begin(&settings, config_file)?;
+    let mut next = Next { settings, mode, before: Before::Nothing };
+    loop {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let ended = runtime.block_on(live(&process, next));
+        // Whoever still copies files of the directory finds them gone, not changed.
+        runtime.shutdown_timeout(FAIL_GRACE);
+        next = match ended? {
+            Some(next) => next,
+            None => return Ok(()),
+        };
+        tracing::info!(target: "server", "beginning anew, because of replication");
+    }
 }
 
-async fn run(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
-    let dir = PathBuf::from(settings.text(Key::Dir));
-    let _lock = lock(&dir)?;
-    refuse_unfinished(&RealDisk, &dir)?;
-    backup::refuse_backup(&RealDisk, &dir)?;
-    env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
-    let (bind, backlog) = (settings.text(Key::Bind).to_string(), settings.integer(Key::TcpBacklog) as u32);
-    let redis = listen::bind(&bind, settings.integer(Key::Port) as u16, backlog)?;
-    let http_listeners = listen::bind(&bind, settings.integer(Key::HttpPort) as u16, backlog)?;
-    let (redis_addresses, http_addresses) = (addresses(&redis)?, addresses(&http_listeners)?);
+/// What all lives of a process share.
+struct Process {
+    dir: PathBuf,
+    config_file: Option<PathBuf>,
+    run_id: String,
+    started_unix_ms: u64,
+    redis: Vec<std::net::TcpListener>,
+    http: Vec<std::net::TcpListener>,
+    _lock: DirLock,
+}
 
-    let host = new_host(settings, config_file, &dir);
+/// What a life begins with.
+struct Next {
+    settings: Settings,
+    mode: Mode,
+    before: Before,
+}
+
+impl Process {
+    fn begin(settings: &Settings, config_file: Option<PathBuf>) -> Result<Process, ServeError> {
+        let dir = PathBuf::from(settings.text(Key::Dir));
+        let lock = lock(&dir)?;
+        refuse_unfinished(&RealDisk, &dir)?;
+        backup::refuse_backup(&RealDisk, &dir)?;
+        env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
+        let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
+        // Sockets are made within a runtime, and outlive it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _entered = runtime.enter();
+        let redis = listen::bind(bind, settings.integer(Key::Port) as u16, backlog)?;
+        let http = listen::bind(bind, settings.integer(Key::HttpPort) as u16, backlog)?;
+        let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
+        let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
+        Ok(Process { dir, config_file, run_id, started_unix_ms, redis, http, _lock: lock })
+    }
+}
+
+/// Lives until the server is to stop (`None`), or to begin anew.
+async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
+    let Next { settings, mode, before } = next;
+    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let node = Arc::new(Node::open(&settings, &process.dir, clock.clone(), Arc::new(RealEntropy))?);
+    prepare(&process.dir, &node, before)?;
+    let host = new_host(settings, process, node.clone(), clock);
+    let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
+    node.set_ports(redis_addresses[0].port(), http_addresses[0].port());
     let _ = host.facts.redis_port.set(redis_addresses[0].port());
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&host, &reaper)?;
     host.set_mailboxes(&mailboxes);
     let turns = Arc::new(listen::Turns::default());
-    for listener in redis {
+    for listener in &process.redis {
+        let listener = TcpListener::from_std(listener.try_clone()?)?;
         tokio::spawn(listen::accept(listener, host.clone(), mailboxes.clone(), turns.clone()));
     }
-    for listener in http_listeners {
-        tokio::spawn(http::serve(listener, host.clone()));
+    for listener in &process.http {
+        tokio::spawn(http::serve(TcpListener::from_std(listener.try_clone()?)?, host.clone()));
     }
     tokio::spawn(watch_signals(host.clone()));
 
-    let log = recover_in_background(&host, &dir, mode).await?;
-    attach(&host, &mailboxes, &log)?;
+    let (log, mirrored) = recover_in_background(&host, &process.dir, mode).await?;
+    let log_threads = attach(&host, &mailboxes, &log)?;
+    if let Some((mirror, chains)) = mirrored {
+        let replayer = Replayer::new(host.keyspace().clone(), chains, log.appended_lsn());
+        node.start_following(&host, (&log, &log_threads), mirror, replayer, reaper.clone())?;
+    }
     host.renew_retention();
     let channels = host.durable_channels.start(&log, mailboxes.clone())?;
     let snapshots = Snapshots::start(&host, &log)?;
     let scrubber = Scrubber::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
-    tokio::select! {
-        () = host.stop_requested() => {}
-        () = every_second(&host) => {}
-    }
+    let is_over = tokio::select! {
+        () = host.stop_requested() => true,
+        () = node.restart_requested() => false,
+        () = every_second(&host) => true,
+    };
     tracing::info!(target: "server", "stopping");
     stop_workers(mailboxes, threads).await;
     host.scrubber.stop();
     host.durable_channels.stop();
-    host.snapshots.stop(host.at_stop());
+    host.snapshots.stop(if is_over { host.at_stop() } else { AtStop::Leave });
+    let stopping = node.clone();
+    let join = move || (scrubber.join(), snapshots.join(), channels.join(), stopping.stop());
     // If one panics, the log is closed all the same.
-    let _ = tokio::task::spawn_blocking(move || (scrubber.join(), snapshots.join(), channels.join())).await;
+    let _ = tokio::task::spawn_blocking(join).await;
     log.close().map_err(ServeError::Close)?;
+    log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
+    let settings = host.settings().clone();
+    Ok((!is_over).then(|| Next { settings, mode: Mode::Newest, before: node.before_next() }))
+}
+
+/// Does to the directory what its place among servers asks for.
+fn prepare(dir: &Path, node: &Node, before: Before) -> Result<(), ServeError> {
+    if !node.is_replica() {
+        return Ok(full_copy::discard(&RealDisk, dir)?);
+    }
+    if full_copy::install(&RealDisk, dir)? {
+        tracing::info!(target: "server", "what was copied of the leader takes the place of what was here");
+    } else if let Before::Cut(at) = before {
+        let cut = cut_log(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
+        match cut {
+            Cut::Done(kept) => tracing::warn!(
+                target: "server", %at, kept = %kept.display(), "the end of the log was cut off, and is kept in a file"
+            ),
+            Cut::NoBase => node.copy_anew(),
+        }
+    }
     Ok(())
 }
 
@@ -137,30 +220,32 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
     Ok(DirLock::acquire(dir)?)
 }
 
-fn addresses(listeners: &[TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
-    listeners.iter().map(TcpListener::local_addr).collect()
+fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(std::net::TcpListener::local_addr).collect()
 }
 
-fn new_host(settings: Settings, config_file: Option<PathBuf>, dir: &Path) -> Arc<ServerHost> {
-    let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let entropy = Arc::new(RealEntropy);
+fn new_host(
+    settings: Settings,
+    process: &Process,
+    node: Arc<Node>,
+    clock: Arc<dyn Clock>,
+) -> Arc<ServerHost> {
     let workers = match settings.integer(Key::Workers) as usize {
         // One core is left to the log thread and to the kernel's network work.
         0 => env::process::cores_available().saturating_sub(1).max(1),
         workers => workers,
     };
-    let run_id = (0..3).map(|_| format!("{:016x}", entropy.random_u64())).collect::<String>();
     let facts = Facts {
-        config_file,
-        dir: dir.to_path_buf(),
+        config_file: process.config_file.clone(),
+        dir: process.dir.clone(),
         workers,
         merges: settings.switch(Key::LogMerge),
         debug_access: settings.debug_access(),
-        started_unix_ms: clock.unix_ms(),
-        run_id: run_id[..40].to_string(),
+        started_unix_ms: process.started_unix_ms,
+        run_id: process.run_id.clone(),
         redis_port: OnceLock::new(),
     };
-    Arc::new(ServerHost::new(settings, facts, clock, entropy))
+    Arc::new(ServerHost::new(settings, facts, node, clock, Arc::new(RealEntropy)))
 }
 
 fn start_workers(
@@ -174,7 +259,11 @@ fn start_workers(
 }
 
 /// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
-async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path, mode: Mode) -> Result<Log, ServeError> {
+async fn recover_in_background(
+    host: &Arc<ServerHost>,
+    dir: &Path,
+    mode: Mode,
+) -> Result<(Log, Option<(Mirror, Chains)>), ServeError> {
     let (recovering, dir) = (host.clone(), dir.to_path_buf());
     let options = {
         let settings = host.settings();
@@ -195,7 +284,12 @@ async fn recover_in_background(host: &Arc<ServerHost>, dir: &Path, mode: Mode) -
             appliers: env::process::cores_available(),
             mode,
         };
-        recover(source, recovering.keyspace(), &recovering.progress)
+        let (keyspace, progress) = (recovering.keyspace(), &recovering.progress);
+        if recovering.node.is_replica() {
+            let (log, mirror, chains) = recover_mirror(source, keyspace, progress)?;
+            return Ok::<_, RecoverError>((log, Some((mirror, chains))));
+        }
+        Ok((recover(source, keyspace, progress)?, None))
     });
     let mut period = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_PERIOD, REPORT_PERIOD);
     let bar = crate::inspect::ProgressBar::new("recovering");
@@ -226,15 +320,23 @@ fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
 }
 
 /// Starts the log's threads and gives the log to everyone.
-fn attach(host: &Arc<ServerHost>, mailboxes: &[Mailbox], log: &Log) -> std::io::Result<()> {
+fn attach(host: &Arc<ServerHost>, mailboxes: &[Mailbox], log: &Log) -> std::io::Result<LogThreads> {
     let for_failure = mailboxes.to_vec();
     let failed = move |error| log_failed(&error, &for_failure);
     let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
+    let workers = mailboxes.to_vec();
+    host.node.attach(log.clone(), move || {
+        let (done, finished) = mpsc::channel();
+        workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
+        drop(done);
+        // A worker that has ended does nothing more.
+        while finished.recv().is_ok() {}
+    });
     for mailbox in mailboxes {
         mailbox.send(Message::Attach(threads.clone()));
     }
     host.attach(log.clone());
-    Ok(())
+    Ok(threads)
 }
 
 /// The log is poisoned: whoever waits is told, then the process ends. Nothing is retried.
@@ -297,6 +399,7 @@ async fn every_second(host: &Arc<ServerHost>) {
         host.cut_dead_log();
         host.note_log_latency();
         host.end_due_backups();
+        host.node.tick();
     }
 }
 

@@ -54,6 +54,8 @@ enum Failure {
     Thread(std::io::Error),
     #[error("there is a snapshot where it would begin")]
     InTheWay,
+    #[error("a value was moved past it; the next try comes soon")]
+    Moved,
     #[error("the server is stopping")]
     Stopping,
 }
@@ -100,6 +102,8 @@ pub(crate) struct Snapshots {
     /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
+    /// The one in progress is of no use.
+    given_up: AtomicBool,
 }
 
 /// Is told what came of a snapshot.
@@ -137,6 +141,7 @@ impl Snapshots {
             written_bytes: 0.into(),
             copied_bytes: 0.into(),
             cancelled: false.into(),
+            given_up: false.into(),
         }
     }
 
@@ -189,6 +194,11 @@ impl Snapshots {
         state.wanted = true;
         state.waiting.push(then);
         self.wake.notify_one();
+    }
+
+    /// Gives up the one in progress, if there is one: something was moved from where it has not been to where it has.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
     }
 
     /// Has a forced recovery confirmed: a snapshot of what is in memory takes the place of what is damaged.
@@ -353,10 +363,12 @@ impl Snapshots {
             disk: &disk,
             dir: &host.facts.dir,
             log,
+            begin_lsn: host.node.snapshot_begin().map_err(Failure::Storage)?,
             parts: env::process::cores_available().clamp(1, WRITERS_MAX) as u32,
             chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
             compression: Compression::Lz4,
         };
+        self.given_up.store(false, Relaxed);
         let Some((task, parts)) = SnapshotTask::begin(plan, host.keyspace())? else { return Ok(None) };
         let paces = Paces::default();
         self.copied_bytes.store(0, Relaxed);
@@ -371,7 +383,11 @@ impl Snapshots {
             // All of them are waited for, also when one has failed.
             ended.collect::<Vec<_>>().into_iter().collect()
         });
-        Ok(Some(task.publish(summaries?)?))
+        let summaries = summaries?;
+        if self.given_up.load(Relaxed) {
+            return Err(Failure::Moved);
+        }
+        Ok(Some(task.publish(summaries)?))
     }
 
     fn write_part(
@@ -390,6 +406,9 @@ impl Snapshots {
             let pause_us = paces.pause_us(host, bytes, used_cpu_us);
             if self.cancelled.load(Relaxed) {
                 return Err(Failure::Stopping);
+            }
+            if self.given_up.load(Relaxed) {
+                return Err(Failure::Moved);
             }
             if pause_us > 0 && self.state.lock().stop.is_none() {
                 thread::sleep(Duration::from_micros(pause_us));

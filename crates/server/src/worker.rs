@@ -159,6 +159,7 @@ impl Worker {
                 Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
                 Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
                 Message::Feed(feed) => self.feed(&feed),
+                Message::Report(done) => _ = done.send(()),
                 Message::ReleaseMemory => env::allocator::release_unused(),
                 Message::Fail(done) => {
                     self.fail_all();
@@ -189,6 +190,9 @@ impl Worker {
             serving.await;
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
+                if let Some((socket, claim)) = connection.take_over() {
+                    worker.host.node.serve_replica(socket, &claim);
+                }
                 connection.end();
                 while !worker.end_subscriptions(&connection) {
                     tokio::task::yield_now().await;
@@ -201,7 +205,7 @@ impl Worker {
     /// Passes bytes on to a client; they are sent at the end of the tick, with what else comes for it until then.
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().durable_lsn();
+        let durable = self.executor.borrow().committed_lsn();
         let appended = connection.push(bytes, gate, durable);
         self.send_later(connection, appended);
     }
@@ -209,7 +213,7 @@ impl Worker {
     /// Passes the reply to a blocked command on to its client.
     fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().durable_lsn();
+        let durable = self.executor.borrow().committed_lsn();
         let appended = connection.answer(bytes, gate, durable);
         self.send_later(connection, appended);
     }
@@ -332,7 +336,7 @@ impl Worker {
     /// Sends and tells what has become durable; asks to be woken for the rest.
     fn release(&self) {
         loop {
-            let durable = self.executor.borrow().durable_lsn();
+            let durable = self.executor.borrow().committed_lsn();
             self.tell(durable);
             loop {
                 let mut parked = self.parked.borrow_mut();

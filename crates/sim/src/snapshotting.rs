@@ -35,6 +35,7 @@ impl<'k> Snapshotting<'k> {
         prng: &mut Prng,
     ) -> Result<Option<Self>, Error> {
         let plan = SnapshotPlan {
+            begin_lsn: None,
             disk,
             dir: Path::new(DIR),
             log,
@@ -71,7 +72,7 @@ pub fn confirm(disk: &Arc<dyn Disk>, recovered: &Recovered) -> Result<(), Error>
         Some(info) => info,
         None => {
             let (parts, chunk_bytes_aim, compression) = (2, 4 << 10, Compression::Lz4);
-            let plan = SnapshotPlan { disk, dir, log, parts, chunk_bytes_aim, compression };
+            let plan = SnapshotPlan { disk, dir, log, begin_lsn: None, parts, chunk_bytes_aim, compression };
             let (task, parts) = SnapshotTask::begin(plan, keyspace)?.expect("nothing stands in its way");
             let write = |mut part: PartTask<'_>| {
                 while part.step()?.is_some() {}

@@ -11,6 +11,7 @@
 mod args;
 mod batch;
 pub mod check;
+mod encode;
 mod error;
 mod inline;
 mod limits;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use args::{Args, ArgsIter, OwnedArgs};
 pub use batch::RequestBatch;
+pub use encode::encode;
 pub use error::ProtocolError;
 pub use limits::Limits;
 pub use parser::{Parsed, RequestParser};

@@ -13,6 +13,7 @@ mod hash;
 mod help;
 mod hyperloglog;
 mod list;
+mod replication;
 mod sample;
 mod scan;
 mod server;
@@ -56,6 +57,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     hyperloglog::ROWS,
     list::ROWS,
     list::BLOCKING_ROWS,
+    replication::ROWS,
     server::ROWS,
     set::ROWS,
     sort::ROWS,

@@ -97,31 +97,57 @@ fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError
 /// See [`BackupError`].
 pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
     let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
-    let remote = Remote::new(url, password.as_deref());
+    let bars = ProgressBars::default();
+    let show = |stage, done, total| {
+        bars.show(stage, done, total);
+        Ok(())
+    };
+    let starts_over =
+        || println!("starts over  the server does not have the snapshot any more that the copy began with");
+    let made = copy_server(dir, url, password.as_deref(), &starts_over, &show);
+    bars.finish();
+    let Copied { manifest, .. } = made?;
+    println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
+    println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
+    println!("restore      sheaf restore {} --dir DIR", dir.display());
+    Ok(())
+}
+
+/// Is shown how far it is: the stage, bytes that are done, bytes in all. Its error ends the copy, which can be gone on with.
+pub(crate) type Show<'s> = &'s dyn Fn(Stage, u64, u64) -> Result<(), BackupError>;
+
+/// What was copied.
+pub(crate) struct Copied {
+    manifest: Manifest,
+    /// Where it ends, and the hash of the batch that ends there.
+    pub(crate) end: (Lsn, Option<u32>),
+}
+
+/// Copies what the server at `url` holds into `dir`, going on where an earlier call was interrupted, and verifies it.
+pub(crate) fn copy_server(
+    dir: &Path,
+    url: &str,
+    password: Option<&str>,
+    starts_over: &dyn Fn(),
+    show: Show<'_>,
+) -> Result<Copied, BackupError> {
+    let remote = Remote::new(url, password);
     RealDisk.create_dir_all(dir).map_err(os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
     let unfinished = find_unfinished(dir)?;
     let offer = remote.begin(unfinished.as_ref().map(|unfinished| unfinished.begin_lsn))?;
     let is_same = |it: &Unfinished| it.log_id == offer.log_id && it.begin_lsn == offer.begin_lsn;
     if unfinished.as_ref().is_some_and(|unfinished| !is_same(unfinished)) {
-        println!("starts over  the server does not have the snapshot any more that the copy began with");
+        starts_over();
         remove_copied(dir)?;
     }
     Unfinished { log_id: offer.log_id.clone(), begin_lsn: offer.begin_lsn }.store(&RealDisk, dir)?;
-    let bars = ProgressBars::default();
-    let made = copy(&remote, &offer, dir, &bars).and_then(|manifest| {
-        // It would end by itself.
-        remote.end(&offer);
-        verify(&offer, dir, &bars)?;
-        manifest.store(&RealDisk, dir)?;
-        Ok(manifest)
-    });
-    bars.finish();
-    let manifest = made?;
-    println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
-    println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
-    println!("restore      sheaf restore {} --dir DIR", dir.display());
-    Ok(())
+    let manifest = copy(&remote, &offer, dir, show)?;
+    // It would end by itself.
+    remote.end(&offer);
+    verify(&offer, dir, show)?;
+    manifest.store(&RealDisk, dir)?;
+    Ok(Copied { manifest, end: (Lsn::new(offer.end_lsn), offer.end_hash) })
 }
 
 /// What the directory holds of a backup that was begun; `None` if it is empty.
@@ -154,14 +180,14 @@ fn remove_copied(dir: &Path) -> Result<(), BackupError> {
 }
 
 /// Copies what is missing of every file and makes all of it durable.
-fn copy(remote: &Remote, offer: &Offer, dir: &Path, bars: &ProgressBars) -> Result<Manifest, BackupError> {
+fn copy(remote: &Remote, offer: &Offer, dir: &Path, show: Show<'_>) -> Result<Manifest, BackupError> {
     let snapshots = snapshot::directory(dir);
     RealDisk.create_dir_all(&snapshots).map_err(os("create", &snapshots))?;
     let total = offer.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
     let done = Cell::new(0);
     let moved = |bytes: u64| {
         done.set(done.get() + bytes);
-        bars.show(Stage::Copying, done.get(), total);
+        show(Stage::Copying, done.get(), total)
     };
     let mut manifest = Manifest::new(offer);
     for file in &offer.files {
@@ -184,14 +210,15 @@ fn copy_file(
     offer: &Offer,
     OfferedFile { name, bytes }: &OfferedFile,
     path: &Path,
-    moved: &dyn Fn(u64),
+    moved: &dyn Fn(u64) -> Result<(), BackupError>,
 ) -> Result<ManifestFile, BackupError> {
     let file = open_or_create(path)?;
     // That of an earlier session vouches for another end.
     let kept =
         if name == CopyPlan::CONTROL_NAME { 0 } else { file.len().map_err(os("measure", path))?.min(*bytes) };
     file.set_len(kept).map_err(os("cut", path))?;
-    let mut crc = crc_of(&*file, kept, moved).map_err(os("read", path))?;
+    let mut crc = crc_of(&*file, kept, &|_| ()).map_err(os("read", path))?;
+    moved(kept)?;
     let mut offset = kept;
     if offset < *bytes {
         let interrupted = |error: io::Error| BackupError::Interrupted(format!("{name}: {error}"));
@@ -211,7 +238,7 @@ fn copy_file(
             file.write_all_at(&piece[..read], offset).map_err(os("write", path))?;
             crc = crc32c::crc32c_append(crc, &piece[..read]);
             offset += read as u64;
-            moved(read as u64);
+            moved(read as u64)?;
         }
     }
     // What is verified afterwards is what the disk holds.
@@ -229,8 +256,9 @@ fn open_or_create(path: &Path) -> Result<Arc<dyn File>, BackupError> {
 }
 
 /// Reads every byte of log and snapshot as recovery would.
-fn verify(offer: &Offer, dir: &Path, bars: &ProgressBars) -> Result<(), BackupError> {
-    let show = |done, total| bars.show(Stage::Verifying, done, total);
+fn verify(offer: &Offer, dir: &Path, show: Show<'_>) -> Result<(), BackupError> {
+    // It is worth its end, once it has come so far.
+    let show = |done, total| _ = show(Stage::Verifying, done, total);
     let checked = snapshot::check(&RealDisk, dir, show).and_then(|snapshots| {
         snapshots.into_iter().try_for_each(|snapshot| snapshot.outcome.map(drop))?;
         storage::check(Arc::new(RealDisk), dir, |position, end| {

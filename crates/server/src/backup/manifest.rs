@@ -303,6 +303,7 @@ mod tests {
 
     fn manifest(content: &[u8]) -> Manifest {
         let offer = super::super::Offer {
+            end_hash: None,
             session: "s".into(),
             log_id: "ab".into(),
             begin_lsn: 4096,

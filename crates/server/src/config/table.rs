@@ -108,6 +108,14 @@ settings! {
     DurableChannels "durable-channels" Kind::Text, "", Mutable, "Patterns of channels, separated by spaces, whose messages are kept in the log: XSUBSCRIBE reads them again; empty for none.";
     DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", Mutable, "Bytes of log that are kept for the messages of durable channels.";
     DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Milliseconds after which messages of durable channels need not be kept any more; 0 for no limit.";
+    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: take over its log, show its data, refuse writes. REPLICAOF changes that, until this setting is changed.";
+    Masterauth "masterauth" Kind::Text, "", Mutable, "Password of the server that is followed.";
+    AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", Mutable, "Replicas that must have a write on their disks before it is acknowledged.";
+    MinReplicasToWrite "min-replicas-to-write" Kind::Integer { min: 0, max: 64 }, "0", Mutable, "Replicas without which writes are refused.";
+    MinReplicasMaxLag "min-replicas-max-lag" SECONDS_ANY, "10", Mutable, "Seconds after which a replica that was not heard does not count for min-replicas-to-write.";
+    RelayFlushSize "relay-flush-size" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Bytes of log that are sent to a replica at once, about.";
+    ReplicaRetentionBytes "replica-retention-bytes" BYTES_ANY, "16gb", Mutable, "Bytes of log that are kept at most for replicas that are behind or away; one that is further behind copies everything anew.";
+    ReplicaRetentionSeconds "replica-retention-seconds" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a replica that is away.";
     TrackingTableMaxKeys "tracking-table-max-keys" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Keys remembered for clients that track what they read; 0 for no limit.";
     Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
     Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
@@ -116,6 +124,10 @@ settings! {
 
 /// Older names of settings, which tools still use.
 pub static ALIASES: &[(&str, Key)] = &[
+    ("replicaof", Key::ReplicaOf),
+    ("slaveof", Key::ReplicaOf),
+    ("min-slaves-to-write", Key::MinReplicasToWrite),
+    ("min-slaves-max-lag", Key::MinReplicasMaxLag),
     ("hash-max-ziplist-entries", Key::HashMaxListpackEntries),
     ("hash-max-ziplist-value", Key::HashMaxListpackValue),
     ("list-max-ziplist-size", Key::ListMaxListpackSize),

@@ -89,7 +89,8 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
     let (now, dir) = (AccessClock::default(), Path::new(DIR));
     // Some hundred empty slots, or a few keys.
     let (compression, parts, chunk_bytes_aim) = (Compression::Lz4, 3, 8 << 10);
-    let plan = SnapshotPlan { disk: &disk, dir, log: &log, parts, chunk_bytes_aim, compression };
+    let plan =
+        SnapshotPlan { disk: &disk, dir, log: &log, begin_lsn: None, parts, chunk_bytes_aim, compression };
     let (mut taking, mut summaries, mut published) = (None, Vec::new(), 0);
     history(EFFECTS, |effect| {
         match effect.scope() {

@@ -18,6 +18,7 @@ use std::{
 
 use env::Disk;
 use keyspace::{Capture, Keyspace, SLOT_COUNT, SlotId};
+use lsn::Lsn;
 use storage::{
     Error, Log,
     snapshot::{
@@ -36,8 +37,10 @@ pub struct SnapshotPlan<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The data directory.
     pub dir: &'a Path,
-    /// The log that the keyspace writes to.
+    /// The log that the keyspace writes to, or follows.
     pub log: &'a Log,
+    /// A batch boundary up to which the log is in memory, if that is not all of it.
+    pub begin_lsn: Option<Lsn>,
     /// How many parts, each of as many slots: at most 256.
     pub parts: u32,
     /// Bytes captured at a step, about.
@@ -74,9 +77,12 @@ impl<'k> SnapshotTask<'k> {
         plan: SnapshotPlan<'_>,
         keyspace: &'k Keyspace,
     ) -> Result<Option<(SnapshotTask<'k>, Vec<PartTask<'k>>)>, Error> {
-        let SnapshotPlan { disk, dir, log, parts, chunk_bytes_aim, compression } = plan;
+        let SnapshotPlan { disk, dir, log, begin_lsn, parts, chunk_bytes_aim, compression } = plan;
         keyspace.forget_captured();
-        let meta = log.begin_snapshot(compression);
+        let meta = match begin_lsn {
+            Some(begin_lsn) => log.begin_snapshot_at(begin_lsn, compression)?,
+            None => log.begin_snapshot(compression),
+        };
         if snapshot::list_begins(&**disk, dir)?.contains(&meta.begin_lsn) {
             return Ok(None);
         }

@@ -47,12 +47,8 @@ impl Connection {
 
     /// Sends a command, without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), TailError> {
-        let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
-        for argument in arguments {
-            request.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-            request.extend_from_slice(argument);
-            request.extend_from_slice(b"\r\n");
-        }
+        let mut request = Vec::new();
+        wire::request::encode(arguments, &mut request);
         self.stream.write_all(&request).await.map_err(|error| self.lost(error))
     }
 

@@ -193,6 +193,18 @@ impl Appender {
         Lsn::new(self.shared.durable.load(Ordering::SeqCst))
     }
 
+    /// See [`Log::committed_lsn`].
+    #[inline]
+    pub fn committed_lsn(&self) -> Lsn {
+        Lsn::new(self.shared.committed())
+    }
+
+    /// See [`Log::awaits_acks`].
+    #[inline]
+    pub fn awaits_acks(&self) -> bool {
+        self.shared.awaits_acks()
+    }
+
     /// The position after the last record of any appender.
     #[inline]
     pub fn appended_lsn(&self) -> Lsn {
@@ -214,10 +226,10 @@ impl Appender {
         self.shared.waiters.listen(self.index, Box::new(listener));
     }
 
-    /// Asks for one call of the listener once `lsn` is durable; replaces what was asked before.
+    /// Asks for one call of the listener once `lsn` is committed; replaces what was asked before.
     /// `false`: it already is, no call will come.
     pub fn wait_for(&self, lsn: Lsn) -> bool {
-        self.shared.waiters.arm(self.index, lsn, &self.shared.durable)
+        self.shared.waiters.arm(self.index, lsn, || self.shared.committed())
     }
 
     /// Asks for one call of the listener when the log has moved at all. What has happened before may not be told.

@@ -251,7 +251,7 @@ impl Shared {
     fn set_durable(&self, end: Lsn) {
         let before = self.durable.swap(end.get(), Ordering::SeqCst);
         assert!(before <= end.get(), "durable_lsn moved back");
-        self.waiters.wake(end);
+        self.waiters.wake(Lsn::new(self.committed()));
     }
 
     fn enter_next_segment(&self, flusher: &mut Flusher) -> Result<(), Error> {

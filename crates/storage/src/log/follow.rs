@@ -169,7 +169,8 @@ impl Log {
     /// I/O errors.
     pub fn batch_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
         let shippable = self.shippable_lsn();
-        if position <= self.start_lsn() || position > shippable {
+        // The batch that ends at the start of the log is forgotten, but as a rule not overwritten.
+        if position == Lsn::ZERO || position < self.start_lsn() || position > shippable {
             return Ok(None);
         }
         let mut end = position.align_up(BLOCK_BYTES);

@@ -17,6 +17,7 @@
 pub(crate) mod appender;
 mod chains;
 pub(crate) mod check;
+mod commit;
 mod copying;
 pub(crate) mod cut;
 pub(crate) mod flusher;
@@ -120,6 +121,8 @@ struct Shared {
     written: AtomicU64,
     /// Everything before survives a power cut. A batch boundary.
     durable: AtomicU64,
+    /// Up to here as many replicas have it as are asked for; see `commit`.
+    acked: AtomicU64,
     /// Segments exist up to here.
     prepared_end: AtomicU64,
     /// Segments are wanted up to here, for a record larger than the usual reserve; 0 for none.

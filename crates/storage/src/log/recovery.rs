@@ -29,6 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     Log, LogOptions, SegmentQueue, Shared,
     chains::Chains,
+    commit::UNASKED,
     flusher::Flusher,
     follow::Recent,
     reader::{Batch, LogReader, Tail},
@@ -447,6 +448,7 @@ pub(super) fn open(
             sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
             written: AtomicU64::new(end.get()),
             durable: AtomicU64::new(end.get()),
+            acked: AtomicU64::new(UNASKED),
             prepared_end: AtomicU64::new(prepared_end.get()),
             wanted_end: AtomicU64::new(0),
             durability: (options.durability as u8).into(),

@@ -25,12 +25,12 @@ fn options() -> LogOptions {
     }
 }
 
-fn disk() -> Arc<SimDisk> {
+pub(super) fn disk() -> Arc<SimDisk> {
     SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() })
 }
 
 /// Recovers, returning the payloads and the log.
-fn recover(disk: &Arc<SimDisk>) -> Result<(Vec<Vec<u8>>, Log), Error> {
+pub(super) fn recover(disk: &Arc<SimDisk>) -> Result<(Vec<Vec<u8>>, Log), Error> {
     let mut payloads = Vec::new();
     let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1))?;
     recovery.replay::<Error>(
@@ -44,7 +44,7 @@ fn recover(disk: &Arc<SimDisk>) -> Result<(Vec<Vec<u8>>, Log), Error> {
     Ok((payloads, log))
 }
 
-fn append(appender: &mut Appender, payload: &[u8]) -> Lsn {
+pub(super) fn append(appender: &mut Appender, payload: &[u8]) -> Lsn {
     let pending = appender.reserve(payload).expect("the log is not poisoned");
     let lsn = pending.lsn();
     pending.publish();

@@ -38,11 +38,11 @@ impl Waiters {
     }
 
     /// Asks for a call once `position` has reached `gate`. `false`: it already has, no call will come.
-    pub(crate) fn arm(&self, index: usize, gate: Lsn, position: &AtomicU64) -> bool {
+    pub(crate) fn arm(&self, index: usize, gate: Lsn, position: impl Fn() -> u64) -> bool {
         let waiter = &self.waiters[index].gate.0;
         waiter.store(gate.get(), Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if position.load(Ordering::SeqCst) < gate.get() {
+        if position() < gate.get() {
             return true;
         }
         waiter.store(NOBODY, Ordering::Relaxed);
@@ -100,7 +100,7 @@ mod loom_tests {
                     waiters.wake(Lsn::new(64));
                 })
             };
-            let armed = waiters.arm(0, Lsn::new(64), &position);
+            let armed = waiters.arm(0, Lsn::new(64), || position.load(Ordering::SeqCst));
             flusher.join().unwrap();
             assert!(!armed || woken.load(Ordering::SeqCst));
         });
@@ -118,9 +118,8 @@ mod tests {
         let waiters = Waiters::new(2);
         let counter = calls.clone();
         waiters.listen(0, Box::new(move || _ = counter.fetch_add(1, Ordering::SeqCst)));
-        let position = AtomicU64::new(10);
-        assert!(!waiters.arm(0, Lsn::new(10), &position), "already there");
-        assert!(waiters.arm(0, Lsn::new(20), &position));
+        assert!(!waiters.arm(0, Lsn::new(10), || 10), "already there");
+        assert!(waiters.arm(0, Lsn::new(20), || 10));
         waiters.wake(Lsn::new(19));
         assert_eq!(calls.load(Ordering::SeqCst), 0);
         waiters.wake(Lsn::new(20));

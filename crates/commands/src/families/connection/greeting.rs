@@ -10,6 +10,7 @@ use crate::{
         REDIS_VERSION, channels::unsubscribe_all, connection::attributes::BAD_NAME, database::parse_db,
         server::stop_monitoring,
     },
+    replication::Role,
 };
 
 /// What HELLO without AUTH says to a client that must authenticate.
@@ -74,12 +75,16 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     }
     // The reply already has the new protocol, which the command's writer does not know.
     let mut reply = Vec::with_capacity(128);
-    introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session);
+    let role = match cx.host.replication().role() {
+        Role::Leader { .. } => "master",
+        Role::Replica { .. } => "replica",
+    };
+    introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session, role);
     cx.reply.raw(&reply);
     Ok(())
 }
 
-fn introduce(reply: &mut ReplyWriter<'_>, session: &Session) {
+fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, role: &str) {
     reply.map(7);
     let texts = |reply: &mut ReplyWriter<'_>, pairs: &[(&str, &str)]| {
         pairs.iter().flat_map(|(name, value)| [name, value]).for_each(|text| reply.bulk(text.as_bytes()));
@@ -92,7 +97,7 @@ fn introduce(reply: &mut ReplyWriter<'_>, session: &Session) {
     });
     reply.bulk(b"id");
     reply.integer(session.client.id() as i64);
-    texts(reply, &[("mode", "standalone"), ("role", "master")]);
+    texts(reply, &[("mode", "standalone"), ("role", role)]);
     reply.bulk(b"modules");
     reply.array(0);
 }

@@ -71,6 +71,10 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// Kills what matches, and returns how many. The client itself goes once it has its reply.
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
+    if filter.kind == Some(ClientKind::Replica) {
+        // Their connections are no clients' any more.
+        return cx.host.replication().disconnect_replicas();
+    }
     let matching = cx.host.clients().matching(filter, cx.now_ms());
     for client in &matching {
         if client.id() == own_id {

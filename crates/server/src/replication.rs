@@ -1,0 +1,645 @@
+//! This server among others: whom it follows, who follows it, and what commands may ask of that.
+//!
+//! ```text
+//!              standing: replication.json                         commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!                   |                                                     |
+//! leader's log --> follower --> log here --> keyspace       Node <--------'
+//!                                 |                           |
+//!                                 '--> leader --> replicas --acks--> commit --> replies (storage), waits
+//! ```
+//!
+//! What it is: the wiring of the machines of the crate `replication` to sockets, threads, the log and the keyspace.
+//! What it is not: a decision of these machines; nor the end of a life of the process (see `serve`), which it can ask for.
+//!
+//! Invariants
+//! - A server that follows another appends nothing of its own, from its first record on to its promotion.
+//! - A promotion has stopped taking anything in, and applied everything it had, before its epoch begins; that is on disk before
+//!   a client may write.
+//! - A server that learns of a higher epoch than its own takes no writes any more, and remembers that, until told otherwise.
+
+mod failover;
+mod figures;
+mod follower;
+pub(crate) mod full_copy;
+mod history;
+mod leader;
+mod line;
+mod standing;
+mod waits;
+
+use std::{
+    io,
+    net::{IpAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use commands::{
+    Promise,
+    replication::{
+        Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,
+    },
+};
+use env::{Clock, Disk, Entropy, RealDisk};
+use lsn::Lsn;
+use parking_lot::{Mutex, RwLock};
+use replication::{RelayOptions, ReplicaId, join};
+use storage::{Log, Mirror};
+use tokio::sync::Notify;
+
+use self::{
+    failover::Handover,
+    follower::{ApplyParts, Following, LinkParts, Threads},
+    history::LogHistory,
+    leader::Leader,
+    standing::Standing,
+    waits::{Awaited, Found, Waits},
+};
+pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
+use crate::{
+    config::{Key, Settings},
+    host::ServerHost,
+    log_threads::LogThreads,
+    reaper::Reaper,
+    replay::Replayer,
+};
+
+/// What is to be done to the directory before the next life begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Before {
+    #[default]
+    Nothing,
+    /// The log is to be cut here.
+    Cut(Lsn),
+}
+
+/// Settings that matter here.
+#[derive(Debug, Clone, Default)]
+struct Options {
+    ack_replicas: usize,
+    replicas_min: usize,
+    lag_ms_max: u64,
+    flush_bytes: u64,
+    password: String,
+}
+
+/// See the module documentation.
+pub(crate) struct Node {
+    dir: PathBuf,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy + Send + Sync>,
+    standing: Mutex<Standing>,
+    /// Nothing is appended: it follows another, or hands over, or was fenced.
+    is_read_only: AtomicBool,
+    lacks_replicas: AtomicBool,
+    options: RwLock<Options>,
+    log: OnceLock<Log>,
+    ports: OnceLock<(u16, u16)>,
+    leader: Leader,
+    following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
+    waits: Waits,
+    handover: Mutex<Option<Arc<Handover>>>,
+    runtime: OnceLock<tokio::runtime::Handle>,
+    /// Returns when every worker has ended the round that it was in.
+    rounds_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    restart: Notify,
+    is_restarting: AtomicBool,
+    before: Mutex<Before>,
+    /// What is here has nothing in common with the leader's log.
+    copies_anew: AtomicBool,
+    /// Of the copy in progress: bytes done and in all.
+    copied: (AtomicU64, AtomicU64),
+}
+
+impl Node {
+    /// Reads what the directory remembers.
+    ///
+    /// # Errors
+    /// I/O errors; a damaged file.
+    pub(crate) fn open(
+        settings: &Settings,
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy + Send + Sync>,
+    ) -> io::Result<Node> {
+        let standing = Standing::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
+        let is_read_only = standing.leader().is_some() || standing.fenced_by > 0;
+        let node = Node {
+            dir: dir.to_path_buf(),
+            clock,
+            entropy,
+            standing: Mutex::new(standing),
+            is_read_only: is_read_only.into(),
+            lacks_replicas: false.into(),
+            options: RwLock::default(),
+            log: OnceLock::new(),
+            ports: OnceLock::new(),
+            leader: Leader::new(0, 0),
+            following: Mutex::new(None),
+            waits: Waits::default(),
+            handover: Mutex::new(None),
+            runtime: OnceLock::new(),
+            rounds_end: OnceLock::new(),
+            restart: Notify::new(),
+            is_restarting: false.into(),
+            before: Mutex::default(),
+            copies_anew: false.into(),
+            copied: Default::default(),
+        };
+        node.configure(settings);
+        Ok(node)
+    }
+
+    /// Takes over settings.
+    pub(crate) fn configure(&self, settings: &Settings) {
+        *self.options.write() = Options {
+            ack_replicas: settings.integer(Key::AckReplicas) as usize,
+            replicas_min: settings.integer(Key::MinReplicasToWrite) as usize,
+            lag_ms_max: settings.integer(Key::MinReplicasMaxLag) * 1000,
+            flush_bytes: settings.integer(Key::RelayFlushSize),
+            password: settings.text(Key::Masterauth).into(),
+        };
+        let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
+        self.leader.set_limits(retained_bytes_max, settings.integer(Key::ReplicaRetentionSeconds) * 1000);
+        if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
+            self.ask_for_acks(log);
+        }
+        self.look_for_replicas();
+    }
+
+    /// Where a snapshot of a replica may begin: what is in its memory ends before its log does. `None` for a leader.
+    pub(crate) fn snapshot_begin(&self) -> Result<Option<Lsn>, storage::Error> {
+        let (Some(following), Some(log)) = (self.following(), self.log()) else { return Ok(None) };
+        let needed_from = following.needed_from();
+        // Not behind the batch that it is in: the batch is applied record by record.
+        Ok(Some(match log.batch_at(needed_from)? {
+            Some(batch) if batch.end > needed_from => batch.start,
+            _ => needed_from,
+        }))
+    }
+
+    /// Whether this life is that of a replica.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.standing.lock().leader().is_some()
+    }
+
+    pub(crate) fn set_ports(&self, redis: u16, http: u16) {
+        let _ = self.ports.set((redis, http));
+    }
+
+    /// The log is recovered, and no command has been executed on it. `rounds_end` returns when every worker has ended the round
+    /// that it was in.
+    pub(crate) fn attach(&self, log: Log, rounds_end: impl Fn() + Send + Sync + 'static) {
+        let _ = self.rounds_end.set(Box::new(rounds_end));
+        if !log.is_mirror() {
+            self.ask_for_acks(&log);
+        }
+        let _ = self.log.set(log);
+        let _ = self.runtime.set(tokio::runtime::Handle::current());
+    }
+
+    /// Begins to follow, where recovery has ended.
+    ///
+    /// # Errors
+    /// If the OS refuses a thread.
+    pub(crate) fn start_following(
+        self: &Arc<Self>,
+        host: &Arc<ServerHost>,
+        (log, threads): (&Log, &LogThreads),
+        mirror: Mirror,
+        replayer: Replayer,
+        reaper: Reaper,
+    ) -> io::Result<()> {
+        let following = Arc::new(Following::new(replayer.applied(), self.now_ms()));
+        let link = LinkParts {
+            node: self.clone(),
+            following: following.clone(),
+            log: log.clone(),
+            threads: threads.clone(),
+            mirror,
+        };
+        let apply = ApplyParts {
+            host: host.clone(),
+            following: following.clone(),
+            log: log.clone(),
+            replayer,
+            reaper,
+        };
+        let named = |name: &str| std::thread::Builder::new().name(name.into());
+        let apply = named("replica-apply").spawn(move || apply.run())?;
+        let link = named("replica-link").spawn(move || link.run())?;
+        *self.following.lock() = Some((following, Some(Threads { link, apply })));
+        Ok(())
+    }
+
+    pub(crate) fn following(&self) -> Option<Arc<Following>> {
+        self.following.lock().as_ref().map(|(following, _)| following.clone())
+    }
+
+    /// Ends everything that runs here, before the log is closed. Blocks.
+    pub(crate) fn stop(&self) {
+        self.is_restarting.store(true, SeqCst);
+        self.leader.stop();
+        let Some((following, threads)) = self.following.lock().take() else { return };
+        following.stop();
+        if let Some(log) = self.log() {
+            log.wake_followers();
+        }
+        if let Some(Threads { link, apply }) = threads {
+            let _ = (link.join().map(drop), apply.join());
+        }
+    }
+
+    /// Completes when this life is to end and another to begin.
+    pub(crate) async fn restart_requested(&self) {
+        self.restart.notified().await;
+    }
+
+    pub(crate) fn request_restart(&self) {
+        self.is_restarting.store(true, SeqCst);
+        self.restart.notify_one();
+    }
+
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.is_restarting.load(SeqCst)
+    }
+
+    /// What is to be done before the next life.
+    pub(crate) fn before_next(&self) -> Before {
+        *self.before.lock()
+    }
+
+    fn ask_for_cut(&self, at: Lsn) {
+        *self.before.lock() = Before::Cut(at);
+    }
+
+    /// Nothing that is kept here is of use to who follows: everything is to be copied.
+    pub(crate) fn copy_anew(&self) {
+        self.copies_anew.store(true, SeqCst);
+    }
+
+    /// To be called once a second.
+    pub(crate) fn tick(&self) {
+        if let Some(log) = self.log() {
+            self.leader.keep_log(log, self.now_ms());
+        }
+        self.look_for_replicas();
+        self.settle_waits();
+    }
+
+    /// A connection is handed over by a client that said REPLICATE.
+    pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
+        leader::serve(self, socket, words);
+    }
+
+    fn log(&self) -> Option<&Log> {
+        self.log.get()
+    }
+
+    fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Monotonic.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.monotonic_us() / 1000
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.entropy.random_u64()
+    }
+
+    fn redis_port(&self) -> u16 {
+        self.ports.get().map_or(0, |ports| ports.0)
+    }
+
+    fn http_port(&self) -> u16 {
+        self.ports.get().map_or(0, |ports| ports.1)
+    }
+
+    fn peer_host(&self, ip: IpAddr) -> String {
+        leader::shown_host(ip)
+    }
+
+    fn copies_anew(&self) -> bool {
+        self.copies_anew.load(SeqCst)
+    }
+
+    fn leader_address(&self) -> Option<Address> {
+        self.standing.lock().leader()
+    }
+
+    fn master_password(&self) -> String {
+        self.options.read().password.clone()
+    }
+
+    fn relay_options(&self) -> RelayOptions {
+        leader::relay_options(self.options.read().flush_bytes)
+    }
+
+    /// What a claim says besides the log: the highest epoch that was followed, who this is, and the hash of a copy's end.
+    fn claim(&self, end: Lsn) -> (u32, ReplicaId, Option<u32>) {
+        let standing = self.standing.lock();
+        (standing.seen_epoch, standing.replica_id(), standing.copied_hash(end))
+    }
+
+    /// Remembers an epoch before anything is acknowledged in it.
+    fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
+        log.note_epoch(epoch).map_err(|error| error.to_string())?;
+        let mut standing = self.standing.lock();
+        if standing.seen_epoch < epoch {
+            standing.seen_epoch = epoch;
+            return self.remember(&standing);
+        }
+        Ok(())
+    }
+
+    fn remember(&self, standing: &Standing) -> Result<(), String> {
+        standing
+            .store(&RealDisk, &self.dir)
+            .map_err(|error| format!("cannot write replication.json: {error}"))
+    }
+
+    fn note_copied(&self, done: u64, total: u64) {
+        self.copied.0.store(done, SeqCst);
+        self.copied.1.store(total, SeqCst);
+    }
+
+    fn note_copy_end(&self, end: Lsn, hash: Option<u32>) -> Result<(), String> {
+        let Some(hash) = hash else { return Ok(()) };
+        let mut standing = self.standing.lock();
+        standing.set_copied(end, hash);
+        self.remember(&standing)
+    }
+
+    /// What is committed, as this server tells its replicas.
+    fn commit_lsn(&self) -> Lsn {
+        let Some(log) = self.log() else { return Lsn::ZERO };
+        match self.following() {
+            Some(following) => following.committed().min(log.shippable_lsn()),
+            None => self.leader.commit(log.shippable_lsn(), self.options.read().ack_replicas),
+        }
+    }
+
+    /// Replicas have come, gone or said how far they are.
+    fn acked(&self) {
+        if let Some(log) = self.log()
+            && log.awaits_acks()
+        {
+            log.set_acked(self.commit_lsn());
+        }
+        self.look_for_replicas();
+        self.settle_waits();
+    }
+
+    /// Has replies wait for as many replicas as are asked for.
+    fn ask_for_acks(&self, log: &Log) {
+        let count = self.options.read().ack_replicas;
+        match count {
+            0 => log.set_acked(Lsn::MAX),
+            _ => log.set_acked(self.leader.commit(log.shippable_lsn(), count)),
+        }
+    }
+
+    fn look_for_replicas(&self) {
+        let (min, lag_ms_max) = {
+            let options = self.options.read();
+            (options.replicas_min, options.lag_ms_max)
+        };
+        let lacks = min > 0 && self.leader.count_heard(self.now_ms(), lag_ms_max) < min;
+        self.lacks_replicas.store(lacks, SeqCst);
+    }
+
+    /// Another leads in a higher epoch: nothing more is written here.
+    fn fence(&self, epoch: u32) {
+        let mut standing = self.standing.lock();
+        if standing.leader().is_some() || standing.fenced_by >= epoch {
+            return;
+        }
+        self.is_read_only.store(true, SeqCst);
+        standing.fenced_by = epoch;
+        tracing::error!(
+            target: "replication", epoch,
+            "another server leads in a higher epoch: this one takes no writes any more. Have it follow the other \
+             (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
+        );
+        if let Err(error) = self.remember(&standing) {
+            tracing::error!(target: "replication", error, "a restart will have forgotten that");
+        }
+    }
+
+    /// Rounds that have begun before something was decided are over when this returns.
+    fn wait_for_rounds(&self) {
+        if let Some(rounds_end) = self.rounds_end.get() {
+            rounds_end();
+        }
+    }
+
+    /// Answers those who wait for a position that has been reached.
+    pub(crate) fn settle_waits(&self) {
+        if !self.waits.is_empty() {
+            self.waits.settle(|awaited| self.look(awaited));
+        }
+    }
+
+    fn look(&self, awaited: &Awaited) -> Found {
+        match *awaited {
+            Awaited::Shown(lsn) => Found { replicas: 0, is_local: true, is_enough: lsn <= self.shown_lsn() },
+            Awaited::Flushed(Wanted { lsn, replicas: wanted, local, .. }) => {
+                let (replicas, is_local) = (self.count_flushed(lsn), lsn <= self.durable_lsn());
+                Found { replicas, is_local, is_enough: replicas >= wanted && (is_local || !local) }
+            }
+        }
+    }
+
+    fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, promise: Promise) {
+        let number = self.waits.add(awaited, promise);
+        self.settle_waits();
+        let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };
+        let node = self.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(timeout_ms)).await;
+            node.waits.expire(number, |awaited| node.look(awaited));
+        });
+    }
+
+    /// Follows nobody any more, if it did, and takes writes.
+    fn promote(&self) -> Result<(), String> {
+        let taken = {
+            let mut following = self.following.lock();
+            following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
+        };
+        let log = self.log().ok_or("ERR this server is starting")?;
+        if let Some((following, Threads { link, apply })) = taken {
+            following.stop();
+            let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
+            if self.is_restarting() {
+                return Err("ERR this server starts anew, try again".into());
+            }
+            let failed = |error: storage::Error| format!("ERR cannot lead: {error}");
+            log.make_durable(mirror.position()).map_err(failed)?;
+            following.drain(log);
+            apply.join().map_err(|_| "ERR what was taken in cannot be applied")?;
+            if following.applied() < mirror.position() {
+                return Err("ERR what was taken in cannot be applied, see the server's log".into());
+            }
+            let epoch = mirror.promote().map_err(failed)?;
+            *self.following.lock() = None;
+            tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
+        }
+        {
+            let mut standing = self.standing.lock();
+            standing.set_leader(None);
+            self.remember(&standing).map_err(|error| format!("ERR {error}"))?;
+        }
+        self.ask_for_acks(log);
+        self.is_read_only.store(false, SeqCst);
+        if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
+            tracing::warn!(target: "replication", %error, "cannot remove what was copied of a leader");
+        }
+        Ok(())
+    }
+}
+
+/// What commands ask: a handle, because some of it goes on after the command.
+pub(crate) struct Asked(pub(crate) Arc<Node>);
+
+impl Replication for Asked {
+    fn is_read_only(&self) -> bool {
+        self.0.is_read_only.load(SeqCst)
+    }
+
+    fn refuses_writes(&self) -> Option<&'static str> {
+        if self.is_read_only() {
+            Some(READ_ONLY)
+        } else if self.0.lacks_replicas.load(SeqCst) {
+            Some(TOO_FEW_REPLICAS)
+        } else {
+            None
+        }
+    }
+
+    fn role(&self) -> Role {
+        let node = &self.0;
+        match node.leader_address() {
+            None => Role::Leader {
+                end: node.durable_lsn(),
+                replicas: node.leader.replicas().into_iter().map(Into::into).collect(),
+            },
+            Some(leader) => {
+                let following = node.following();
+                Role::Replica {
+                    leader,
+                    link: following.as_ref().map_or(Link::Connect, |following| following.link()),
+                    applied: node.shown_lsn(),
+                }
+            }
+        }
+    }
+
+    fn follow(&self, leader: Address) -> Result<Followed, String> {
+        let node = &self.0;
+        let mut standing = node.standing.lock();
+        let before = standing.leader();
+        if before.as_ref() == Some(&leader) {
+            return Ok(Followed::Already);
+        }
+        tracing::info!(target: "replication", %leader, "this server is to follow another");
+        standing.set_leader(Some(leader));
+        node.remember(&standing).map_err(|error| format!("ERR {error}"))?;
+        drop(standing);
+        match node.following() {
+            Some(following) if before.is_some() => following.reconnect(),
+            _ => {
+                node.is_read_only.store(true, SeqCst);
+                node.request_restart();
+            }
+        }
+        Ok(Followed::Begun)
+    }
+
+    fn lead(&self, promise: Promise) {
+        let node = self.0.clone();
+        let run = move || {
+            let led = node.promote();
+            if let Err(reason) = &led {
+                tracing::error!(target: "replication", reason, "this server cannot lead");
+            }
+            promise.keep(led);
+        };
+        if let Err(error) = std::thread::Builder::new().name("promotion".into()).spawn(run) {
+            tracing::error!(target: "replication", %error, "cannot start a thread");
+        }
+    }
+
+    fn fail_over(&self, failover: Failover) -> Result<(), String> {
+        failover::begin(&self.0, failover)
+    }
+
+    fn abort_failover(&self) -> Result<(), String> {
+        failover::abort(&self.0)
+    }
+
+    fn disconnect_replicas(&self) -> usize {
+        self.0.leader.disconnect()
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.0.durable_lsn()
+    }
+
+    fn shown_lsn(&self) -> Lsn {
+        self.0.shown_lsn()
+    }
+
+    fn count_flushed(&self, lsn: Lsn) -> usize {
+        self.0.count_flushed(lsn)
+    }
+
+    fn wait_flushed(&self, wanted: Wanted, promise: Promise) {
+        let node = &self.0;
+        if wanted.local
+            && wanted.lsn > node.durable_lsn()
+            && let (Some(log), Some(runtime)) = (node.log(), node.runtime.get())
+        {
+            // With a durability that leaves syncs to time, this one is made now.
+            let (log, node) = (log.clone(), node.clone());
+            runtime.spawn_blocking(move || {
+                let _ = log.make_durable(wanted.lsn);
+                node.settle_waits();
+            });
+        }
+        node.wait(Awaited::Flushed(wanted), wanted.timeout_ms, promise);
+    }
+
+    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise) {
+        self.0.wait(Awaited::Shown(lsn), timeout_ms, promise);
+    }
+
+    fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
+        let marks = join::parse_marks(marks).ok_or("ERR no arguments of REPLICATE MARKS")?;
+        let log = self.0.log().ok_or("LOADING this server is starting")?;
+        join::newest_common(&marks, &LogHistory(log)).map_err(|error| format!("ERR {error}"))
+    }
+}
+
+impl Node {
+    fn durable_lsn(&self) -> Lsn {
+        self.log().map_or(Lsn::ZERO, Log::durable_lsn)
+    }
+
+    fn shown_lsn(&self) -> Lsn {
+        match self.following() {
+            Some(following) => following.applied(),
+            None => self.log().map_or(Lsn::ZERO, Log::appended_lsn),
+        }
+    }
+
+    fn count_flushed(&self, lsn: Lsn) -> usize {
+        self.leader.count_flushed(lsn)
+    }
+}

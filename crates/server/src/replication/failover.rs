@@ -1,0 +1,175 @@
+//! FAILOVER: hands over to a replica, without losing anything.
+//!
+//! ```text
+//! writes end here -> the replica has everything -> it leads (REPLICAOF NO ONE) -> this server follows it
+//!        '--- the time is over, or ABORT: writes go on here ---'
+//! ```
+//!
+//! Invariants
+//! - The replica is told to lead only when nothing more is appended here, and when it has all that was, unless FORCE says that the
+//!   rest may be lost.
+//! - Whatever fails before the replica was told to lead leaves this server leading. If it is not known whether the replica leads,
+//!   this server takes no writes: two leaders are worse than none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use commands::replication::{Address, Failover};
+use storage::Log;
+
+use super::{
+    Node,
+    line::{ask, connect},
+};
+
+/// How often it is looked how far the replica is.
+const LOOK_PERIOD: Duration = Duration::from_millis(5);
+
+/// A hand-over that is on its way.
+#[derive(Default)]
+pub(super) struct Handover {
+    aborted: AtomicBool,
+    state: AtomicU8,
+}
+
+const WAITING: u8 = 0;
+const IN_PROGRESS: u8 = 1;
+
+impl Handover {
+    /// As INFO words it.
+    pub(super) fn state(&self) -> &'static str {
+        if self.state.load(SeqCst) == WAITING { "waiting-for-sync" } else { "failover-in-progress" }
+    }
+}
+
+/// Begins, on a thread of its own.
+pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> {
+    if node.is_replica() {
+        return Err("ERR FAILOVER is not valid when server is a replica.".into());
+    }
+    let log = node.log().ok_or("LOADING this server is starting")?.clone();
+    let replicas = node.leader.replicas();
+    if replicas.is_empty() {
+        return Err("ERR FAILOVER requires connected replicas.".into());
+    }
+    let target = match &failover.to {
+        Some(to) => replicas.iter().find(|replica| replica.address == *to),
+        None => replicas.iter().max_by_key(|replica| replica.acked.flushed),
+    };
+    let Some(target) = target.map(|target| target.address.clone()) else {
+        return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
+    };
+    let handover = Arc::new(Handover::default());
+    {
+        let mut current = node.handover.lock();
+        if current.is_some() {
+            return Err("ERR FAILOVER already in progress.".into());
+        }
+        *current = Some(handover.clone());
+    }
+    let thread = std::thread::Builder::new().name("failover".into());
+    let running = node.clone();
+    let started = thread.spawn(move || {
+        let ended = run(&running, &log, &handover, &target, &failover);
+        if let Err(reason) = ended {
+            tracing::warn!(target: "replication", reason, replica = %target, "the hand-over has failed");
+        }
+        *running.handover.lock() = None;
+    });
+    started.map(drop).map_err(|error| {
+        *node.handover.lock() = None;
+        format!("ERR cannot start a thread: {error}")
+    })
+}
+
+/// Gives up the hand-over that is on its way.
+pub(super) fn abort(node: &Node) -> Result<(), String> {
+    match &*node.handover.lock() {
+        Some(handover) if handover.state.load(SeqCst) == WAITING => {
+            handover.aborted.store(true, SeqCst);
+            Ok(())
+        }
+        _ => Err("ERR No failover in progress.".into()),
+    }
+}
+
+fn run(
+    node: &Node,
+    log: &Log,
+    handover: &Handover,
+    target: &Address,
+    failover: &Failover,
+) -> Result<(), String> {
+    tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
+    node.is_read_only.store(true, SeqCst);
+    node.wait_for_rounds();
+    let waited = wait_for(node, log, handover, target, failover);
+    let led = waited.and_then(|()| {
+        handover.state.store(IN_PROGRESS, SeqCst);
+        let password = node.master_password();
+        connect(target, &password)
+    });
+    let mut replica = match led {
+        Ok(replica) => replica,
+        Err(reason) => {
+            node.is_read_only.store(false, SeqCst);
+            return Err(reason);
+        }
+    };
+    // From here on it may lead, whatever is heard of it.
+    let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
+    match answer {
+        Ok(answer) if answer.starts_with("+OK") => {}
+        Ok(refused) => {
+            node.is_read_only.store(false, SeqCst);
+            return Err(format!("the replica refuses to lead: {refused}"));
+        }
+        Err(error) => {
+            return Err(format!(
+                "it is not known whether the replica leads now ({error}), so this server takes no writes: have it follow the \
+                 replica (REPLICAOF {} {}), or lead (REPLICAOF NO ONE)",
+                target.host, target.port
+            ));
+        }
+    }
+    let mut standing = node.standing.lock();
+    standing.set_leader(Some(target.clone()));
+    node.remember(&standing)?;
+    drop(standing);
+    tracing::info!(target: "replication", leader = %target, "handed over");
+    node.request_restart();
+    Ok(())
+}
+
+/// Waits until the replica has everything that was appended here.
+fn wait_for(
+    node: &Node,
+    log: &Log,
+    handover: &Handover,
+    target: &Address,
+    failover: &Failover,
+) -> Result<(), String> {
+    let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
+    loop {
+        if handover.aborted.load(SeqCst) {
+            return Err("it was aborted".into());
+        }
+        let flushed = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
+        if flushed.is_some_and(|replica| replica.acked.flushed >= log.appended_lsn()) {
+            return Ok(());
+        }
+        if until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms) {
+            return if failover.force {
+                Ok(())
+            } else {
+                Err("the replica did not have everything in time".into())
+            };
+        }
+        std::thread::sleep(LOOK_PERIOD);
+    }
+}

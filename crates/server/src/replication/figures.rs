@@ -1,0 +1,79 @@
+//! What INFO and metrics say about replication.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use commands::replication::{Address, Link};
+use lsn::Lsn;
+
+use super::{Node, leader::ReplicaFigures};
+
+/// How things stand at one moment.
+pub(crate) struct Figures {
+    pub(crate) now_ms: u64,
+    pub(crate) epoch: u32,
+    pub(crate) log_id: String,
+    /// Where the log ends that may be shown.
+    pub(crate) end: Lsn,
+    /// Where the log starts that is kept.
+    pub(crate) start: Lsn,
+    pub(crate) fenced_by: u32,
+    pub(crate) failover_state: &'static str,
+    pub(crate) replicas: Vec<ReplicaFigures>,
+    /// Replicas that were heard in time, if a number of them is asked for.
+    pub(crate) good_replicas: Option<usize>,
+    pub(crate) leader: Option<LeaderFigures>,
+}
+
+/// The leader, as its replica knows it.
+pub(crate) struct LeaderFigures {
+    pub(crate) address: Address,
+    pub(crate) link: Link,
+    pub(crate) silent_seconds: u64,
+    pub(crate) down_seconds: Option<u64>,
+    pub(crate) applied: Lsn,
+    pub(crate) committed: Lsn,
+    /// How old what this server shows can be.
+    pub(crate) lag_ms: Option<u64>,
+    /// Bytes of the copy in progress: done, and in all.
+    pub(crate) copied: (u64, u64),
+}
+
+impl Node {
+    pub(crate) fn figures(&self) -> Figures {
+        let now_ms = self.now_ms();
+        let (replicas_min, lag_ms_max) = {
+            let options = self.options.read();
+            (options.replicas_min, options.lag_ms_max)
+        };
+        let (log, leader) = (self.log(), self.leader_address());
+        let fenced_by = self.standing.lock().fenced_by;
+        Figures {
+            now_ms,
+            epoch: log.map_or(0, |log| log.epoch()),
+            log_id: log
+                .map_or(String::new(), |log| log.id().iter().map(|byte| format!("{byte:02x}")).collect()),
+            end: log.map_or(Lsn::ZERO, |log| log.shippable_lsn()),
+            start: log.map_or(Lsn::ZERO, |log| log.start_lsn()),
+            fenced_by,
+            failover_state: self.handover.lock().as_ref().map_or("no-failover", |handover| handover.state()),
+            replicas: self.leader.replicas(),
+            good_replicas: (replicas_min > 0).then(|| self.leader.count_heard(now_ms, lag_ms_max)),
+            leader: leader.map(|address| self.leader_figures(address, now_ms)),
+        }
+    }
+
+    fn leader_figures(&self, address: Address, now_ms: u64) -> LeaderFigures {
+        let following = self.following();
+        let following = following.as_deref();
+        LeaderFigures {
+            address,
+            link: following.map_or(Link::Connect, |it| it.link()),
+            silent_seconds: following.map_or(0, |it| it.silent_ms(now_ms) / 1000),
+            down_seconds: following.and_then(|it| it.down_ms(now_ms)).map(|down_ms| down_ms / 1000),
+            applied: following.map_or(Lsn::ZERO, |it| it.applied()),
+            committed: following.map_or(Lsn::ZERO, |it| it.committed()),
+            lag_ms: following.and_then(|it| it.caught_up_ms()).map(|at_ms| now_ms.saturating_sub(at_ms)),
+            copied: (self.copied.0.load(SeqCst), self.copied.1.load(SeqCst)),
+        }
+    }
+}

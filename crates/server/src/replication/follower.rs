@@ -1,0 +1,508 @@
+//! The replica's side: one thread that takes the leader's log in, one that applies it.
+//!
+//! ```text
+//! "replica-link":  connect -> claim -> RESUME -> frames -> Receiver -> Mirror -> ring -> (log thread) disk
+//!                                 |---> PROBE  -> where the logs part -> the process starts anew, and cuts
+//!                                 '---> FULL   -> everything is copied beside -> the process starts anew, with the copy
+//! "replica-apply": durable here and committed there -> Replayer -> keyspace; acks
+//! ```
+//!
+//! What it is: sockets and threads around [`Receiver`], `storage::Mirror` and [`Replayer`].
+//! What it is not: an end of the process. What needs an empty memory is asked for, and done by the next life (see `serve`).
+//!
+//! Invariants
+//! - What is applied is durable here (as this server's durability understands it) and committed at the leader.
+//! - An epoch is on disk before anything of it is acknowledged.
+//! - Stopped, it has taken nothing more in; drained, everything that it took is applied.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use commands::replication::{Address, Link};
+use lsn::Lsn;
+use parking_lot::{Condvar, Mutex};
+use replication::{
+    ACK_BUSY_MS, Backoff, Receiver,
+    join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
+};
+use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare};
+
+use super::{
+    Node, full_copy,
+    history::LogHistory,
+    line::{ask, connect},
+};
+use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper, replay::Replayer};
+
+/// Bytes read from the leader at once.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes of the log here that are read at once, to be applied.
+const APPLY_BYTES: usize = 1 << 20;
+/// How long a read waits before acks and deadlines are looked at.
+const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
+/// How long the applier sleeps at most: then it is time for an ack.
+const APPLY_WAIT: Duration = Duration::from_millis(ACK_BUSY_MS);
+
+/// See the module documentation.
+pub(crate) struct Following {
+    /// Takes no more in.
+    stopping: AtomicBool,
+    /// Applies everything that was taken in, committed or not, and ends.
+    draining: AtomicBool,
+    /// The connection to the leader, to be broken by others.
+    socket: Mutex<Option<TcpStream>>,
+    link: AtomicU8,
+    /// Of the connection, while frames come.
+    session: Mutex<Option<(Receiver, TcpStream)>>,
+    committed: (Mutex<Lsn>, Condvar),
+    applied: AtomicU64,
+    needed_from: AtomicU64,
+    /// When the leader was last heard, and when the link last went down, in monotonic milliseconds.
+    heard_ms: AtomicU64,
+    down_since_ms: AtomicU64,
+    as_of_ms: AtomicU64,
+    /// Woken to end a pause between two attempts.
+    pause: (Mutex<()>, Condvar),
+}
+
+/// How the attempt to follow ended.
+enum Ended {
+    /// Another is to be made.
+    Again(String),
+    /// The process has to start anew.
+    Restart,
+}
+
+/// The threads, as whoever ends them needs them.
+pub(super) struct Threads {
+    pub(super) link: JoinHandle<Mirror>,
+    pub(super) apply: JoinHandle<()>,
+}
+
+const LINKS: [Link; 4] = [Link::Connect, Link::Connecting, Link::Copying, Link::Connected];
+
+impl Following {
+    /// Goes on where a recovery has ended.
+    pub(super) fn new(applied: Lsn, now_ms: u64) -> Following {
+        Following {
+            stopping: false.into(),
+            draining: false.into(),
+            socket: Mutex::default(),
+            link: 0.into(),
+            session: Mutex::default(),
+            committed: (Mutex::new(Lsn::ZERO), Condvar::new()),
+            applied: applied.get().into(),
+            needed_from: applied.get().into(),
+            heard_ms: now_ms.into(),
+            down_since_ms: now_ms.into(),
+            as_of_ms: 0.into(),
+            pause: Default::default(),
+        }
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        LINKS[usize::from(self.link.load(SeqCst)) % LINKS.len()]
+    }
+
+    fn set_link(&self, link: Link, now_ms: u64) {
+        let before = self.link.swap(link as u8, SeqCst);
+        if before == Link::Connected as u8 {
+            self.down_since_ms.store(now_ms, SeqCst);
+        }
+    }
+
+    /// Everything up to here is in memory.
+    pub(crate) fn applied(&self) -> Lsn {
+        Lsn::new(self.applied.load(SeqCst))
+    }
+
+    /// A snapshot that is taken now needs the log from here on.
+    pub(crate) fn needed_from(&self) -> Lsn {
+        Lsn::new(self.needed_from.load(SeqCst))
+    }
+
+    /// The leader's commit, as last heard.
+    pub(crate) fn committed(&self) -> Lsn {
+        *self.committed.0.lock()
+    }
+
+    /// Milliseconds since the leader was heard.
+    pub(crate) fn silent_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.heard_ms.load(SeqCst))
+    }
+
+    /// Milliseconds since the link went down; `None` while it is up.
+    pub(crate) fn down_ms(&self, now_ms: u64) -> Option<u64> {
+        (self.link() != Link::Connected).then(|| now_ms.saturating_sub(self.down_since_ms.load(SeqCst)))
+    }
+
+    /// When everything that was committed had last been applied, in monotonic milliseconds; `None` if never.
+    pub(crate) fn caught_up_ms(&self) -> Option<u64> {
+        Some(self.as_of_ms.load(SeqCst)).filter(|&at_ms| at_ms > 0)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(SeqCst)
+    }
+
+    /// Breaks the connection: another attempt is made, perhaps with another leader.
+    pub(super) fn reconnect(&self) {
+        if let Some(socket) = &*self.socket.lock() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        self.wake();
+    }
+
+    /// Takes no more in.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        self.reconnect();
+    }
+
+    /// Once it is stopped: has everything applied that was taken in.
+    pub(super) fn drain(&self, log: &Log) {
+        self.draining.store(true, SeqCst);
+        self.wake();
+        log.wake_followers();
+    }
+
+    fn wake(&self) {
+        drop(self.pause.0.lock());
+        self.pause.1.notify_all();
+        drop(self.committed.0.lock());
+        self.committed.1.notify_all();
+    }
+
+    fn note_committed(&self, committed: Lsn) {
+        let mut known = self.committed.0.lock();
+        if *known < committed {
+            *known = committed;
+            self.committed.1.notify_all();
+        }
+    }
+
+    /// Sends an ack if one is due. Whoever holds the session sends one itself.
+    fn ack(&self, log: &Log, now_ms: u64) {
+        if let Some(mut session) = self.session.try_lock()
+            && let Some((receiver, socket)) = &mut *session
+        {
+            // If this fails, reading does too.
+            let _ = send_ack(receiver, socket, log, self.applied(), now_ms);
+        }
+    }
+}
+
+fn send_ack(
+    receiver: &mut Receiver,
+    mut socket: &TcpStream,
+    log: &Log,
+    applied: Lsn,
+    now_ms: u64,
+) -> io::Result<()> {
+    match receiver.ack(now_ms, log.shippable_lsn(), applied) {
+        Some(ack) => socket.write_all(&ack),
+        None => Ok(()),
+    }
+}
+
+/// What the link works with.
+pub(super) struct LinkParts {
+    pub(super) node: Arc<Node>,
+    pub(super) following: Arc<Following>,
+    pub(super) log: Log,
+    pub(super) threads: LogThreads,
+    pub(super) mirror: Mirror,
+}
+
+impl LinkParts {
+    /// Follows until it is stopped, or the process has to start anew. Returns the right to append.
+    pub(super) fn run(mut self) -> Mirror {
+        let mut backoff = Backoff::default();
+        let mut last_reason = String::new();
+        while !self.following.is_stopping() {
+            self.following.set_link(Link::Connecting, self.node.now_ms());
+            let ended = self.attempt(&mut backoff);
+            *self.following.socket.lock() = None;
+            self.following.set_link(Link::Connect, self.node.now_ms());
+            match ended {
+                _ if self.following.is_stopping() => break,
+                Ok(Ended::Again(reason)) | Err(reason) => {
+                    let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
+                    // What is the same each time is said once.
+                    if reason != last_reason {
+                        tracing::warn!(
+                            target: "replication", reason, "the leader cannot be followed at the moment; trying again"
+                        );
+                        last_reason = reason;
+                    }
+                    let mut pause = self.following.pause.0.lock();
+                    if !self.following.is_stopping() {
+                        self.following.pause.1.wait_for(&mut pause, wait);
+                    }
+                }
+                Ok(Ended::Restart) => {
+                    self.node.request_restart();
+                    self.following.stopping.store(true, SeqCst);
+                }
+            }
+        }
+        self.mirror
+    }
+
+    fn attempt(&mut self, backoff: &mut Backoff) -> Result<Ended, String> {
+        let text = |error: storage::Error| error.to_string();
+        let Some(leader) = self.node.leader_address() else {
+            return Ok(Ended::Again("there is no leader".into()));
+        };
+        let password = self.node.master_password();
+        let mut socket = connect(&leader, &password)?;
+        *self.following.socket.lock() = Some(socket.try_clone().map_err(|error| error.to_string())?);
+        let end = self.mirror.position();
+        self.log.make_durable(end).map_err(text)?;
+        let history = LogHistory(&self.log);
+        let (seen_epoch, replica, copied_hash) = self.node.claim(end);
+        let hash = match history.batch_ending_at(end).map_err(text)? {
+            Some(batch) => batch.hash,
+            None => copied_hash.unwrap_or(0),
+        };
+        let mark =
+            if self.node.copies_anew() { Mark { end: Lsn::ZERO, hash: 0 } } else { Mark { end, hash } };
+        let (log_id, port) = (self.log.id(), self.node.redis_port());
+        let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch: seen_epoch, mark, port, replica };
+        let words = ["REPLICATE".to_string()].into_iter().chain(claim.arguments()).collect::<Vec<_>>();
+        let line = ask(&mut socket, &words)?;
+        let answer = line.strip_prefix('+').and_then(|line| Answer::parse(line.as_bytes()));
+        match answer {
+            Some(Answer::Resume { end: at, epoch }) if at == end => {
+                self.node.saw_epoch(&self.log, epoch)?;
+                tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
+                backoff.reset();
+                self.following.set_link(Link::Connected, self.node.now_ms());
+                let reason = self.receive(socket, epoch);
+                *self.following.session.lock() = None;
+                Ok(Ended::Again(reason))
+            }
+            Some(Answer::Probe) => {
+                drop(socket);
+                self.probe(&leader, &password)
+            }
+            Some(Answer::Full { http_port }) => {
+                drop(socket);
+                self.following.set_link(Link::Copying, self.node.now_ms());
+                tracing::info!(target: "replication", %leader, "copying everything from the leader");
+                full_copy::fetch(&self.node, &self.following, &leader, http_port, &password)?;
+                Ok(Ended::Restart)
+            }
+            _ => Err(format!("{leader} refuses: {line}")),
+        }
+    }
+
+    /// Finds out where the log here parts from the leader's, and asks for it to be cut there.
+    fn probe(&self, leader: &Address, password: &str) -> Result<Ended, String> {
+        let history = LogHistory(&self.log);
+        let mut socket = connect(leader, password)?;
+        let (mut probe, mut answer) = (Probe::new(self.mirror.position()), None);
+        loop {
+            match probe.next(answer, &history).map_err(|error| error.to_string())? {
+                Probed::Common(at) => {
+                    tracing::warn!(
+                        target: "replication", %at, end = %self.mirror.position(),
+                        "the log here has parted from the leader's: what is behind is cut off and kept in a file"
+                    );
+                    self.node.ask_for_cut(at);
+                    return Ok(Ended::Restart);
+                }
+                Probed::Nothing => {
+                    tracing::warn!(
+                        target: "replication", "the log here has nothing in common with the leader's that is still kept"
+                    );
+                    self.node.copy_anew();
+                    return Ok(Ended::Again("everything is to be copied".into()));
+                }
+                Probed::Ask(marks) => {
+                    let words = ["REPLICATE".to_string(), "MARKS".into()];
+                    let words: Vec<String> = words.into_iter().chain(format_marks(&marks)).collect();
+                    let line = ask(&mut socket, &words)?;
+                    let common = line.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
+                    let common = common.ok_or_else(|| format!("{leader} refuses: {line}"))?;
+                    answer = u64::try_from(common).ok().map(Lsn::new);
+                }
+            }
+        }
+    }
+
+    /// Takes frames in until the connection ends; says why it did.
+    fn receive(&mut self, mut socket: TcpStream, epoch: u32) -> String {
+        let prepared = socket.set_read_timeout(Some(READ_TIMEOUT)).and_then(|()| socket.try_clone());
+        let for_acks = match prepared {
+            Ok(for_acks) => for_acks,
+            Err(error) => return error.to_string(),
+        };
+        let receiver = Receiver::new(epoch, self.mirror.position(), self.node.now_ms());
+        *self.following.session.lock() = Some((receiver, for_acks));
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            let read = match socket.read(&mut bytes) {
+                Ok(0) => return "the leader has closed the connection".into(),
+                Ok(read) => read,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    0
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return error.to_string(),
+            };
+            if self.following.is_stopping() {
+                return "stopping".into();
+            }
+            if let Err(reason) = self.take_in(&bytes[..read]) {
+                return reason;
+            }
+        }
+    }
+
+    /// Hands what came to the log, and sends an ack if one is due.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut session = self.following.session.lock();
+        let Some((receiver, socket)) = &mut *session else { return Err("the connection has ended".into()) };
+        let now_ms = self.node.now_ms();
+        receiver.inbox().extend_from_slice(bytes);
+        loop {
+            let epoch = receiver.epoch();
+            let batches = match receiver.next(now_ms) {
+                Ok(Some(batches)) => batches,
+                Ok(None) => break,
+                Err(close) => {
+                    let _ = socket.write_all(&receiver.farewell());
+                    return Err(close.to_string());
+                }
+            };
+            let mut rest = batches.bytes;
+            while !rest.is_empty() {
+                let taken = self.mirror.append(rest).map_err(|error| error.to_string())?;
+                rest = &rest[taken..];
+                if rest.is_empty() {
+                    break;
+                }
+                // The ring is full: what is in it has to leave first.
+                self.make_room()?;
+            }
+            if receiver.epoch() > epoch {
+                self.node.saw_epoch(&self.log, receiver.epoch())?;
+            }
+        }
+        if !bytes.is_empty() {
+            self.following.heard_ms.store(now_ms, SeqCst);
+        }
+        self.threads.wake_if_needed();
+        self.following.note_committed(receiver.committed());
+        receiver.check(now_ms).map_err(|close| close.to_string())?;
+        send_ack(receiver, socket, &self.log, self.following.applied(), now_ms)
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl LinkParts {
+    /// Writes what is in the ring, so that it can take more.
+    fn make_room(&self) -> Result<(), String> {
+        let text = |error: storage::Error| error.to_string();
+        if self.log.flush().map_err(text)? == Flush::NeedSegment
+            && self.log.prepare_segment().map_err(text)? == Prepare::NoRoom
+        {
+            return Err(format!("the disk has no room for the log: {}", self.log.no_room_reason()));
+        }
+        Ok(())
+    }
+}
+
+/// What the applier works with.
+pub(super) struct ApplyParts {
+    pub(super) host: Arc<ServerHost>,
+    pub(super) following: Arc<Following>,
+    pub(super) log: Log,
+    pub(super) replayer: Replayer,
+    pub(super) reaper: Reaper,
+}
+
+impl ApplyParts {
+    /// Applies until it has drained, or the process starts anew.
+    pub(super) fn run(mut self) {
+        if let Err(reason) = self.apply() {
+            tracing::error!(
+                target: "replication", reason,
+                "the replica cannot apply its log; what it shows stays as it is. Check its disk with `sheaf check`"
+            );
+        }
+    }
+
+    fn apply(&mut self) -> Result<(), String> {
+        let mut follower = self.log.follow(self.replayer.applied());
+        let mut held: Option<Chunk> = None;
+        loop {
+            let is_draining = self.following.draining.load(SeqCst);
+            if self.following.is_stopping() && !is_draining && self.host.node.is_restarting() {
+                return Ok(());
+            }
+            let committed = if is_draining { Lsn::MAX } else { self.following.committed() };
+            let chunk = match held.take() {
+                Some(chunk) => Some(chunk),
+                None => read(&mut follower)?,
+            };
+            if let Some(chunk) = &chunk
+                && committed.min(chunk.end) > self.replayer.applied()
+            {
+                self.apply_chunk(chunk, committed)?;
+            }
+            self.following.ack(&self.log, self.host.node.now_ms());
+            held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
+            if held.is_some() {
+                let mut known = self.following.committed.0.lock();
+                let is_waiting = *known <= self.replayer.applied() && !self.following.draining.load(SeqCst);
+                if is_waiting {
+                    self.following.committed.1.wait_for(&mut known, APPLY_WAIT);
+                }
+            } else if self.log.shippable_lsn() <= follower.position() {
+                if is_draining {
+                    return Ok(());
+                }
+                self.note_caught_up(committed);
+                follower.wait(APPLY_WAIT);
+            }
+        }
+    }
+
+    fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
+        let now = keyspace::AccessClock { now_ms: self.host.unix_ms(), ..Default::default() };
+        let replayed = self.replayer.apply(chunk, until, now, |_| {}).map_err(|error| error.to_string())?;
+        self.reaper.free(self.replayer.take_freed());
+        if replayed.spoils_snapshot {
+            self.host.snapshots.give_up();
+        }
+        self.following.applied.store(replayed.applied.get(), SeqCst);
+        self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
+        self.host.node.settle_waits();
+        Ok(())
+    }
+
+    fn note_caught_up(&self, committed: Lsn) {
+        if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
+            self.following.as_of_ms.store(self.host.node.now_ms(), SeqCst);
+        }
+    }
+}
+
+fn read(follower: &mut LogFollower) -> Result<Option<Chunk>, String> {
+    match follower.read(APPLY_BYTES) {
+        Ok(Followed::Chunk(chunk)) => Ok(Some(chunk)),
+        Ok(Followed::UpToDate) => Ok(None),
+        Ok(Followed::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,169 @@
+//! Copying everything from the leader: beside the data that is served meanwhile, and put in its place by the next life.
+//!
+//! ```text
+//! fetch:   leader's snapshot and log -> <dir>/full-copy, verified, gone on with after an interruption; backup.json is last
+//! install: mark "remove" -> what the directory holds -> mark "move" -> what the copy holds -> mark away
+//! ```
+//!
+//! What it is not: another way to copy; it is a backup (`backup::fetch`) into a directory of its own.
+//!
+//! Invariants
+//! - The copy is installed only if it is complete, and by nobody but the start of a server that uses the directory.
+//! - Wherever an installation is interrupted, the next start goes on with it before anything else is read.
+//! - What is kept: the lock, `replication.json`, files that were set aside (`diverged-*.bin`).
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use commands::replication::Address;
+use env::{
+    Access, Disk,
+    crashsafe::{remove_durably, write_atomically},
+};
+use storage::{CopyPlan, snapshot};
+
+use super::{Node, follower::Following};
+use crate::{
+    backup::{
+        Manifest,
+        fetch::{BackupError, Copied, copy_server},
+    },
+    offline::Stage,
+};
+
+const COPY: &str = "full-copy";
+const MARK: &str = "full-copy-install";
+const REMOVING: &[u8] = b"remove\n";
+const MOVING: &[u8] = b"move\n";
+/// How often a long copy says how far it is.
+const REPORT_SECONDS: u64 = 5;
+
+fn copy_dir(dir: &Path) -> PathBuf {
+    dir.join(COPY)
+}
+
+/// Copies everything that the leader holds, beside what is here.
+///
+/// # Errors
+/// In words for the log; the next call goes on where this one stopped.
+pub(super) fn fetch(
+    node: &Node,
+    following: &Following,
+    leader: &Address,
+    http_port: u16,
+    password: &str,
+) -> Result<(), String> {
+    let dir = copy_dir(node.dir());
+    let url = Address { host: leader.host.clone(), port: http_port }.to_string();
+    let password = Some(password).filter(|password| !password.is_empty());
+    let starts_over = || tracing::info!(target: "replication", "the copy starts over: the leader has another snapshot by now");
+    let reported = std::cell::Cell::new(Instant::now());
+    let show = |stage: Stage, done: u64, total: u64| {
+        if following.is_stopping() {
+            return Err(BackupError::Interrupted("this server follows nobody any more, or stops".into()));
+        }
+        node.note_copied(done, total);
+        if reported.get().elapsed().as_secs() >= REPORT_SECONDS {
+            reported.set(Instant::now());
+            let percent = format!("{:.1}", 100.0 * done as f64 / total.max(1) as f64);
+            tracing::info!(target: "replication", ?stage, percent, bytes = done, total, "copying from the leader");
+        }
+        Ok(())
+    };
+    match copy_server(&dir, &url, password, &starts_over, &show) {
+        Ok(Copied { end: (end, hash), .. }) => {
+            tracing::info!(target: "replication", %end, "everything was copied");
+            node.note_copy_end(end, hash)
+        }
+        // The process ended between the copy and its installation, or the mark of the installation could not be written.
+        Err(BackupError::Complete { .. }) => Ok(()),
+        Err(error) => Err(format!("the copy from the leader is not complete: {error}")),
+    }
+}
+
+/// Removes a copy, whole or in parts: what was copied is of no use to a server that follows nobody.
+pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let copy = copy_dir(dir);
+    if disk.open(&dir.join(MARK), Access::Read).is_ok() {
+        return Ok(());
+    }
+    remove_files(disk, &snapshot::directory(&copy), |_| true)?;
+    remove_files(disk, &copy, |_| true)
+}
+
+/// Puts a complete copy in the place of what the directory holds; `false` if there is none.
+///
+/// # Errors
+/// I/O errors: the next start goes on.
+pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    let (copy, mark) = (copy_dir(dir), dir.join(MARK));
+    let state = read(disk, &mark)?;
+    if state.is_none() && !matches!(Manifest::load(disk, &copy), Ok(Some(_))) {
+        return Ok(false);
+    }
+    if state.is_none() {
+        write_atomically(disk, &mark, REMOVING)?;
+    }
+    if state.as_deref() != Some(MOVING) {
+        // The control file goes first: without it, the rest means nothing.
+        remove_files(disk, dir, |name| name == CopyPlan::CONTROL_NAME)?;
+        remove_files(disk, dir, is_of_log)?;
+        remove_files(disk, &snapshot::directory(dir), |_| true)?;
+        write_atomically(disk, &mark, MOVING)?;
+    }
+    let (from, to) = (snapshot::directory(&copy), snapshot::directory(dir));
+    disk.create_dir_all(&to)?;
+    move_files(disk, &from, &to, |_| true)?;
+    move_files(disk, &copy, dir, is_of_log)?;
+    // And comes last.
+    move_files(disk, &copy, dir, |name| name == CopyPlan::CONTROL_NAME)?;
+    remove_files(disk, &copy, |_| true)?;
+    remove_durably(disk, &mark)?;
+    Ok(true)
+}
+
+fn is_of_log(name: &str) -> bool {
+    name.starts_with("log-") && name.ends_with(".seg")
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut text = vec![0; REMOVING.len()];
+    let read = file.read_at(&mut text, 0)?;
+    text.truncate(read);
+    Ok(Some(text))
+}
+
+fn names(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<String>> {
+    match disk.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+fn remove_files(disk: &dyn Disk, dir: &Path, chosen: impl Fn(&str) -> bool) -> io::Result<()> {
+    let names = names(disk, dir)?;
+    for name in names.iter().filter(|name| chosen(name)) {
+        disk.remove(&dir.join(name))?;
+    }
+    if names.is_empty() { Ok(()) } else { disk.sync_dir(dir) }
+}
+
+fn move_files(disk: &dyn Disk, from: &Path, to: &Path, chosen: impl Fn(&str) -> bool) -> io::Result<()> {
+    let names = names(disk, from)?;
+    for name in names.iter().filter(|name| chosen(name)) {
+        disk.rename(&from.join(name), &to.join(name))?;
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    // The new names first: twice is better than never.
+    disk.sync_dir(to)?;
+    disk.sync_dir(from)
+}

@@ -1,0 +1,371 @@
+//! The leader's side: one pair of threads per replica, what their acks amount to, and the log that is kept for them.
+//!
+//! ```text
+//! REPLICATE -> "replica": decide, answer -> Relay: follow the log, write       "replica-acks": read -> Acks -> commit, waits
+//! ```
+//!
+//! What it is: sockets and threads around [`Relay`], [`Acks`] and [`Retention`].
+//! What it is not: a decision about a replica; those are made in the crate `replication`. A replica has replicas in the same way.
+//!
+//! Invariants
+//! - Nobody waits for a replica but those who asked to: a slow one reads files, one that takes nothing is disconnected.
+//! - At most [`REPLICAS_MAX`] at a time.
+
+use std::{
+    io::{self, IoSlice, Read, Write},
+    net::{IpAddr, Shutdown, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use commands::replication::{Address, Replica};
+use lsn::Lsn;
+use parking_lot::Mutex;
+use replication::{
+    Acked, Acks, Chunk, HEARTBEAT_MS, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
+    Retention, SILENCE_MS, Session, Source, Turn,
+    join::{Answer, Claim, Decision, decide},
+};
+use storage::{Followed, Log, LogFollower, Pin};
+
+use super::{Node, history::LogHistory};
+
+/// Replicas that are served at a time.
+const REPLICAS_MAX: usize = 64;
+/// A replica that takes nothing for so long is disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
+/// How long an ack is waited for before it is looked whether there is still a connection.
+const READ_TIMEOUT: Duration = Duration::from_millis(HEARTBEAT_MS);
+/// Acks are small; this many are read at once.
+const ACK_READ_BYTES: usize = 4 << 10;
+/// Pieces that are written at once.
+const PIECES_MAX: usize = 512;
+
+/// What is known of the replicas.
+pub(super) struct Leader {
+    acks: Mutex<Acks>,
+    connected: Mutex<Vec<Connected>>,
+    retention: Mutex<(Retention, Option<Pin>)>,
+    stopping: AtomicBool,
+}
+
+struct Connected {
+    session: Session,
+    id: ReplicaId,
+    address: Address,
+    socket: TcpStream,
+}
+
+/// A replica as INFO shows it.
+pub(crate) struct ReplicaFigures {
+    pub(crate) address: Address,
+    pub(crate) acked: Acked,
+}
+
+impl Leader {
+    pub(super) fn new(retained_bytes_max: u64, away_ms_max: u64) -> Leader {
+        Leader {
+            acks: Mutex::default(),
+            connected: Mutex::default(),
+            retention: Mutex::new((Retention::new(retained_bytes_max, away_ms_max), None)),
+            stopping: false.into(),
+        }
+    }
+
+    pub(super) fn set_limits(&self, retained_bytes_max: u64, away_ms_max: u64) {
+        self.retention.lock().0.set_limits(retained_bytes_max, away_ms_max);
+    }
+
+    pub(super) fn count_flushed(&self, lsn: Lsn) -> usize {
+        self.acks.lock().count_flushed(lsn)
+    }
+
+    /// How many were heard within this time.
+    pub(super) fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
+        self.acks.lock().count_heard(now_ms, silent_ms_max)
+    }
+
+    /// What is committed if `count` replicas have to have it, and the log here may be shown up to `own`.
+    pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
+        self.acks.lock().commit(own, count)
+    }
+
+    pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
+        let (acks, connected) = (self.acks.lock(), self.connected.lock());
+        let figures = |connected: &Connected| {
+            let (_, acked) = acks.replicas().find(|(id, _)| *id == connected.id)?;
+            Some(ReplicaFigures { address: connected.address.clone(), acked: *acked })
+        };
+        connected.iter().filter_map(figures).collect()
+    }
+
+    /// Ends all connections; how many.
+    pub(super) fn disconnect(&self) -> usize {
+        let connected = self.connected.lock();
+        connected.iter().for_each(|replica| _ = replica.socket.shutdown(Shutdown::Both));
+        connected.len()
+    }
+
+    /// Takes no more replicas and ends those there are.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        self.disconnect();
+    }
+
+    /// Keeps as much of the log as replicas need. To be called once a second.
+    pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
+        let (retention, pin) = &mut *self.retention.lock();
+        for (id, acked) in self.acks.lock().replicas() {
+            retention.note(id, acked.flushed);
+        }
+        // The new pin is there before the old one goes.
+        let kept = retention
+            .keep_from(log.shippable_lsn(), now_ms)
+            .and_then(|from| log.pin(from.max(log.start_lsn())));
+        *pin = kept;
+    }
+
+    fn keep_for(&self, log: &Log, id: ReplicaId, from: Lsn, now_ms: u64) {
+        self.retention.lock().0.note(id, from);
+        self.keep_log(log, now_ms);
+    }
+
+    fn left(&self, id: ReplicaId, now_ms: u64) {
+        self.retention.lock().0.leave(id, now_ms);
+    }
+}
+
+impl From<ReplicaFigures> for Replica {
+    fn from(figures: ReplicaFigures) -> Replica {
+        Replica { address: figures.address, flushed: figures.acked.flushed }
+    }
+}
+
+/// Serves the replica that has said these words on this connection, on a thread of its own.
+pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let (claim, node) = (Claim::parse(&words), node.clone());
+    let run = move || {
+        let peer = socket.peer_addr().map_or("?".into(), |peer| peer.to_string());
+        if let Err(reason) = join(&node, socket, claim) {
+            tracing::warn!(target: "replication", replica = peer, reason, "a replica has left");
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("replica".into()).spawn(run) {
+        tracing::warn!(target: "replication", %error, "cannot serve a replica");
+    }
+}
+
+/// Answers a replica, and ships the log if that is what is to be done.
+fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    socket.set_nonblocking(false).map_err(text)?;
+    socket.set_nodelay(true).map_err(text)?;
+    socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
+    let mut say = |line: String| socket.write_all(format!("{line}\r\n").as_bytes()).map_err(text);
+    let Some(log) = node.log().filter(|_| !node.leader.stopping.load(SeqCst)) else {
+        return say("-LOADING this server is starting".into());
+    };
+    let Some(claim) = claim else { return say("-ERR no arguments of REPLICATE".into()) };
+    if node.leader.connected.lock().len() >= REPLICAS_MAX {
+        return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
+    }
+    // Nothing that is decided on is removed meanwhile.
+    node.leader.keep_for(log, claim.replica, claim.mark.end, node.now_ms());
+    let decision =
+        decide(&claim, log.id(), log.epoch(), &LogHistory(log)).map_err(|error| error.to_string())?;
+    let at = match decision {
+        Decision::Resume(at) => at,
+        Decision::Probe => {
+            tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica goes on otherwise than ours");
+            return say(format!("+{}", Answer::Probe.line()));
+        }
+        Decision::Full(reason) => {
+            tracing::info!(target: "replication", %reason, "a replica copies everything");
+            // What is written meanwhile is for it as well.
+            node.leader.keep_for(log, claim.replica, log.shippable_lsn(), node.now_ms());
+            node.leader.left(claim.replica, node.now_ms());
+            return say(format!("+{}", Answer::Full { http_port: node.http_port() }.line()));
+        }
+        Decision::Refuse(reason) => {
+            tracing::warn!(target: "replication", %reason, "refused a replica");
+            return say(format!("-ERR {reason}"));
+        }
+        Decision::Fenced { epoch } => {
+            node.fence(epoch);
+            return say(format!("-ERR epoch {epoch} has begun, this server leads no more"));
+        }
+    };
+    let epoch = log.epoch();
+    say(format!("+{}", Answer::Resume { end: at, epoch }.line()))?;
+    let address = Address { host: node.peer_host(socket.peer_addr().map_err(text)?.ip()), port: claim.port };
+    tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+    let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
+    let session = {
+        let mut connected = node.leader.connected.lock();
+        // An older connection of the same replica is over.
+        if let Some(older) = connected.iter().position(|other| other.id == claim.replica) {
+            let _ = connected.swap_remove(older).socket.shutdown(Shutdown::Both);
+        }
+        let session = node.leader.acks.lock().join(claim.replica, relay.lock().acked());
+        let socket = socket.try_clone().map_err(text)?;
+        connected.push(Connected { session, id: claim.replica, address, socket });
+        session
+    };
+    node.acked();
+    let ended = thread::scope(|scope| {
+        let acks = thread::Builder::new().name("replica-acks".into());
+        let read = || {
+            let ended = read_acks(node, &socket, &relay, session);
+            let _ = socket.shutdown(Shutdown::Both);
+            log.wake_followers();
+            ended
+        };
+        let reader = acks.spawn_scoped(scope, read).map_err(text)?;
+        let shipped = ship(node, log, &socket, &relay);
+        let _ = socket.shutdown(Shutdown::Both);
+        let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // Who noticed first says more than who found the socket closed.
+        Err(match (shipped, read) {
+            (shipped, Some(reason)) if shipped == CLOSED => reason,
+            (shipped, _) => shipped,
+        })
+    });
+    node.leader.connected.lock().retain(|other| other.session != session);
+    node.leader.acks.lock().leave(session);
+    node.leader.left(claim.replica, node.now_ms());
+    node.acked();
+    ended
+}
+
+/// What is said of a connection that the other side has ended.
+const CLOSED: &str = "the connection was closed";
+
+/// Ships the log until the connection ends; says why.
+fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> String {
+    let mut tail = Tail(log.follow(relay.lock().position()));
+    let mut out = Vec::new();
+    loop {
+        if node.leader.stopping.load(SeqCst) {
+            return "this server stops".into();
+        }
+        let moment = Moment {
+            now_ms: node.now_ms(),
+            // What was written before has left: writes are waited for.
+            unsent_bytes: 0,
+            shippable: log.shippable_lsn(),
+            commit: node.commit_lsn(),
+            epoch: log.epoch(),
+            has_tick_ended: true,
+        };
+        let turn = match relay.lock().step(moment, &mut tail, &mut out) {
+            Ok(turn) => turn,
+            Err(RelayError::Source(error)) => return error,
+            Err(error) => return error.to_string(),
+        };
+        if let Err(error) = write(socket, &out) {
+            let is_end = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+            return if is_end { CLOSED.into() } else { format!("cannot send: {error}") };
+        }
+        out.clear();
+        if let Turn::Wait { until_ms } = turn {
+            tail.0.wait(Duration::from_millis(until_ms.saturating_sub(node.now_ms()).max(1)));
+        }
+    }
+}
+
+/// Writes frames, many at once.
+fn write(mut socket: &TcpStream, out: &[Outgoing<Arc<[u8]>>]) -> io::Result<()> {
+    let pieces = out.iter().flat_map(|outgoing| {
+        let payload = outgoing.payload.as_deref().unwrap_or_default();
+        [IoSlice::new(&outgoing.header), IoSlice::new(payload)]
+    });
+    let mut pieces: Vec<IoSlice<'_>> = pieces.filter(|piece| !piece.is_empty()).collect();
+    let mut rest = &mut pieces[..];
+    while !rest.is_empty() {
+        let count = rest.len().min(PIECES_MAX);
+        match socket.write_vectored(&rest[..count]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Hears the replica until the connection ends; says why, if there is more to say than that.
+fn read_acks(
+    node: &Arc<Node>,
+    mut socket: &TcpStream,
+    relay: &Mutex<Relay>,
+    session: Session,
+) -> Option<String> {
+    socket.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
+    let mut bytes = [0; ACK_READ_BYTES];
+    loop {
+        let read = match socket.read(&mut bytes) {
+            Ok(0) => return None,
+            Ok(read) => read,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        let received = {
+            let mut relay = relay.lock();
+            relay.inbox().extend_from_slice(&bytes[..read]);
+            relay.receive(node.now_ms())
+        };
+        match received {
+            Ok(Some(acked)) => {
+                node.leader.acks.lock().note(session, acked);
+                node.acked();
+            }
+            Ok(None) => {}
+            Err(close) => {
+                if let replication::Close::Fenced { epoch, .. } = close {
+                    node.fence(epoch);
+                }
+                return Some(close.to_string());
+            }
+        }
+    }
+}
+
+/// The log as a relay reads it.
+struct Tail(LogFollower);
+
+impl Source for Tail {
+    type Bytes = Arc<[u8]>;
+    type Error = String;
+
+    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
+        match self.0.read(bytes_max as usize) {
+            Ok(Followed::Chunk(chunk)) => {
+                Ok(Some(Chunk { start: chunk.start, end: chunk.end, bytes: chunk.bytes }))
+            }
+            Ok(Followed::UpToDate) => Ok(None),
+            Ok(Followed::Forgotten(start)) => {
+                Err(format!("the log is not kept any more before lsn {start}: it was too far behind"))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The options of relays that send about so much at once: as a write is waited for, what comes meanwhile goes with the next.
+pub(super) fn relay_options(flush_bytes: u64) -> RelayOptions {
+    let most = RelayOptions::default();
+    RelayOptions { flush_bytes, round_bytes_max: flush_bytes.clamp(1, most.round_bytes_max), ..most }
+}
+
+/// As it is shown: an IPv4 address that came by IPv6 is one.
+pub(super) fn shown_host(ip: IpAddr) -> String {
+    ip.to_canonical().to_string()
+}
