@@ -399,10 +399,19 @@ impl Node {
     /// Has replies wait for as many replicas as are asked for.
     fn ask_for_acks(&self, log: &Log) {
         let count = self.options.read().ack_replicas;
-        match count {
-            0 => log.set_acked(Lsn::MAX),
-            _ => log.set_acked(self.leader.commit(log.shippable_lsn(), count)),
+        if count == 0 {
+            return log.set_acked(Lsn::MAX);
         }
+        if !log.awaits_acks() {
+            // Until replicas have said how far they are, nothing is committed.
+            log.set_acked(Lsn::ZERO);
+            match log.mark_epoch() {
+                Ok(floor) => self.leader.begin_at(floor),
+                // The log has failed: the server stops.
+                Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
+            }
+        }
+        log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
     fn look_for_replicas(&self) {

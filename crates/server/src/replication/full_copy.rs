@@ -13,9 +13,9 @@
 //! - What is kept: the lock, `replication.json`, files that were set aside (`diverged-*.bin`).
 
 use std::{
+    cell::Cell,
     io,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use commands::replication::Address;
@@ -39,7 +39,7 @@ const MARK: &str = "full-copy-install";
 const REMOVING: &[u8] = b"remove\n";
 const MOVING: &[u8] = b"move\n";
 /// How often a long copy says how far it is.
-const REPORT_SECONDS: u64 = 5;
+const REPORT_PERIOD_MS: u64 = 5_000;
 
 fn copy_dir(dir: &Path) -> PathBuf {
     dir.join(COPY)
@@ -60,14 +60,14 @@ pub(super) fn fetch(
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
     let password = Some(password).filter(|password| !password.is_empty());
     let starts_over = || tracing::info!(target: "replication", "the copy starts over: the leader has another snapshot by now");
-    let reported = std::cell::Cell::new(Instant::now());
+    let reported = Cell::new(node.now_ms());
     let show = |stage: Stage, done: u64, total: u64| {
         if following.is_stopping() {
             return Err(BackupError::Interrupted("this server follows nobody any more, or stops".into()));
         }
         node.note_copied(done, total);
-        if reported.get().elapsed().as_secs() >= REPORT_SECONDS {
-            reported.set(Instant::now());
+        if node.now_ms() >= reported.get() + REPORT_PERIOD_MS {
+            reported.set(node.now_ms());
             let percent = format!("{:.1}", 100.0 * done as f64 / total.max(1) as f64);
             tracing::info!(target: "replication", ?stage, percent, bytes = done, total, "copying from the leader");
         }

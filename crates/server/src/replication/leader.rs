@@ -76,6 +76,12 @@ impl Leader {
         }
     }
 
+    /// Nothing is committed before the batch that ends here, the first of this leader's epoch.
+    pub(super) fn begin_at(&self, floor: Lsn) {
+        *self.acks.lock() = Acks::from(floor);
+        self.disconnect();
+    }
+
     pub(super) fn set_limits(&self, retained_bytes_max: u64, away_ms_max: u64) {
         self.retention.lock().0.set_limits(retained_bytes_max, away_ms_max);
     }
