@@ -101,7 +101,8 @@ impl Leader {
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
-        let (acks, connected) = (self.acks.lock(), self.connected.lock());
+        // In this order everywhere.
+        let (connected, acks) = (self.connected.lock(), self.acks.lock());
         let figures = |connected: &Connected| {
             let (_, acked) = acks.replicas().find(|(id, _)| *id == connected.id)?;
             Some(ReplicaFigures { address: connected.address.clone(), acked: *acked })

@@ -257,9 +257,11 @@ impl LogFollower {
                     if whole > 0 && whole + wanted > bytes_max {
                         break None;
                     }
-                    self.fill(limit)?;
-                    if self.window.len() < whole + wanted {
-                        return Err(self.unreadable(walk.position(), "the file ends here"));
+                    // A record may be larger than what is read at a time, and go on in the next segment.
+                    while self.window.len() < whole + wanted {
+                        if self.fill(limit)? == 0 {
+                            return Err(self.unreadable(walk.position(), "the file ends here"));
+                        }
                     }
                 }
                 match walk.resume(&self.window[whole..]) {
@@ -280,20 +282,20 @@ impl LogFollower {
         Ok(chunk)
     }
 
-    /// Reads on, up to `limit` or the end of the segment.
-    fn fill(&mut self, limit: Lsn) -> Result<(), Error> {
+    /// Reads on, up to `limit` or the end of the segment; how many bytes.
+    fn fill(&mut self, limit: Lsn) -> Result<usize, Error> {
         let from = self.position.advance(self.window.len() as u64);
         if self.segment.as_ref().is_none_or(|segment| from < segment.start || from >= segment.end) {
             self.segment = self.shared.open_segment(from)?;
         }
-        let Some(segment) = self.segment.as_ref().filter(|_| from < limit) else { return Ok(()) };
+        let Some(segment) = self.segment.as_ref().filter(|_| from < limit) else { return Ok(0) };
         let length = READ_BYTES.min(limit.min(segment.end).bytes_since(from) as usize);
         let old = self.window.len();
         self.window.resize(old + length, 0);
         let read = segment.file.read_at(&mut self.window[old..], segment.offset(from));
         let read = read.map_err(Error::io("read", &segment.path));
         self.window.truncate(old + *read.as_ref().unwrap_or(&0));
-        read.map(|_| ())
+        read
     }
 
     /// What was durable cannot be read.

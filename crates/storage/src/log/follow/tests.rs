@@ -141,3 +141,27 @@ fn a_batch_is_found_by_what_it_holds() {
         batches.iter().map(|&(_, end)| log.batch_ending_at(end).unwrap().unwrap().hash).collect();
     assert_eq!(hashes.len(), batches.len());
 }
+
+#[test]
+fn batches_larger_than_what_is_read_at_a_time_are_read_across_segments() {
+    let log = log(LogOptions {
+        segment_bytes: 16 << 20,
+        ring_bytes: 4 << 20,
+        unwritten_bytes_max: 2 << 20,
+        ..options()
+    });
+    let mut appender = log.appender();
+    let mut written = Vec::new();
+    for _ in 0..20 {
+        for bytes in [900_000, 1_000_000, 1_000_000] {
+            let payload = vec![b'x'; bytes];
+            let pending = appender.reserve(&payload).unwrap();
+            written.push(pending.lsn());
+            pending.publish();
+        }
+        log.flush_all().unwrap();
+    }
+    for bytes_max in [1, 1 << 20, 64 << 20] {
+        assert_eq!(drain(&mut log.follow(Lsn::ZERO), bytes_max), written, "{bytes_max}");
+    }
+}

@@ -1,0 +1,353 @@
+"""Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and what stays safe meanwhile."""
+
+import socket
+import threading
+
+import pytest
+
+from harness import resp
+from harness.cutting_proxy import CuttingProxy
+from harness.server import Server
+from harness.storm import contents
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+
+def info(server: Server) -> dict[str, str]:
+    """INFO replication, field by field."""
+    with server.connect() as connection:
+        lines = connection.call("INFO", "replication").decode().split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def call(server: Server, *words):
+    """One command on a connection of its own; errors are values."""
+    with server.connect() as connection:
+        return connection.call(*words)
+
+
+def error_of(answer) -> str:
+    """The text of an error, empty for anything else."""
+    return answer.text if isinstance(answer, resp.ErrorReply) else ""
+
+
+def is_following(replica: Server) -> bool:
+    """Whether the link is up and everything is applied that is committed."""
+    try:
+        fields = info(replica)
+    except (OSError, resp.Closed):
+        return False
+    return fields["role"] == "slave" and fields["master_link_status"] == "up"
+
+
+def wait_following(replica: Server) -> None:
+    """Waits until the replica follows its leader."""
+    wait_until("the replica to follow", lambda: is_following(replica))
+
+
+def wait_same(leader: Server, replica: Server) -> None:
+    """Waits until the replica has applied everything that the leader has."""
+    wait_following(replica)
+    end = int(info(leader)["master_repl_offset"])
+    assert call(replica, "WAITLSN", end, 60_000) == 1
+    with leader.connect() as one, replica.connect() as other:
+        assert contents(one) == contents(other)
+
+
+@pytest.fixture
+def pair(new_server):
+    """A leader, and a replica that follows it."""
+
+    def make(**options) -> tuple[Server, Server]:
+        leader = new_server(**options).start()
+        return leader, follower_of(new_server, leader, **options)
+
+    return make
+
+
+def follower_of(new_server, leader: Server, port: int | None = None, **options) -> Server:
+    """A replica of this leader, at this port of it, on an empty directory."""
+    extra = ("--replica-of", f"127.0.0.1:{port or leader.port}", *options.pop("extra", ()))
+    replica = new_server(extra=extra, **options).start()
+    wait_following(replica)
+    return replica
+
+
+def write_all_types(server: Server, mark: str) -> None:
+    """Something of every type, in two databases, with and without a deadline, and in a transaction."""
+    with server.connect() as connection:
+        commands = [
+            ("SET", f"string:{mark}", "x" * 100),
+            ("SET", f"large:{mark}", "y" * 3_000_000),
+            ("SET", f"deadline:{mark}", "soon", "PX", 3_600_000),
+            ("RPUSH", f"list:{mark}", *range(300)),
+            ("SADD", f"set:{mark}", *range(50)),
+            ("HSET", f"hash:{mark}", "a", 1, "b", 2),
+            ("ZADD", f"zset:{mark}", 1, "one", 2, "two"),
+            ("RENAME", f"set:{mark}", f"renamed:{mark}"),
+            ("COPY", f"hash:{mark}", f"copied:{mark}"),
+            ("MULTI",),
+            ("INCR", "counter"),
+            ("APPEND", f"string:{mark}", "z"),
+            ("EXEC",),
+            ("SELECT", 1),
+            ("SET", f"elsewhere:{mark}", "here"),
+        ]
+        for command in commands:
+            answer = connection.call(*command)
+            assert not isinstance(answer, resp.ErrorReply), (command, answer)
+
+
+def test_a_replica_copies_everything_and_follows(pair):
+    leader, replica = pair()
+    write_all_types(leader, "live")
+    assert call(leader, "WAIT", 1, 60_000) == 1, "who has written nothing waits for nothing"
+    wait_same(leader, replica)
+    assert call(replica, "GET", "counter") == b"1"
+    assert call(replica, "ROLE")[0] == b"slave"
+    role = call(leader, "ROLE")
+    assert role[0] == b"master" and role[2][0][1] == str(replica.port).encode()
+    with replica.connect() as connection:
+        connection.call("SELECT", 1)
+        assert connection.call("GET", "elsewhere:live") == b"here"
+        for command in (["SET", "k", "v"], ["DEL", "counter"], ["FLUSHALL"], ["RPUSH", "list:live", "x"]):
+            answer = connection.call(*command)
+            assert error_of(answer).startswith("READONLY You can't write against a read only replica"), answer
+    assert error_of(call(replica, "WAIT", 1, 1)).startswith("ERR WAIT cannot be used with replica instances")
+
+
+def test_what_was_there_before_the_replica_is_copied(new_server):
+    leader = new_server().start()
+    write_all_types(leader, "before")
+    replica = follower_of(new_server, leader)
+    write_all_types(leader, "after")
+    wait_same(leader, replica)
+    assert "copying everything" in replica.log()
+
+
+@pytest.mark.parametrize("durability", ["strict", "none"])
+def test_both_may_be_killed_and_go_on(pair, durability):
+    leader, replica = pair(durability=durability)
+    for round_number in range(3):
+        write_all_types(leader, f"a{round_number}")
+        replica.kill()
+        write_all_types(leader, f"b{round_number}")
+        replica.start()
+        wait_same(leader, replica)
+    assert replica.log().count("copying everything") == 1, "after that it resumes"
+    leader.options.port = leader.port
+    leader.kill()
+    leader.start()
+    write_all_types(leader, "again")
+    wait_same(leader, replica)
+
+
+def test_what_is_removed_by_time_is_removed_by_the_leader(pair):
+    leader, replica = pair()
+    with leader.connect() as connection:
+        connection.call("SET", "k", "v", "PX", 1)
+        wait_until("the key to expire", lambda: connection.call("DBSIZE") == 0)
+    wait_same(leader, replica)
+    assert call(replica, "DBSIZE") == 0
+
+
+def test_a_replica_leads_and_the_old_leader_follows_it(pair):
+    leader, replica = pair()
+    write_all_types(leader, "shared")
+    wait_same(leader, replica)
+    leader.options.port = leader.port
+    leader.kill()
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(replica, "SET", "new", "leader") == b"OK", "it takes writes once it has said so"
+    leader.start()
+    with leader.connect() as connection:
+        for number in range(50):
+            connection.call("SET", f"lost:{number}", "written to the old leader")
+    assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
+    wait_same(replica, leader)
+    assert call(leader, "GET", "lost:1") is None and call(leader, "GET", "new") == b"leader"
+    kept = list(leader.directory.glob("diverged-*.bin"))
+    assert kept and b"written to the old leader" in kept[0].read_bytes(), "what was cut off is kept"
+    write_all_types(replica, "after")
+    wait_same(replica, leader)
+    replica.options.port = replica.port
+    replica.kill()
+    replica.start()
+    assert info(replica)["role"] == "master", "REPLICAOF NO ONE outlives a restart"
+    wait_same(replica, leader)
+
+
+def test_a_replica_may_have_replicas(new_server, pair):
+    leader, middle = pair()
+    last = follower_of(new_server, middle)
+    write_all_types(leader, "chained")
+    wait_same(leader, middle)
+    wait_same(leader, last)
+    middle.options.port = middle.port
+    middle.kill()
+    write_all_types(leader, "meanwhile")
+    middle.start()
+    wait_same(leader, last)
+
+
+def test_acks_of_replicas_are_waited_for(new_server, pair):
+    leader, replica = pair(extra=("--ack-replicas", "1"))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    replica.kill()
+    with leader.connect() as connection, leader.connect() as other:
+        connection.send(resp.encode("SET", "unsafe", "1"))
+        wait_until("the write to be on the leader's disk", lambda: other.call("WAITAOF", 1, 0, 10) != [0, 0])
+        connection.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.socket.recv(1)
+        connection.socket.settimeout(60)
+        replica.start()
+        assert connection.read() == b"OK", "once a replica has it"
+    assert call(leader, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+    replica.kill()
+    assert call(leader, "SET", "k", "v2") == b"OK"
+
+
+def test_wait_counts_replicas_that_have_it_on_disk(pair):
+    leader, replica = pair()
+    with leader.connect() as connection:
+        connection.call("SET", "k", "v")
+        assert connection.call("WAIT", 1, 60_000) == 1
+        assert connection.call("WAITAOF", 1, 1, 60_000) == [1, 1]
+        assert connection.call("WAIT", 2, 50) == 1, "after the time that was given"
+        replica.kill()
+        connection.call("SET", "k", "v2")
+        assert connection.call("WAIT", 1, 50) == 0
+        connection.send(resp.encode("WAIT", 1, 0))
+        replica.start()
+        assert connection.read() == 1
+    assert call(leader, "WAITLSN", 1 << 60, 10) == 0
+
+
+def test_too_few_replicas_refuse_writes(pair):
+    leader, replica = pair()
+    assert call(leader, "CONFIG", "SET", "min-replicas-to-write", 1) == b"OK"
+    assert call(leader, "SET", "k", "v") == b"OK"
+    replica.kill()
+    wait_until(
+        "writes to be refused",
+        lambda: error_of(call(leader, "SET", "k", "v")).startswith("NOREPLICAS Not enough good replicas to write."),
+    )
+    assert call(leader, "GET", "k") == b"v"
+    replica.start()
+    wait_until("writes to be taken", lambda: call(leader, "SET", "k", "v") == b"OK")
+
+
+def test_a_leader_hands_over_without_loss(pair):
+    leader, replica = pair()
+    acknowledged: list[int] = []
+
+    def write() -> None:
+        with leader.connect() as connection:
+            for number in range(1_000_000):
+                try:
+                    if connection.call("SET", f"key:{number}", number) != b"OK":
+                        return
+                except (OSError, resp.Closed):
+                    return
+                acknowledged.append(number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    wait_until("some writes", lambda: len(acknowledged) > 200)
+    assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "TIMEOUT", 30_000) == b"OK"
+    writer.join()
+    wait_until("the roles to change", lambda: info(replica)["role"] == "master" and is_following(leader))
+    with replica.connect() as connection:
+        for number in acknowledged:
+            assert connection.call("GET", f"key:{number}") == str(number).encode()
+    call(replica, "SET", "after", "1")
+    wait_same(replica, leader)
+    assert error_of(call(replica, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+
+
+def test_a_hand_over_that_cannot_be_is_given_up(pair):
+    leader, replica = pair()
+    assert error_of(call(leader, "FAILOVER", "TO", "127.0.0.1", 1)).startswith("ERR FAILOVER target HOST and PORT")
+    replica.signal(19)
+    try:
+        call(leader, "SET", "k", "v")
+        assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
+        wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
+        leader.wait_for_log("the hand-over has failed")
+    finally:
+        replica.signal(18)
+    wait_same(leader, replica)
+
+
+def test_a_connection_may_break_at_any_time(new_server):
+    leader = new_server().start()
+    write_all_types(leader, "first")
+    with CuttingProxy(leader.port) as proxy:
+        replica = follower_of(new_server, leader, port=proxy.port)
+        for number in range(15):
+            write_all_types(leader, f"cut{number}")
+            proxy.cut()
+        wait_same(leader, replica)
+    assert replica.log().count("copying everything") == 1
+
+
+def test_strangers_are_refused_and_harm_nothing(pair):
+    leader, replica = pair()
+    attempts = [
+        b"REPLICATE\r\n",
+        b"REPLICATE x\r\n",
+        b"REPLICATE 1 2 3 4 5 6 7\r\n",
+        b"REPLICATE 99 whatever\r\n",
+        resp.encode("REPLICATE", 1, "00" * 16, 0, 4096, "00000000", 1, "11" * 16),
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+    ]
+    for attempt in attempts:
+        with socket.create_connection(("127.0.0.1", leader.port)) as stranger:
+            stranger.settimeout(30)
+            stranger.sendall(attempt)
+            answer = stranger.recv(4096)
+            assert answer == b"" or answer.startswith(b"-"), (attempt, answer)
+    other = follower_of_another(replica)
+    assert other.startswith("+RESUME"), other
+    write_all_types(leader, "still")
+    wait_same(leader, replica)
+
+
+def follower_of_another(server: Server) -> str:
+    """Claims to be a replica with the right end of the log, then sends garbage; returns what was answered."""
+    fields = info(server)
+    log_id, end = fields["master_replid"][:32], fields["master_repl_offset"]
+    with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+        stranger.settimeout(30)
+        stranger.sendall(resp.encode("REPLICATE", 1, log_id, 0, end, "00000000", 1, "22" * 16))
+        answer = stranger.recv(4096).split(b"\r\n")[0].decode()
+        if answer.startswith("+PROBE"):
+            return "+RESUME is not for who does not know the hash"
+        stranger.sendall(b"\xff" * 4096)
+        while stranger.recv(4096):
+            pass
+    return answer
+
+
+def test_another_log_is_never_merged(new_server, pair):
+    leader, _ = pair()
+    stranger = new_server().start()
+    call(stranger, "SET", "mine", "1")
+    assert call(stranger, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+    stranger.wait_for_log("the replica holds another log")
+    assert call(stranger, "GET", "mine") == b"1"
+    assert call(stranger, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(stranger, "SET", "mine", "2") == b"OK"
+
+
+def test_a_password_is_said_to_the_leader(new_server):
+    leader = new_server(requirepass="secret").start()
+    call(leader, "SET", "k", "v")
+    extra = ("--replica-of", f"127.0.0.1:{leader.port}")
+    replica = new_server(extra=extra, requirepass="secret").start()
+    replica.wait_for_log("refuses")
+    assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
+    wait_following(replica)
+    assert call(replica, "GET", "k") == b"v"
