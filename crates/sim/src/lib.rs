@@ -25,6 +25,7 @@
 
 mod channels;
 mod client;
+mod cluster;
 mod command;
 mod host;
 mod ledger;
@@ -42,6 +43,7 @@ mod world;
 
 pub use channels::ChannelWorld;
 pub use client::SimClient;
+pub use cluster::{Cluster, ClusterOptions, ClusterSummary, Treason};
 pub use command::Command;
 pub use host::SimHost;
 pub use ledger::Ledger;

@@ -30,6 +30,7 @@ pub(crate) struct Snapshotting<'k> {
 impl<'k> Snapshotting<'k> {
     pub(crate) fn begin(
         disk: &Arc<dyn Disk>,
+        dir: &Path,
         log: &Log,
         keyspace: &'k Keyspace,
         prng: &mut Prng,
@@ -37,7 +38,7 @@ impl<'k> Snapshotting<'k> {
         let plan = SnapshotPlan {
             begin_lsn: None,
             disk,
-            dir: Path::new(DIR),
+            dir,
             log,
             parts: 1 + prng.below(PARTS_MAX) as u32,
             chunk_bytes_aim: 1 + prng.below(CHUNK_BYTES_MAX) as usize,

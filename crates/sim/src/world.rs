@@ -8,7 +8,7 @@
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use commands::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
@@ -25,7 +25,7 @@ use crate::{
     Command, LyingDisk, Oracle, Recovered, Sabotage, SimClient, SimHost, Violation, Workload, WorldOptions,
     content_of, recover,
     snapshotting::Snapshotting,
-    start::{WORKERS, some_limits},
+    start::{DIR, WORKERS, some_limits},
 };
 
 /// A client with more replies than this outstanding sends nothing more.
@@ -193,7 +193,7 @@ impl World {
             Some(running) => Ok(Some(running)),
             None if self.prng.below(1000) < self.options.snapshots_permille => {
                 let disk: Arc<dyn Disk> = self.disk.clone();
-                Snapshotting::begin(&disk, &self.log, keyspace, &mut self.prng)
+                Snapshotting::begin(&disk, Path::new(DIR), &self.log, keyspace, &mut self.prng)
             }
             None => Ok(None),
         };

@@ -9,6 +9,7 @@ mod arguments;
 mod bit_rot;
 mod canary;
 mod channels;
+mod cluster;
 mod collections;
 mod crash;
 mod crash_in_recovery;

@@ -1,0 +1,367 @@
+//! A cluster on one thread: a leader, its replicas, an operator, the network between them, decided by one seed.
+//!
+//! ```text
+//! step = one of: a write | a server takes in what has come and does what is due | a flush | time passes | a snapshot |
+//!               the network is disturbed, or heals | a process or a machine stops, starts | a disk fails, fills, is lost |
+//!               the operator makes another one the leader
+//! ```
+//!
+//! What it is: many [`Node`]s, each with a disk and a clock of its own, and the [`Truth`] that judges them at every step; at the
+//! end all is healed, and all must come to hold the same.
+//! What it is not: the server's own sockets, threads and commands, which are tested as processes (`tests/`).
+//!
+//! Invariants that are judged
+//! - The logs of all servers are the same up to what is committed, byte by byte; what is committed is never lost, whichever one
+//!   server stops for good, if its policy asks for a replica.
+//! - What was acknowledged is committed.
+//! - A replica shows what is committed: whole records, in their order, nothing else.
+//! - No epoch has two leaders.
+//! - When nothing is in the way any more, all catch up.
+
+mod copying;
+mod following;
+mod history;
+mod leading;
+mod network;
+mod node;
+mod operator;
+mod options;
+mod settling;
+mod truth;
+mod writes;
+
+use env::{
+    Prng,
+    sim::{CrashMode, FaultKind, FaultPlan},
+};
+use lsn::Lsn;
+use storage::{Cut, Durability, cut_log};
+
+pub use self::options::{ClusterOptions, ClusterSummary, Treason};
+use self::{
+    copying::{Copied, Copying},
+    following::{Following, Next},
+    network::{Network, NodeId, Side},
+    node::{Failure, Node, Order, Role},
+    operator::Operator,
+    truth::Truth,
+};
+
+/// See the module documentation.
+pub struct Cluster {
+    options: ClusterOptions,
+    nodes: Vec<Node>,
+    network: Network,
+    operator: Operator,
+    truth: Truth,
+    prng: Prng,
+    writes: u64,
+    failovers: u64,
+    cuts: u64,
+    copies: u64,
+}
+
+impl Cluster {
+    /// A leader and empty replicas, not started.
+    pub fn new(options: ClusterOptions) -> Cluster {
+        let mut prng = Prng::new(options.seed);
+        let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
+        let node = |id| {
+            let durability = if prng.chance(85) { Durability::Strict } else { Durability::Interval };
+            Node::new(id, order(id), durability, &mut prng)
+        };
+        let nodes: Vec<Node> = (0..options.nodes).map(node).collect();
+        Cluster {
+            options,
+            network: Network::new(nodes.len(), prng.fork()),
+            operator: Operator::new(nodes.iter().map(|node| node.order).collect()),
+            nodes,
+            truth: Truth::new(),
+            prng,
+            writes: 0,
+            failovers: 0,
+            cuts: 0,
+            copies: 0,
+        }
+    }
+
+    /// Does so many steps, then heals everything and waits until all hold the same.
+    ///
+    /// # Errors
+    /// The first promise that is broken, in words.
+    pub fn run(&mut self, steps: usize) -> Result<ClusterSummary, String> {
+        for id in 0..self.nodes.len() {
+            self.start(id)?;
+        }
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.settle()?;
+        Ok(ClusterSummary {
+            acknowledged: self.truth.acknowledged(),
+            committed_bytes: self.truth.end().get(),
+            failovers: self.failovers,
+            cuts: self.cuts,
+            copies: self.copies,
+            starts: self.nodes.iter().map(|node| node.life).sum(),
+            checks: self.truth.checks(),
+        })
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let id = self.prng.below(self.nodes.len() as u64) as usize;
+        match self.prng.below(1000) {
+            0..170 => self.write(id),
+            170..330 => self.flush(id),
+            330..820 => self.exchange(id),
+            820..920 => {
+                let ms_max = [20, 20, 20, 300, 2_000][self.prng.below(5) as usize];
+                let ms = self.prng.below(ms_max);
+                self.pass(ms);
+                Ok(())
+            }
+            920..932 => {
+                self.network.disturb();
+                Ok(())
+            }
+            932..938 => self.snapshot(id),
+            938..946 => self.trouble(id),
+            946..970 if matches!(self.nodes[id].role, Role::Down) => self.start(id),
+            970..985 => self.tell(id),
+            985.. => {
+                let percent = if self.is_led() { 15 } else { 60 };
+                if self.operator.is_busy() || self.prng.chance(percent) { self.operate() } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the leader that there is to be leads.
+    fn is_led(&self) -> bool {
+        let leader = self.operator.leader().map(|id| &self.nodes[id].role);
+        matches!(leader, Some(Role::Leader(leading)) if leading.fenced_by.is_none())
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.nodes.iter().for_each(|node| node.clock.advance_ms(ms));
+    }
+
+    /// A client writes to whoever takes it, from this server on.
+    fn write(&mut self, id: NodeId) -> Result<(), String> {
+        let takes_writes = |id: &NodeId| matches!(self.nodes[*id].role, Role::Leader(_));
+        let Some(id) = (id..self.nodes.len()).chain(0..id).find(takes_writes) else { return Ok(()) };
+        let Role::Leader(leading) = &mut self.nodes[id].role else { return Ok(()) };
+        self.writes += 1;
+        let written = leading.write(self.writes, &mut self.prng);
+        self.judge(id, written)
+    }
+
+    fn flush(&mut self, id: NodeId) -> Result<(), String> {
+        let flushed = self.nodes[id].flush();
+        self.judge(id, flushed)
+    }
+
+    fn snapshot(&mut self, id: NodeId) -> Result<(), String> {
+        let node = &mut self.nodes[id];
+        let Role::Leader(leading) = &node.role else { return Ok(()) };
+        let taken = leading.take_snapshot(&node.disk, &self.truth, &mut node.prng);
+        self.judge(id, taken)
+    }
+
+    /// A server takes in what has come and does what is due.
+    fn exchange(&mut self, id: NodeId) -> Result<(), String> {
+        let node = &mut self.nodes[id];
+        if !matches!(node.role, Role::Leader(_)) {
+            for conn in self.network.conns_to(id) {
+                self.network.close(conn, Side::Leader, node.now_ms());
+            }
+        }
+        match &mut node.role {
+            Role::Down => Ok(()),
+            Role::Leader(leading) => {
+                let stepped = leading.step(&mut leading::Around {
+                    number: id,
+                    network: &mut self.network,
+                    truth: &mut self.truth,
+                    clock: &node.clock,
+                    prng: &mut node.prng,
+                    acks: self.options.acks,
+                });
+                self.judge(id, stepped)
+            }
+            Role::Replica(_) => {
+                let next = self.with_replica(id, Following::step);
+                match next.unwrap_or(Ok(Next::Stay)) {
+                    Ok(Next::Stay) => self.look_at(id),
+                    Ok(Next::Copy) => self.begin_copy(id),
+                    Ok(Next::Cut(at)) => self.cut(id, at),
+                    Err(failure) => self.failed(id, failure),
+                }
+            }
+            Role::Copying(_) => self.copy(id),
+        }
+    }
+
+    /// Looks at what a replica shows.
+    fn look_at(&mut self, id: NodeId) -> Result<(), String> {
+        let node = &mut self.nodes[id];
+        let Role::Replica(following) = &node.role else { return Ok(()) };
+        node.is_witness |= following.log.durable_lsn() >= self.truth.end();
+        let Some(applied) = following.shown() else { return Ok(()) };
+        self.truth.check(&following.keyspace, applied).map_err(|wrong| format!("server {id} {wrong}"))
+    }
+
+    /// Cuts what is behind `at` off a log, and starts with what is left.
+    fn cut(&mut self, id: NodeId, at: Lsn) -> Result<(), String> {
+        let node = &mut self.nodes[id];
+        self.network.crash(id, node.now_ms());
+        node.role = Role::Down;
+        let cut = cut_log(&*node.disk, &node.home(), at);
+        self.cuts += 1;
+        match cut {
+            Ok(Cut::Done(_)) => self.start(id),
+            Ok(Cut::NoBase) => {
+                self.start(id)?;
+                self.begin_copy(id)
+            }
+            Err(error) => self.failed(id, error.into()),
+        }
+    }
+
+    /// Has everything copied from the leader, if it is there.
+    fn begin_copy(&mut self, id: NodeId) -> Result<(), String> {
+        let Order::Follow(from) = self.nodes[id].order else { return Ok(()) };
+        if !self.network.reaches(id, from) {
+            return Ok(());
+        }
+        let node = &mut self.nodes[from];
+        let Role::Leader(leading) = &node.role else { return Ok(()) };
+        let planned = match leading.plan_copy(&node.disk, &self.truth, &mut node.prng) {
+            Ok(planned) => planned,
+            Err(failure) => return self.failed(from, failure),
+        };
+        let (source, life) = ((node.disk.clone(), leading.dir.clone()), node.life);
+        let node = &mut self.nodes[id];
+        if let Some(plan) = planned
+            && matches!(node.role, Role::Replica(_))
+        {
+            let into = node.new_home();
+            let copying = Copying::new((from, life), plan, source, into, node.now_ms());
+            node.role = Role::Copying(copying.into());
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, id: NodeId) -> Result<(), String> {
+        let Role::Copying(copying) = &self.nodes[id].role else { return Ok(()) };
+        let (from, life) = copying.leader;
+        let lives = self.nodes[from].life == life && matches!(self.nodes[from].role, Role::Leader(_));
+        let is_reached = lives && self.network.reaches(id, from);
+        let node = &mut self.nodes[id];
+        let now_ms = node.now_ms();
+        let Role::Copying(copying) = &mut node.role else { return Ok(()) };
+        match copying.step(&*node.disk, is_reached, now_ms) {
+            Ok(Copied::Piece) => Ok(()),
+            Ok(ended) => {
+                self.copies += u64::from(ended == Copied::Whole);
+                self.stop(id);
+                self.start(id)
+            }
+            Err(failure) => self.failed(id, failure),
+        }
+    }
+
+    /// Something happens to a server or its disk.
+    fn trouble(&mut self, id: NodeId) -> Result<(), String> {
+        let may_be_lost = self.options.acks > 0 || self.operator.leader() != Some(id);
+        let is_only_loss = self.nodes.iter().all(|node| node.is_witness) && self.truth.end() > Lsn::ZERO;
+        let node = &mut self.nodes[id];
+        let next_io = node.disk.io_count() + self.prng.below(8);
+        match self.prng.below(12) {
+            0..3 => self.stop(id),
+            3..6 => self.crash(id, CrashMode::Random),
+            6..9 => {
+                node.disk.set_fault_plan(FaultPlan { crash_at_io: Some(next_io), ..FaultPlan::default() });
+                node.is_troubled = true;
+            }
+            9 => {
+                let fail_io = Some((next_io, FaultKind::Eio));
+                node.disk.set_fault_plan(FaultPlan { fail_io, ..FaultPlan::default() });
+                node.is_troubled = true;
+            }
+            10 => {
+                let is_full = self.prng.chance(50);
+                node.disk.set_space_limit(is_full.then_some(0));
+                node.is_troubled |= is_full;
+            }
+            _ if is_only_loss && may_be_lost => {
+                self.network.crash(id, node.now_ms());
+                node.lose_disk();
+                self.operator.loses(id);
+                node.order = self.operator.orders[id];
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: NodeId) -> Result<(), String> {
+        let node = &mut self.nodes[id];
+        if !matches!(node.role, Role::Down) {
+            return Ok(());
+        }
+        let mut started = node.start(self.options.treason);
+        if let Role::Leader(leading) = &node.role {
+            self.truth.leads(leading.log.epoch(), id, node.life)?;
+            if leading.log.written_lsn() == Lsn::ZERO {
+                started = leading.take_snapshot(&node.disk, &self.truth, &mut node.prng);
+            }
+        }
+        self.judge(id, started)
+    }
+
+    /// The process ends.
+    fn stop(&mut self, id: NodeId) {
+        self.crash(id, CrashMode::KeepAll);
+    }
+
+    fn crash(&mut self, id: NodeId, mode: CrashMode) {
+        let node = &mut self.nodes[id];
+        self.network.crash(id, node.now_ms());
+        node.crash(mode);
+    }
+
+    fn judge(&mut self, id: NodeId, outcome: Result<(), Failure>) -> Result<(), String> {
+        outcome.or_else(|failure| self.failed(id, failure))
+    }
+
+    /// A server has failed: with its disk, or because something is wrong.
+    fn failed(&mut self, id: NodeId, failure: Failure) -> Result<(), String> {
+        match failure {
+            Failure::Disk(_) if self.nodes[id].is_troubled => {
+                self.crash(id, CrashMode::Random);
+                Ok(())
+            }
+            Failure::Disk(reason) => Err(format!("server {id} stops: {reason}")),
+            Failure::Breach(broken) => Err(format!("server {id}: {broken}")),
+        }
+    }
+
+    /// Does something with a replica, if it is one.
+    fn with_replica<T>(
+        &mut self,
+        id: NodeId,
+        act: impl FnOnce(&mut Following, &mut following::Around<'_>) -> T,
+    ) -> Option<T> {
+        let node = &mut self.nodes[id];
+        let replica = node.replica_id();
+        let Role::Replica(following) = &mut node.role else { return None };
+        let leader = if let Order::Follow(leader) = node.order { Some(leader) } else { None };
+        let (clock, prng, treason) = (&*node.clock, &mut node.prng, self.options.treason);
+        let network = &mut self.network;
+        Some(act(
+            following,
+            &mut following::Around { id: replica, number: id, leader, network, clock, prng, treason },
+        ))
+    }
+}

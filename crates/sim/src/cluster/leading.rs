@@ -1,0 +1,393 @@
+//! A server that is the leader: executes writes, ships its log, hears how far the replicas are, acknowledges.
+//!
+//! ```text
+//! write -> keyspace and log -> flush -> relays -> ACK -> Acks: commit -> the client is told
+//! ```
+//!
+//! Invariants
+//! - A write is acknowledged when it is committed: durable here, and on as many replicas as are asked for.
+//! - Once it has heard of a higher epoch it takes nothing, ships nothing, commits nothing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use env::{Clock, Disk, Prng, SimClock, SimDisk};
+use keyspace::{AccessClock, Freed, Keyspace, slot_of};
+use lsn::Lsn;
+use replication::{
+    Acks, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, Retention, SILENCE_MS,
+    Session,
+    join::{Answer, Claim, Decision, decide, newest_common, parse_marks},
+};
+use storage::{Admission, Appender, CopyPlan, Followed, Log, LogFollower, Pin, snapshot};
+
+use super::{
+    Treason,
+    history::{LogHistory, Tail},
+    network::{ConnId, Message, Network, NodeId, Side},
+    node::{Failure, flush},
+    truth::Truth,
+    writes,
+};
+use crate::snapshotting::Snapshotting;
+
+/// Log that is kept for a replica.
+const RETENTION_BYTES_MAX: u64 = 384 << 10;
+/// How long a replica that has gone is waited for.
+const AWAY_MS_MAX: u64 = 20_000;
+/// Small, so that rounds and flushes have limits to meet.
+const RELAY: RelayOptions =
+    RelayOptions { flush_bytes: 8 << 10, round_bytes_max: 24 << 10, unsent_bytes_max: 32 << 10 };
+
+/// A connection of a replica.
+enum Served {
+    Talking { since_ms: u64 },
+    Shipping { relay: Box<Relay>, source: Tail, session: Session, replica: ReplicaId },
+}
+
+/// Why a connection is closed.
+enum End {
+    Closed,
+    Fenced(u32),
+    Failed(Failure),
+}
+
+impl From<Close> for End {
+    fn from(close: Close) -> End {
+        if let Close::Fenced { epoch, .. } = close { End::Fenced(epoch) } else { End::Closed }
+    }
+}
+
+impl From<storage::Error> for End {
+    fn from(error: storage::Error) -> End {
+        End::Failed(error.into())
+    }
+}
+
+/// See the module documentation.
+pub(super) struct Leading {
+    pub(super) log: Log,
+    pub(super) keyspace: Arc<Keyspace>,
+    pub(super) dir: PathBuf,
+    /// The epoch that has begun elsewhere, once it has heard of one.
+    pub(super) fenced_by: Option<u32>,
+    appender: Appender,
+    record: Vec<u8>,
+    acks: Acks,
+    retention: Retention,
+    pin: Option<(Lsn, Pin)>,
+    conns: BTreeMap<ConnId, Served>,
+    /// Writes that were not acknowledged yet.
+    waiting: VecDeque<(Lsn, u64)>,
+    /// Reads what was committed, for the judge.
+    witness: LogFollower,
+    committed: Lsn,
+    /// What a witness has read behind the commit.
+    ahead: Option<storage::Chunk>,
+}
+
+/// What a step of a leader may use.
+pub(super) struct Around<'a> {
+    pub(super) number: NodeId,
+    pub(super) network: &'a mut Network,
+    pub(super) truth: &'a mut Truth,
+    pub(super) clock: &'a SimClock,
+    pub(super) prng: &'a mut Prng,
+    /// Replicas that must have what is committed.
+    pub(super) acks: usize,
+}
+
+impl Leading {
+    /// Leads with a log that was recovered or promoted.
+    pub(super) fn new(
+        log: Log,
+        keyspace: Arc<Keyspace>,
+        dir: PathBuf,
+        treason: Option<Treason>,
+    ) -> Result<Leading, Failure> {
+        // An empty log has no earlier leaders.
+        let is_first = log.written_lsn() == Lsn::ZERO || treason == Some(Treason::CommitLeftovers);
+        let floor = if is_first { Lsn::ZERO } else { log.mark_epoch()? };
+        let appender = log.appender();
+        let witness = log.follow(log.start_lsn());
+        Ok(Leading {
+            appender,
+            record: Vec::new(),
+            acks: Acks::from(floor),
+            retention: Retention::new(RETENTION_BYTES_MAX, AWAY_MS_MAX),
+            pin: None,
+            conns: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            witness,
+            committed: Lsn::ZERO,
+            ahead: None,
+            fenced_by: None,
+            log,
+            keyspace,
+            dir,
+        })
+    }
+
+    /// Executes a write if the log takes it.
+    pub(super) fn write(&mut self, number: u64, prng: &mut Prng) -> Result<(), Failure> {
+        if self.fenced_by.is_some() {
+            return Ok(());
+        }
+        if self.log.admit(64 << 10) != Admission::Go {
+            flush(&self.log)?;
+            if self.log.admit(64 << 10) != Admission::Go {
+                return Ok(());
+            }
+        }
+        self.record.clear();
+        let (mut touched, mut is_global) = (Vec::new(), false);
+        writes::write(number, &mut prng.clone(), |effect| match effect.key() {
+            Some(key) => touched.push(slot_of(key)),
+            None => is_global = true,
+        });
+        let mut slots = if is_global { self.keyspace.lock_all() } else { self.keyspace.lock_many(touched) };
+        let record = &mut self.record;
+        writes::write(number, prng, |effect| {
+            slots.apply(effect, AccessClock::default(), &mut Freed::new());
+            effect.encode_into(record);
+        });
+        let pending = self.appender.reserve(record)?;
+        let lsn = pending.lsn();
+        slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
+        pending.publish();
+        self.waiting.push_back((lsn, number));
+        Ok(())
+    }
+
+    /// Takes a snapshot; the log before the one before it is forgotten, unless a replica needs it, or the judge, who knows
+    /// what a log says that begins behind a snapshot only if that much was committed.
+    pub(super) fn take_snapshot(
+        &self,
+        disk: &Arc<SimDisk>,
+        truth: &Truth,
+        prng: &mut Prng,
+    ) -> Result<(), Failure> {
+        if self.snapshots(disk)?.iter().max().is_some_and(|begin_lsn| *begin_lsn > truth.end()) {
+            return Ok(());
+        }
+        let disk: Arc<dyn Disk> = disk.clone();
+        let mut snapshot = Snapshotting::begin(&disk, &self.dir, &self.log, &self.keyspace, prng)?;
+        while let Some(running) = snapshot {
+            snapshot = running.step(prng)?;
+        }
+        Ok(())
+    }
+
+    /// What a replica is to copy: from the newest snapshot on that is known to be committed, which is taken if it can be.
+    pub(super) fn plan_copy(
+        &self,
+        disk: &Arc<SimDisk>,
+        truth: &Truth,
+        prng: &mut Prng,
+    ) -> Result<Option<CopyPlan>, Failure> {
+        let is_committed = |begin_lsn: &Lsn| *begin_lsn <= truth.end();
+        if self.log.written_lsn() <= truth.end() {
+            self.take_snapshot(disk, truth, prng)?;
+        }
+        let newest = self.snapshots(disk)?.into_iter().filter(is_committed).max();
+        Ok(newest.map(|begin_lsn| self.log.plan_copy(begin_lsn)).transpose()?.flatten())
+    }
+
+    fn snapshots(&self, disk: &SimDisk) -> Result<Vec<Lsn>, Failure> {
+        let begins = snapshot::list_begins(disk, &self.dir)?.into_iter();
+        Ok(begins.filter(|begin| *begin >= self.log.start_lsn()).collect())
+    }
+
+    /// Whether nobody waits for an acknowledgement.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Serves every connection once, then tells clients what is committed.
+    pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
+        for conn in around.network.conns_to(around.number) {
+            let since_ms = around.clock.monotonic_us() / 1000;
+            let mut served = self.conns.remove(&conn).unwrap_or(Served::Talking { since_ms });
+            match self.serve(conn, &mut served, around) {
+                Ok(()) => drop(self.conns.insert(conn, served)),
+                Err(end) => {
+                    self.drop_conn(conn, &served, around);
+                    match end {
+                        End::Closed => {}
+                        End::Fenced(epoch) => self.fenced_by = Some(epoch),
+                        End::Failed(failure) => return Err(failure),
+                    }
+                }
+            }
+        }
+        if self.fenced_by.is_none() {
+            self.commit(around)?;
+            self.retain(around)?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, conn: ConnId, served: &mut Served, around: &mut Around<'_>) -> Result<(), End> {
+        let now_ms = around.clock.monotonic_us() / 1000;
+        if self.fenced_by.is_some() {
+            return Err(End::Closed);
+        }
+        while let Some(message) = around.network.receive(conn, Side::Leader, now_ms) {
+            match (message, &mut *served) {
+                (Message::Claim(words), Served::Talking { .. }) => {
+                    self.let_in(conn, served, &words, around)?
+                }
+                (Message::Marks(words), Served::Talking { .. }) => {
+                    let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+                    let marks = parse_marks(&words).ok_or(End::Closed)?;
+                    let common = newest_common(&marks, &LogHistory(&self.log))?;
+                    around.network.send(conn, Side::Replica, Message::Common(common), now_ms);
+                }
+                (Message::Frames(bytes), Served::Shipping { relay, session, replica, .. }) => {
+                    relay.inbox().extend_from_slice(&bytes);
+                    if let Some(acked) = relay.receive(now_ms)? {
+                        self.acks.note(*session, acked);
+                        self.retention.note(*replica, acked.flushed);
+                    }
+                }
+                _ => return Err(End::Closed),
+            }
+        }
+        match served {
+            Served::Talking { since_ms } if now_ms >= *since_ms + SILENCE_MS => Err(End::Closed),
+            Served::Talking { .. } => Ok(()),
+            Served::Shipping { relay, source, .. } => {
+                let moment = Moment {
+                    now_ms,
+                    unsent_bytes: around.network.unsent_bytes(conn, Side::Replica),
+                    shippable: self.log.shippable_lsn(),
+                    commit: self.committed,
+                    epoch: self.log.epoch(),
+                    has_tick_ended: around.prng.chance(50),
+                };
+                let mut out: Vec<Outgoing<Arc<[u8]>>> = Vec::new();
+                let stepped = relay.step(moment, source, &mut out);
+                for Outgoing { header, payload } in out {
+                    let frame = [&header[..], payload.as_deref().unwrap_or_default()].concat();
+                    around.network.send(conn, Side::Replica, Message::Frames(frame), now_ms);
+                }
+                match stepped {
+                    Ok(_) => Ok(()),
+                    Err(RelayError::Close(close)) => Err(close.into()),
+                    Err(RelayError::Source(_)) => Err(End::Closed),
+                    Err(error) => Err(End::Failed(Failure::Breach(error.to_string()))),
+                }
+            }
+        }
+    }
+
+    fn let_in(
+        &mut self,
+        conn: ConnId,
+        served: &mut Served,
+        words: &[String],
+        around: &mut Around<'_>,
+    ) -> Result<(), End> {
+        let now_ms = around.clock.monotonic_us() / 1000;
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        let claim = Claim::parse(&words).ok_or(End::Closed)?;
+        let epoch = self.log.epoch();
+        let answer = match decide(&claim, self.log.id(), epoch, &LogHistory(&self.log))? {
+            Decision::Resume(end) => {
+                let relay = Relay::new(RELAY, epoch, end, now_ms);
+                let session = self.acks.join(claim.replica, relay.acked());
+                self.retention.note(claim.replica, end);
+                let (source, replica) = (Tail(self.log.follow(end)), claim.replica);
+                *served = Served::Shipping { relay: relay.into(), source, session, replica };
+                Answer::Resume { end, epoch }
+            }
+            Decision::Probe => Answer::Probe,
+            Decision::Full(_) => Answer::Full { http_port: 80 },
+            Decision::Refuse(refusal) => return Err(End::Failed(Failure::Breach(refusal.to_string()))),
+            Decision::Fenced { epoch } => return Err(End::Fenced(epoch)),
+        };
+        around.network.send(conn, Side::Replica, Message::Line(answer.line()), now_ms);
+        Ok(())
+    }
+
+    fn drop_conn(&mut self, conn: ConnId, served: &Served, around: &mut Around<'_>) {
+        let now_ms = around.clock.monotonic_us() / 1000;
+        if let Served::Shipping { session, replica, .. } = served {
+            self.acks.leave(*session);
+            self.retention.leave(*replica, now_ms);
+        }
+        around.network.close(conn, Side::Leader, now_ms);
+    }
+
+    /// Finds out what is committed by now, has it judged, and tells the clients that wait for it.
+    fn commit(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
+        let commit = self.acks.commit(self.log.durable_lsn(), around.acks);
+        if commit <= self.committed {
+            return Ok(());
+        }
+        self.committed = commit;
+        let judged = self.show_committed(around.truth)?;
+        judged.map_err(Failure::Breach)?;
+        while let Some(&(lsn, number)) = self.waiting.front()
+            && lsn <= commit
+        {
+            self.waiting.pop_front();
+            around.truth.acknowledges(number).map_err(Failure::Breach)?;
+        }
+        Ok(())
+    }
+
+    fn show_committed(&mut self, truth: &mut Truth) -> Result<Result<(), String>, Failure> {
+        loop {
+            let chunk = match self.ahead.take() {
+                Some(chunk) => chunk,
+                None if self.witness.position() >= self.committed => return Ok(Ok(())),
+                None => match self.witness.read(64 << 10)? {
+                    Followed::Chunk(chunk) => chunk,
+                    Followed::UpToDate => return Ok(Ok(())),
+                    // What is forgotten was committed long ago, by somebody.
+                    Followed::Forgotten(start) => {
+                        self.witness = self.log.follow(start);
+                        continue;
+                    }
+                },
+            };
+            if let Err(lost) = truth.commits(&chunk, self.committed) {
+                return Ok(Err(lost));
+            }
+            if chunk.end > self.committed {
+                self.ahead = Some(chunk);
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    /// Keeps the log for the replicas.
+    fn retain(&mut self, around: &Around<'_>) -> Result<(), Failure> {
+        let now_ms = around.clock.monotonic_us() / 1000;
+        let keep_from = self.retention.keep_from(self.log.durable_lsn(), now_ms);
+        if keep_from != self.pin.as_ref().map(|(lsn, _)| *lsn) {
+            // The new one before the old one goes.
+            self.pin = keep_from.and_then(|lsn| Some((lsn, self.log.pin(lsn)?)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether all that was ever committed is in a log.
+pub(super) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Failure> {
+    let end = log.durable_lsn();
+    if end < truth.end() {
+        return Ok(Err(format!("its log ends at {end}, committed is {}", truth.end())));
+    }
+    let mut follower = log.follow(log.start_lsn());
+    while let Followed::Chunk(chunk) = follower.read(64 << 10)? {
+        if let Err(other) = truth.compare(chunk.start, &chunk.bytes) {
+            return Ok(Err(other));
+        }
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,199 @@
+//! The simulated network: connections between servers, with everything that may happen to them.
+//!
+//! What it is: two pipes per connection, each in order, with delays of their own, so that connections overtake each other; links
+//! that are blocked in one direction or both; connections that break, which both ends are told, or neither.
+//! What it is not: lossy within a connection. TCP either delivers in order or ends.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use env::Prng;
+use lsn::Lsn;
+
+/// A server of the cluster.
+pub(super) type NodeId = usize;
+/// A connection: never used again.
+pub(super) type ConnId = u64;
+
+/// Bytes that a pipe takes before its sender has unsent ones.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// What travels: the words of a join, then bytes of frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Arguments of REPLICATE.
+    Claim(Vec<String>),
+    /// The line that answers it.
+    Line(String),
+    /// Arguments of REPLICATE MARKS.
+    Marks(Vec<String>),
+    /// What answers them.
+    Common(Option<Lsn>),
+    /// Bytes of frames, cut anywhere.
+    Frames(Vec<u8>),
+    /// Nothing more comes.
+    Closed,
+}
+
+impl Message {
+    fn bytes(&self) -> usize {
+        if let Message::Frames(bytes) = self { bytes.len() } else { 0 }
+    }
+}
+
+/// The ends of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The replica, which has connected.
+    Replica = 0,
+    /// The leader.
+    Leader = 1,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        if self == Side::Replica { Side::Leader } else { Side::Replica }
+    }
+}
+
+struct Conn {
+    /// By side.
+    nodes: [NodeId; 2],
+    delay_ms_max: u64,
+    /// Nothing arrives any more, and nobody is told.
+    is_dead: bool,
+    /// What is on its way to each side, and when it is there.
+    pipes: [VecDeque<(u64, Message)>; 2],
+    has_left: [bool; 2],
+}
+
+/// See the module documentation.
+pub(super) struct Network {
+    nodes: usize,
+    conns: BTreeMap<ConnId, Conn>,
+    next_conn: ConnId,
+    /// Whether nothing gets from one to another.
+    blocked: Vec<bool>,
+    prng: Prng,
+}
+
+impl Network {
+    pub(super) fn new(nodes: usize, prng: Prng) -> Network {
+        Network { nodes, conns: BTreeMap::new(), next_conn: 1, blocked: vec![false; nodes * nodes], prng }
+    }
+
+    /// A connection of a replica to its leader; whether anybody is there shows later.
+    pub(super) fn connect(&mut self, replica: NodeId, leader: NodeId) -> ConnId {
+        let conn = self.next_conn;
+        self.next_conn += 1;
+        let delay_ms_max = [1, 5, 60][self.prng.below(3) as usize];
+        let (nodes, pipes) = ([replica, leader], Default::default());
+        self.conns.insert(conn, Conn { nodes, delay_ms_max, is_dead: false, pipes, has_left: [false; 2] });
+        conn
+    }
+
+    /// Connections to this server.
+    pub(super) fn conns_to(&self, leader: NodeId) -> Vec<ConnId> {
+        let is_to = |conn: &Conn| conn.nodes[1] == leader && !conn.has_left[1];
+        self.conns.iter().filter(|(_, conn)| is_to(conn)).map(|(&id, _)| id).collect()
+    }
+
+    pub(super) fn send(&mut self, conn: ConnId, to: Side, message: Message, now_ms: u64) {
+        if let Some(conn) = self.conns.get_mut(&conn) {
+            let due_ms = now_ms + self.prng.below(conn.delay_ms_max + 1);
+            conn.pipes[to as usize].push_back((due_ms, message));
+        }
+    }
+
+    /// The next message for one end, if it has arrived; of frames, sometimes only the first bytes.
+    pub(super) fn receive(&mut self, conn: ConnId, side: Side, now_ms: u64) -> Option<Message> {
+        let Some(found) = self.conns.get_mut(&conn) else { return Some(Message::Closed) };
+        let (from, to) = (found.nodes[side.other() as usize], found.nodes[side as usize]);
+        if found.is_dead || self.blocked[from * self.nodes + to] {
+            return None;
+        }
+        let queue = &mut found.pipes[side as usize];
+        let (_, message) = queue.front_mut().filter(|(due_ms, _)| *due_ms <= now_ms)?;
+        match message {
+            Message::Frames(bytes) if bytes.len() > 1 && self.prng.chance(20) => {
+                let cut = 1 + self.prng.below(bytes.len() as u64 - 1) as usize;
+                let rest = bytes.split_off(cut);
+                Some(Message::Frames(std::mem::replace(bytes, rest)))
+            }
+            _ => queue.pop_front().map(|(_, message)| message),
+        }
+    }
+
+    /// Bytes that were sent to one end and that the network has not taken.
+    pub(super) fn unsent_bytes(&self, conn: ConnId, to: Side) -> u64 {
+        let pipe = self.conns.get(&conn).map(|conn| &conn.pipes[to as usize]);
+        let queued: usize = pipe.into_iter().flatten().map(|(_, message)| message.bytes()).sum();
+        queued.saturating_sub(WINDOW_BYTES) as u64
+    }
+
+    /// One end leaves; the other is told.
+    pub(super) fn close(&mut self, conn: ConnId, by: Side, now_ms: u64) {
+        self.send(conn, by.other(), Message::Closed, now_ms);
+        if let Some(found) = self.conns.get_mut(&conn) {
+            found.has_left[by as usize] = true;
+            if found.has_left == [true; 2] {
+                self.conns.remove(&conn);
+            }
+        }
+    }
+
+    /// A machine has stopped, or the process on it. Its peers are told or find out.
+    pub(super) fn crash(&mut self, node: NodeId, now_ms: u64) {
+        let ids: Vec<ConnId> = self.conns.keys().copied().collect();
+        for id in ids {
+            let nodes = self.conns[&id].nodes;
+            if nodes.contains(&node) {
+                self.break_conn(id);
+                self.close(id, if nodes[0] == node { Side::Replica } else { Side::Leader }, now_ms);
+            }
+        }
+    }
+
+    /// Something happens.
+    pub(super) fn disturb(&mut self) {
+        let any = self.nodes as u64;
+        let (a, b) = (self.prng.below(any) as usize, self.prng.below(any) as usize);
+        match self.prng.below(10) {
+            0..4 => {
+                let ids: Vec<ConnId> = self.conns.keys().copied().collect();
+                if !ids.is_empty() {
+                    let chosen = ids[self.prng.below(ids.len() as u64) as usize];
+                    self.break_conn(chosen);
+                }
+            }
+            4..6 => self.blocked[a * self.nodes + b] = true,
+            6 => {
+                self.blocked[a * self.nodes + b] = true;
+                self.blocked[b * self.nodes + a] = true;
+            }
+            _ => self.heal(),
+        }
+    }
+
+    /// All links work again; connections that have broken stay broken.
+    pub(super) fn heal(&mut self) {
+        self.blocked.fill(false);
+    }
+
+    /// Whether both ways between two servers work.
+    pub(super) fn reaches(&self, a: NodeId, b: NodeId) -> bool {
+        !self.blocked[a * self.nodes + b] && !self.blocked[b * self.nodes + a]
+    }
+
+    /// Reset, which both ends are told, or gone, which nobody is.
+    fn break_conn(&mut self, conn: ConnId) {
+        let is_silent = self.prng.chance(40);
+        if let Some(conn) = self.conns.get_mut(&conn) {
+            conn.is_dead |= is_silent;
+            for pipe in &mut conn.pipes {
+                let kept = self.prng.below(pipe.len() as u64 + 1) as usize;
+                pipe.truncate(kept);
+                pipe.push_back((0, Message::Closed));
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One server of a cluster: its disk, its clock, what it was told to be, and what it is.
+//!
+//! ```text
+//! order (survives) --start--> Leader | Replica --crash, failed disk--> Down
+//!                                 ^        '-- cut, copy: starts again
+//!                                 '-- promoted in place
+//! ```
+//!
+//! What it is not: the server's own wiring. It is that in small, on one thread: the machines of `replication`, the log of
+//! `storage`, recovery and replay of `server`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use env::{Clock, Prng, SimClock, SimDisk, SimEntropy, sim::CrashMode, sim::SimDiskOptions};
+use keyspace::{Keyspace, Options};
+use replication::ReplicaId;
+use server::{
+    progress::LoadProgress,
+    recover::{Mode, RecoverError, Source, load},
+};
+use storage::{Control, Durability, Flush, LogOptions, MirrorError, Prepare};
+
+use super::{Treason, copying::Copying, following::Following, leading::Leading, network::NodeId};
+
+/// Why a step of a server failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Its disk, or what it holds: the process ends.
+    Disk(String),
+    /// A promise is broken.
+    Breach(String),
+}
+
+impl From<storage::Error> for Failure {
+    fn from(error: storage::Error) -> Failure {
+        Failure::Disk(error.to_string())
+    }
+}
+
+impl From<RecoverError> for Failure {
+    fn from(error: RecoverError) -> Failure {
+        Failure::Disk(error.to_string())
+    }
+}
+
+impl From<MirrorError> for Failure {
+    fn from(error: MirrorError) -> Failure {
+        match error {
+            MirrorError::Log(error) => error.into(),
+            other => Failure::Breach(other.to_string()),
+        }
+    }
+}
+
+/// What a server was told to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The leader.
+    Lead,
+    /// A replica of this one.
+    Follow(NodeId),
+    /// A replica of nobody for now.
+    Hold,
+}
+
+/// What it is.
+pub(super) enum Role {
+    Down,
+    Leader(Box<Leading>),
+    Replica(Box<Following>),
+    Copying(Box<Copying>),
+}
+
+/// See the module documentation.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) disk: Arc<SimDisk>,
+    pub(super) clock: Arc<SimClock>,
+    pub(super) order: Order,
+    pub(super) role: Role,
+    /// Starts so far.
+    pub(super) life: u64,
+    /// Its disk has failed or will: whatever goes wrong is no wonder.
+    pub(super) is_troubled: bool,
+    /// Whether it has all that was committed when it was last caught up: not after its disk was lost.
+    pub(super) is_witness: bool,
+    /// The newest directory; older ones were copied over.
+    home: u64,
+    durability: Durability,
+    pub(super) prng: Prng,
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, order: Order, durability: Durability, prng: &mut Prng) -> Node {
+        let mut prng = prng.fork();
+        // Clocks are apart by up to a minute.
+        let clock = Arc::new(SimClock::new(1_700_000_000_000 + prng.below(60_000)));
+        Node {
+            id,
+            disk: SimDisk::new(SimDiskOptions { seed: prng.next_u64(), ..SimDiskOptions::default() }),
+            clock,
+            order,
+            role: Role::Down,
+            life: 0,
+            is_troubled: false,
+            is_witness: true,
+            home: 0,
+            durability,
+            prng,
+        }
+    }
+
+    pub(super) fn replica_id(&self) -> ReplicaId {
+        ReplicaId::new([self.id as u8; 16])
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.clock.monotonic_us() / 1000
+    }
+
+    /// The data directory, or one that was begun in place of it.
+    pub(super) fn dir(home: u64) -> PathBuf {
+        format!("/data-{home}").into()
+    }
+
+    /// A directory that was never used.
+    pub(super) fn new_home(&mut self) -> PathBuf {
+        self.home += 1;
+        Node::dir(self.home)
+    }
+
+    /// The newest directory that is whole.
+    pub(super) fn home(&self) -> PathBuf {
+        let is_whole = |home: &u64| matches!(Control::load(&*self.disk, &Node::dir(*home)), Ok(Some(_)));
+        Node::dir((0..=self.home).rev().find(is_whole).unwrap_or(0))
+    }
+
+    fn log_options(&self) -> LogOptions {
+        LogOptions {
+            durability: self.durability,
+            segment_bytes: 256 << 10,
+            ring_bytes: 64 << 10,
+            // That of the mirror, and that of the leader it may become.
+            appenders_max: 2,
+            unwritten_bytes_max: 16 << 10,
+        }
+    }
+
+    /// Starts the process as what it was told to be.
+    pub(super) fn start(&mut self, treason: Option<Treason>) -> Result<(), Failure> {
+        self.life += 1;
+        let seed = self.prng.next_u64();
+        let keyspace = Arc::new(Keyspace::new(Options { hash_seed: seed }));
+        let (dir, entropy) = (self.home(), SimEntropy::new(seed));
+        let source = Source {
+            disk: self.disk.clone(),
+            dir: &dir,
+            options: self.log_options(),
+            clock: self.clock.clone(),
+            entropy: &entropy,
+            appliers: 0,
+            mode: Mode::Newest,
+        };
+        let mut recovery = load(source, &keyspace, &LoadProgress::new(self.clock.clone()))?;
+        let chains = recovery.take_chains();
+        self.role = if self.order == Order::Lead {
+            let log = recovery.finish(self.clock.clone())?;
+            Role::Leader(Leading::new(log, keyspace, dir, treason)?.into())
+        } else {
+            let (log, mirror) = recovery.finish_as_mirror(self.clock.clone())?;
+            Role::Replica(Following::new(log, mirror, keyspace, chains, self.now_ms()).into())
+        };
+        Ok(())
+    }
+
+    /// The process ends, or the whole machine: what was not synced is settled in some way.
+    pub(super) fn crash(&mut self, mode: CrashMode) {
+        self.role = Role::Down;
+        self.disk.set_space_limit(None);
+        self.disk.crash(mode);
+        self.is_troubled = false;
+    }
+
+    /// All that was on its disk is gone.
+    pub(super) fn lose_disk(&mut self) {
+        self.role = Role::Down;
+        self.disk = SimDisk::new(SimDiskOptions { seed: self.prng.next_u64(), ..SimDiskOptions::default() });
+        (self.home, self.is_troubled, self.is_witness) = (0, false, false);
+    }
+
+    /// One step of the log thread.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        let log = match &self.role {
+            Role::Leader(leading) => &leading.log,
+            Role::Replica(following) => &following.log,
+            Role::Down | Role::Copying(_) => return Ok(()),
+        };
+        flush(log)
+    }
+}
+
+/// One step of the log thread, and of the one that makes segments if that is waited for. A full disk is no failure.
+pub(super) fn flush(log: &storage::Log) -> Result<(), Failure> {
+    if log.flush()? == Flush::NeedSegment && log.prepare_segment()? != Prepare::NoRoom {
+        log.flush()?;
+    }
+    if log.needs_segment() {
+        log.prepare_segment()?;
+    }
+    Ok(())
+}

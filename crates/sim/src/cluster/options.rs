@@ -1,0 +1,46 @@
+//! How a cluster is set up, and what came of it.
+
+/// What is broken on purpose, to see it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treason {
+    /// Replicas acknowledge what is not on their disks.
+    AckBeforeFlush,
+    /// Replicas apply what is not committed.
+    ApplyBeforeCommit,
+    /// The operator promotes any replica, not the one that has most.
+    PromoteAny,
+    /// A leader commits what earlier ones have left before anything of its own.
+    CommitLeftovers,
+}
+
+/// How a cluster is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterOptions {
+    /// Chooses everything.
+    pub seed: u64,
+    /// Servers.
+    pub nodes: usize,
+    /// Replicas that must have a write before it is acknowledged.
+    pub acks: usize,
+    /// What is broken on purpose.
+    pub treason: Option<Treason>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterSummary {
+    /// Writes that were acknowledged.
+    pub acknowledged: usize,
+    /// Bytes of log that were committed.
+    pub committed_bytes: u64,
+    /// Leaders that were replaced.
+    pub failovers: u64,
+    /// Logs that were cut.
+    pub cuts: u64,
+    /// Full copies that were completed.
+    pub copies: u64,
+    /// Starts of servers.
+    pub starts: u64,
+    /// How often what a replica shows was looked at.
+    pub checks: u64,
+}

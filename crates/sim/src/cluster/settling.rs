@@ -1,0 +1,110 @@
+//! The end of a run: everything is healed, and all servers must come to hold the same.
+
+use keyspace::Digest;
+
+use super::{
+    Cluster,
+    node::{Order, Role},
+};
+
+/// Rounds after which a cluster that nothing is in the way of must have come to rest.
+const ROUNDS_MAX: usize = 4_000;
+/// Writes that must be acknowledged by then.
+const LAST_WRITES: u64 = 3;
+
+impl Cluster {
+    /// Heals everything, writes a little, and waits until nothing changes any more.
+    ///
+    /// # Errors
+    /// If it does not come to rest, or not all hold the same then.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        self.network.heal();
+        for id in 0..self.nodes.len() {
+            self.nodes[id].disk.set_space_limit(None);
+            if self.nodes[id].is_troubled {
+                self.stop(id);
+            }
+        }
+        let mut writes = LAST_WRITES;
+        for _ in 0..ROUNDS_MAX {
+            if !self.is_led() || self.operator.is_busy() {
+                let leader = self.operator.leader().filter(|&id| matches!(self.nodes[id].role, Role::Down));
+                // A leader that is only down is started again.
+                if leader.is_none() || self.operator.is_busy() {
+                    self.operate()?;
+                }
+            }
+            for id in 0..self.nodes.len() {
+                self.start(id)?;
+                self.tell(id)?;
+                if writes > 0 && self.is_led() && self.operator.leader() == Some(id) {
+                    writes -= 1;
+                    self.write(id)?;
+                }
+                self.exchange(id)?;
+                self.flush(id)?;
+            }
+            self.pass(20);
+            if writes == 0 && self.has_settled() {
+                return self.compare();
+            }
+        }
+        Err(format!("has not come to rest: {}", self.described()))
+    }
+
+    fn has_settled(&self) -> bool {
+        let Some(leader) = self.operator.leader() else { return false };
+        let Role::Leader(leading) = &self.nodes[leader].role else { return false };
+        let end = leading.log.appended_lsn();
+        let is_done = |node: &super::Node| match &node.role {
+            Role::Leader(leading) => node.id == leader && leading.has_told_all(),
+            Role::Replica(following) => following.applied() == end && following.shown().is_some(),
+            Role::Down | Role::Copying(_) => false,
+        };
+        self.truth.end() == end && self.nodes.iter().all(is_done)
+    }
+
+    /// All hold the same, in their logs and in memory.
+    fn compare(&mut self) -> Result<(), String> {
+        let mut digest: Option<Digest> = None;
+        for id in 0..self.nodes.len() {
+            self.look_at(id)?;
+            let (log, keyspace) = match &self.nodes[id].role {
+                Role::Leader(leading) => (&leading.log, &leading.keyspace),
+                Role::Replica(following) => (&following.log, &following.keyspace),
+                Role::Down | Role::Copying(_) => continue,
+            };
+            let held = super::leading::holds(log, &self.truth).map_err(|failure| format!("{failure:?}"))?;
+            held.map_err(|lost| format!("server {id}: {lost}"))?;
+            let own = keyspace.digest();
+            if digest.as_ref().is_some_and(|other| *other != own) {
+                return Err(format!("server {id} holds something else in memory"));
+            }
+            digest = Some(own);
+        }
+        Ok(())
+    }
+
+    /// How things stand, for who has to find out why.
+    fn described(&self) -> String {
+        let mut text = format!("committed {}", self.truth.end());
+        for node in &self.nodes {
+            let role = match &node.role {
+                Role::Down => "down".into(),
+                Role::Leader(leading) => format!(
+                    "leads epoch {}, fenced by {:?}, log {}..{}",
+                    leading.log.epoch(),
+                    leading.fenced_by,
+                    leading.log.start_lsn(),
+                    leading.log.appended_lsn()
+                ),
+                Role::Replica(following) => format!("{following:?}"),
+                Role::Copying(_) => "copies".into(),
+            };
+            let is_told = node.order == self.operator.orders[node.id];
+            let order: Order = node.order;
+            text += &format!("; server {} ({order:?}, told {is_told}): {role}", node.id);
+        }
+        text
+    }
+}

@@ -1,0 +1,35 @@
+//! What clients of a cluster write: a few keys, records of one effect and of several, values of all sizes.
+
+use env::Prng;
+use keyspace::{DbId, Effect, Value};
+
+/// Keys at most.
+pub(super) const KEYS: u64 = 8;
+/// Every write sets this key to its number.
+pub(super) const NUMBER_KEY: &[u8] = b"number";
+
+/// A name of one of the keys.
+pub(super) fn key(index: u64) -> Vec<u8> {
+    format!("key-{index}").into_bytes()
+}
+
+/// Calls `visit` with the effects of a write.
+pub(super) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<'_>)) {
+    let db = DbId::ZERO;
+    if prng.below(300) == 0 {
+        visit(&Effect::FlushAll);
+    }
+    for _ in 0..prng.below(4) {
+        let key = key(prng.below(KEYS));
+        // The longest are cut into parts.
+        let bytes = [10, 10, 10, 300, 3_000, 3_000, 20_000][prng.below(7) as usize];
+        let text = vec![prng.next_u64() as u8; bytes];
+        visit(&match prng.below(10) {
+            0 => Effect::Delete { db, key: &key },
+            1..3 => Effect::Append { db, key: &key, suffix: &text[..10] },
+            _ => Effect::Put { db, key: &key, value: Value::String(&text), expire_at_ms: None },
+        });
+    }
+    let value = Value::String(&number.to_be_bytes());
+    visit(&Effect::Put { db, key: NUMBER_KEY, value, expire_at_ms: None });
+}

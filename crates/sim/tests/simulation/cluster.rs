@@ -1,0 +1,80 @@
+//! Clusters under everything that may happen to them. See `sim::Cluster` for what is judged.
+
+use sim::{Cluster, ClusterOptions, ClusterSummary, Treason, scale, seed_or};
+
+/// Steps of a run, before everything is healed.
+const STEPS: usize = 1_500;
+/// Seeds after which a canary that is still not found counts as missed.
+const SEEDS_MAX: u64 = 400;
+
+fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {
+    Cluster::new(options).run(STEPS)
+}
+
+fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
+    let mut total = ClusterSummary::default();
+    for seed in first_seed..first_seed + seeds * scale() {
+        let options = ClusterOptions { seed, nodes, acks, treason: None };
+        let summary = run(options).unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
+        total.acknowledged += summary.acknowledged;
+        total.committed_bytes += summary.committed_bytes;
+        total.failovers += summary.failovers;
+        total.cuts += summary.cuts;
+        total.copies += summary.copies;
+        total.starts += summary.starts;
+        total.checks += summary.checks;
+    }
+    println!("{nodes} servers, {acks} acks: {total:?}");
+    let mut rarest = vec![total.acknowledged as u64, total.copies, total.checks];
+    if acks > 0 {
+        rarest.extend([total.failovers, total.cuts]);
+    }
+    assert!(rarest.iter().all(|&count| count > seeds / 2), "something hardly ever happened: {total:?}");
+}
+
+#[test]
+fn what_one_replica_must_have_survives_any_single_loss() {
+    sweep(seed_or(50_000), 1000, 3, 1);
+}
+
+#[test]
+fn what_two_replicas_must_have_survives_whoever_is_lost() {
+    sweep(seed_or(60_000), 400, 4, 2);
+    sweep(seed_or(70_000), 200, 3, 2);
+}
+
+#[test]
+fn replicas_that_nobody_waits_for_show_what_their_leader_has_on_its_disk() {
+    sweep(seed_or(80_000), 400, 3, 0);
+}
+
+/// How many runs it takes until this is found.
+fn assert_found(treason: Treason, acks: usize) {
+    let first_seed = seed_or(90_000);
+    let found = (first_seed..first_seed + SEEDS_MAX).find_map(|seed| {
+        let options = ClusterOptions { seed, nodes: 3, acks, treason: Some(treason) };
+        Some((seed - first_seed, run(options).err()?))
+    });
+    let (runs, found) = found.unwrap_or_else(|| panic!("{treason:?} was not found"));
+    println!("{treason:?}: found after {runs} runs as: {found}");
+}
+
+#[test]
+fn acks_of_what_is_not_on_disk_are_found() {
+    assert_found(Treason::AckBeforeFlush, 1);
+}
+
+#[test]
+fn reads_of_what_is_not_committed_are_found() {
+    assert_found(Treason::ApplyBeforeCommit, 2);
+}
+
+#[test]
+fn a_leader_that_has_not_all_is_found() {
+    assert_found(Treason::PromoteAny, 1);
+}
+
+#[test]
+fn commits_of_what_only_earlier_epochs_have_written_are_found() {
+    assert_found(Treason::CommitLeftovers, 1);
+}
