@@ -1,4 +1,5 @@
-"""The cases and their targets: what is measured, and what counts as good enough; for messages, see message_cases.py.
+"""The cases and their targets: what is measured, and what counts as good enough; for messages and
+replicas, see message_cases.py and replica_cases.py.
 
 Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
 """
@@ -10,6 +11,7 @@ from driver import Load
 from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least, at_most
 from fill import Fill
 from message_cases import MESSAGE_CASES, MessageCase
+from replica_cases import REPLICA_CASES, ReplicaCase
 from servers import Persistence
 
 WITH_TARANTOOL = (*ALL, "tarantool")
@@ -134,7 +136,7 @@ class StallCase:
     ratios = (CALL_CPU_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase | ReplicaCase
 
 
 def during(op: str) -> str:
@@ -337,4 +339,5 @@ CASES: tuple[Case, ...] = (
         targets=at_most(P999_MS, 5.0, None, during("GET")),
     ),
     *MESSAGE_CASES,
+    *REPLICA_CASES,
 )

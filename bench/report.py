@@ -9,6 +9,7 @@ from pathlib import Path
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, baseline
 from figures import Metric, Target
 from message_cases import MessageCase
+from replica_cases import ReplicaCase, Work
 from servers import Program
 from suite import Result
 
@@ -145,11 +146,16 @@ def command_lines(result: Result, context: Context) -> list[str]:
         servers = [server.with_one_worker() for server in servers]
     if isinstance(case, MessageCase):
         servers = [server.with_flags(case.flags) for server in servers]
+    if isinstance(case, ReplicaCase):
+        servers = [server.for_replication() for server in servers]
+        servers += [server.following("LEADER") for server in servers]
     lines = [server.shown(case.persistence) for server in servers]
     if isinstance(case, LoadCase | SnapshotCase):
         ops = max(case.ops // context.scale, 1)
         sent = case.operations if isinstance(case, LoadCase) else (case.op,)
         lines += [" ".join(["redis-benchmark", *case.load.arguments("PORT", op, ops)]) for op in sent]
+    if isinstance(case, ReplicaCase) and any(step.work is not Work.TRANSACTIONS for step in case.steps):
+        lines.append(" ".join(["redis-benchmark", *case.load.arguments("PORT", "SET", case.rows // context.scale)]))
     if isinstance(case, MessageCase):
         lines += [" ".join(["traffic", *run.words(context.scale), "--port PORT --pid PID"]) for run in case.runs]
     return lines

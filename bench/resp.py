@@ -43,9 +43,9 @@ class Client:
         self._socket.sendall(command(*(word.encode() for word in words)))
         return self._reply()
 
-    def info(self) -> dict[str, str]:
+    def info(self, *sections: str) -> dict[str, str]:
         """INFO as a flat table, section headings dropped."""
-        lines = str(self.call("INFO")).splitlines()
+        lines = str(self.call("INFO", *sections)).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def _reply(self) -> Reply:

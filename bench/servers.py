@@ -32,6 +32,11 @@ READY_POLL_S = 0.005
 # How often a server is asked whether its snapshot is complete.
 SNAPSHOT_POLL_S = 0.02
 SNAPSHOT_TIMEOUT_S = 300.0
+# A backlog for millions of writes, a buffer that is never too full for a replica, and no waiting for further replicas.
+PEER_REPLICATION = (
+    *("--repl-backlog-size", "1gb", "--client-output-buffer-limit", "replica", "0", "0", "0"),
+    *("--repl-diskless-sync-delay", "0"),
+)
 # After SIGCONT a server catches up with its timers; measured work starts after this.
 SETTLE_S = 0.2
 
@@ -119,6 +124,15 @@ class Program:
     def with_flags(self, flags: tuple[str, ...]) -> "Program":
         """The same with more flags, which only Sheaf knows."""
         return replace(self, extra=(*self.extra, *flags)) if self.is_sheaf else self
+
+    def for_replication(self) -> "Program":
+        """The same with what the peers need for a replica that is stopped for a while; Sheaf needs nothing."""
+        return self if self.is_sheaf else replace(self, extra=(*self.extra, *PEER_REPLICATION))
+
+    def following(self, port: int | str) -> "Program":
+        """The same as the replica of the server at this port."""
+        follow = ("--replica-of", f"127.0.0.1:{port}") if self.is_sheaf else ("--replicaof", "127.0.0.1", str(port))
+        return replace(self, extra=(*self.extra, *follow))
 
     def version(self) -> str:
         """Name and version as the program itself tells them."""

@@ -24,6 +24,8 @@ import starts
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from fill import Fill
 from message_cases import MessageCase, Run
+from replica_cases import ReplicaCase
+from replication import Pair
 from servers import Fleet, Persistence, Program, Running, Server
 from snapshots import Watched
 from tarantool import TarantoolServer
@@ -114,6 +116,8 @@ class Suite:
             return servers * (self._fill_s(case) + self.reps * self._run_s(case) * len(case.operations))
         if isinstance(case, MessageCase):
             return servers * self.reps * sum(run.forecast_s(self.scale) for run in case.runs)
+        if isinstance(case, ReplicaCase):
+            return servers * self.reps * self._replica_s(case)
         return servers * self._weigh_s(case) * self.reps
 
     def run(self, case: Case, progress: Progress) -> Result:
@@ -130,6 +134,8 @@ class Suite:
                 self._run_starts(case, result, progress)
             elif isinstance(case, MessageCase):
                 self._run_messages(case, result, progress)
+            elif isinstance(case, ReplicaCase):
+                self._run_replicas(case, result, progress)
             else:
                 self._run_snapshots(case, result, progress)
         finally:
@@ -264,6 +270,24 @@ class Suite:
         os.sync()
         result.add(server.program.name, run.op, messages.measure(self.traffic, server, run.words(self.scale)))
         server.stop()
+
+    # Replicas
+
+    def _run_replicas(self, case: ReplicaCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            for program in self.contenders(case):
+                words = f"{case.name}: {program.name}: repetition {rep} of {self.reps}"
+                progress.step(words, self._replica_s(case), partial(self._replicate, case, program, result))
+
+    def _replica_s(self, case: ReplicaCase) -> float:
+        return self._count(case.load.keys) / LOAD_KEYS_S + len(case.steps) * (5 / self.scale + 2)
+
+    def _replicate(self, case: ReplicaCase, program: Program, result: Result) -> None:
+        directory = self.directory / case.name / program.name
+        with Pair(program, directory, case, self.scale, self.benchmark) as pair:
+            for step in case.steps:
+                result.add(program.name, step.op, pair.measure(step))
+        shutil.rmtree(directory)
 
     # Starts
 

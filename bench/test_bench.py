@@ -22,6 +22,7 @@ import driver  # noqa: E402
 import fill as fill_module  # noqa: E402
 import messages  # noqa: E402
 import procfs  # noqa: E402
+import replication  # noqa: E402
 import report  # noqa: E402
 import resp  # noqa: E402
 import servers  # noqa: E402
@@ -29,6 +30,7 @@ import stall  # noqa: E402
 import starts  # noqa: E402
 import suite  # noqa: E402
 import tarantool  # noqa: E402
+import transactions  # noqa: E402
 from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline, during  # noqa: E402
 from fill import Fill  # noqa: E402
 
@@ -239,6 +241,43 @@ class Messages(unittest.TestCase):
         for printed in ("", "12", '{"publishes_s": "many"}'):
             with self.assertRaises(driver.DriverFailed):
                 messages.parse_figures(printed)
+
+
+class Replicas(unittest.TestCase):
+    def test_age_is_the_time_since_the_leader_was_last_seen_at_the_position(self):
+        age = replication.Age()
+        self.assertEqual(age.of(5, 0.0), 0.0, "nothing is known of the leader")
+        for now_s, position in ((1.0, 10), (2.0, 10), (3.0, 30)):
+            age.note(now_s, position)
+        for position, expected_s in ((30, 0.0), (40, 0.0), (5, 9.0), (10, 8.0), (29, 8.0)):
+            self.assertEqual(age.of(position, 10.0), expected_s, position)
+
+    def answer_transactions(self, *answers):
+        """Writes two transactions of two rows on one connection, of which each is answered with the next answer."""
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def work():
+            with listener, listener.accept()[0] as connection:
+                for answer in answers:
+                    request = b""
+                    while not request.endswith(resp.command(b"EXEC")):
+                        request += connection.recv(1 << 16)
+                    connection.sendall(answer[:7])
+                    connection.sendall(answer[7:])
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            return transactions.drive(listener.getsockname()[1], 1, 2, value_bytes=3, keys=10, rows=4)
+        finally:
+            thread.join()
+
+    def test_transactions_are_answered_as_expected_or_are_an_error(self):
+        good = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n"
+        self.assertGreater(self.answer_transactions(good, good).ops_s, 0)
+        for bad in (good.replace(b"+QUEUED", b"-ERR no", 1), good + b"+OK\r\n"):
+            with self.assertRaises(resp.ServerReply):
+                self.answer_transactions(good, bad)
 
 
 class Stalls(unittest.TestCase):
