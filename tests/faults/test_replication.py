@@ -351,3 +351,31 @@ def test_a_password_is_said_to_the_leader(new_server):
     assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
     wait_following(replica)
     assert call(replica, "GET", "k") == b"v"
+
+
+def test_a_client_reads_on_a_replica_what_it_has_written(pair):
+    leader, replica = pair()
+    with leader.connect() as writer, replica.connect() as reader:
+        for number in range(100):
+            writer.call("SET", "k", number)
+            position = writer.call("CLIENT", "LSN")
+            assert reader.call("WAITLSN", position, 60_000) == 1
+            assert reader.call("GET", "k") == str(number).encode()
+
+
+def test_those_who_watch_and_cache_on_a_replica_are_told(pair):
+    leader, replica = pair()
+    with leader.connect() as writer, replica.connect() as watcher, replica.connect() as cacher:
+        writer.call("SET", "k", "1")
+        assert watcher.call("WAITLSN", writer.call("CLIENT", "LSN"), 60_000) == 1
+        watcher.call("WATCH", "k")
+        cacher.call("HELLO", 3)
+        cacher.call("CLIENT", "TRACKING", "ON")
+        assert cacher.call("GET", "k") == b"1"
+        writer.call("SET", "k", "2")
+        assert cacher.read() == [b"invalidate", [b"k"]]
+        watcher.call("MULTI")
+        watcher.call("GET", "k")
+        assert watcher.call("EXEC") is None, "what it watched has changed"
+        writer.call("FLUSHALL")
+        assert cacher.read() == [b"invalidate", None]

@@ -321,8 +321,11 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let before = out.len();
+        let (before, last_write) = (out.len(), session.last_write);
         let outcome = self.execute_replying(call, session, host, out);
+        if session.tells_lsn && session.last_write != last_write {
+            tell_lsn(session, out, before);
+        }
         if outcome != Outcome::Wait && session.reply_mode != ReplyMode::On {
             silence(session, out, before);
         }
@@ -602,6 +605,15 @@ pub(crate) fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
         Durability::Commit if wrote => seen,
         _ if seen == Lsn::MAX => seen,
         _ => Lsn::ZERO,
+    }
+}
+
+/// CLIENT LSN ON: puts an attribute before the reply.
+#[cold]
+fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
+    if session.protocol == wire::Protocol::Resp3 {
+        let attribute = format!("|1\r\n$3\r\nlsn\r\n:{}\r\n", session.last_write);
+        out.splice(before..before, attribute.into_bytes());
     }
 }
 

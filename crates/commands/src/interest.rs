@@ -140,6 +140,13 @@ impl Interests {
         }
     }
 
+    /// Any key may have changed.
+    pub(crate) fn report_all(&self) {
+        for shard in &self.shards {
+            shard.lock().watched.values().flatten().for_each(|it| it.report(Change::Value));
+        }
+    }
+
     /// Databases are about to be emptied or exchanged, all slots are locked: reports every key that is in one of them.
     pub(crate) fn report_global(&self, effect: &Effect<'_>, unit: &Unit<'_>) {
         // What is at a key of one database afterwards is what is there or in the other database now.

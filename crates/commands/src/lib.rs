@@ -32,6 +32,7 @@ mod host;
 mod interest;
 pub mod observe;
 mod observing;
+mod onlookers;
 mod promise;
 mod queueing;
 pub mod replication;
@@ -53,6 +54,7 @@ pub use host::{
     DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
 };
 pub use interest::{Interests, Watches};
+pub use onlookers::Onlookers;
 pub use promise::Promise;
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
 pub use session::{Follower, ReplyMode, Session};

@@ -78,6 +78,8 @@ pub struct Session {
     pub wait: Option<Wait>,
     /// The position of what it wrote last.
     pub last_write: Lsn,
+    /// Each reply to a write says at which position it is (CLIENT LSN ON).
+    pub tells_lsn: bool,
     /// The words of a replica that is taking the connection over. Boxed: nearly none is.
     pub claim: Option<Box<[Vec<u8>]>>,
     /// Set by QUIT and its like: close once the replies are sent.
@@ -109,6 +111,7 @@ impl Session {
             watches: Watches::default(),
             wait: None,
             last_write: Lsn::ZERO,
+            tells_lsn: false,
             claim: None,
             closing: false,
             pause_ms: 0,

@@ -39,7 +39,7 @@ use std::{
 };
 
 use commands::{
-    Promise,
+    Onlookers, Promise,
     replication::{
         Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,
     },
@@ -228,6 +228,7 @@ impl Node {
             log: log.clone(),
             replayer,
             reaper,
+            onlookers: Onlookers::new(host.interests().clone()),
         };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let apply = named("replica-apply").spawn(move || apply.run())?;

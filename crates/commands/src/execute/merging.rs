@@ -117,7 +117,8 @@ impl Executor {
         session: &Session,
         host: &dyn Host,
     ) -> usize {
-        if session.transaction.is_some() || session.reply_mode != ReplyMode::On || self.monitored {
+        let is_special = session.reply_mode != ReplyMode::On || session.tells_lsn;
+        if session.transaction.is_some() || is_special || self.monitored {
             return 0;
         }
         // The one that is sampled runs alone.

@@ -26,7 +26,10 @@ use std::{
     time::Duration,
 };
 
-use commands::replication::{Address, Link};
+use commands::{
+    Onlookers,
+    replication::{Address, Link},
+};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use replication::{
@@ -429,6 +432,7 @@ pub(super) struct ApplyParts {
     pub(super) log: Log,
     pub(super) replayer: Replayer,
     pub(super) reaper: Reaper,
+    pub(super) onlookers: Onlookers,
 }
 
 impl ApplyParts {
@@ -480,7 +484,11 @@ impl ApplyParts {
 
     fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
         let now = keyspace::AccessClock { now_ms: self.host.unix_ms(), ..Default::default() };
-        let replayed = self.replayer.apply(chunk, until, now, |_| {}).map_err(|error| error.to_string())?;
+        let replayed = self
+            .replayer
+            .apply(chunk, until, now, |effect| self.onlookers.saw(effect))
+            .map_err(|error| error.to_string())?;
+        self.onlookers.tell(&*self.host);
         self.reaper.free(self.replayer.take_freed());
         if replayed.spoils_snapshot {
             self.host.snapshots.give_up();

@@ -61,6 +61,18 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
+/// `CLIENT LSN [ON | OFF]`: the position of the last write of this connection, for WAITLSN on a replica; or whether each reply to
+/// a write says it, as an attribute of RESP3.
+pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let Some(text) = args.get(2) else {
+        cx.reply.integer(cx.session.last_write.get() as i64);
+        return Ok(());
+    };
+    cx.session.tells_lsn = switch(text)?;
+    cx.reply.ok();
+    Ok(())
+}
+
 /// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server here. While there is such a client, no
 /// key is removed because it has expired, and for the client itself none has: the other server says so when its time has
 /// come. Without this, what had a deadline when the copy was begun could be gone before the command that moves the deadline
@@ -174,6 +186,27 @@ mod tests {
         assert_eq!((labels.library.as_str(), labels.library_version.as_str()), ("redis-py", "5.0.1"));
         assert_eq!(server.run("client setinfo lib-name ''"), "+OK");
         assert_eq!(server.session.client.labels().library.as_str(), "");
+    }
+
+    #[test]
+    fn the_position_of_a_write_is_told() {
+        let mut server = TestServer::new();
+        server.check(&[("client lsn", ":0"), ("set k v", "+OK")]);
+        let first = server.session.last_write;
+        assert_eq!(server.run("client lsn"), format!(":{first}"));
+        server.check(&[
+            ("get k", "\"v\""),
+            ("client lsn maybe", "-ERR syntax error"),
+            ("client lsn on", "+OK"),
+        ]);
+        server.check(&[("set k v2", "+OK")]);
+        assert!(server.session.last_write > first, "told to those who speak RESP3 only");
+        server.run("hello 3");
+        let out = server.raw("set k v3");
+        let second = server.session.last_write;
+        assert_eq!(String::from_utf8_lossy(&out), format!("|1\r\n$3\r\nlsn\r\n:{second}\r\n+OK\r\n"));
+        server.check(&[("get k", "\"v3\""), ("reset", "+RESET")]);
+        assert!(!server.session.tells_lsn);
     }
 
     #[test]

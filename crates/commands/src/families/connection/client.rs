@@ -9,7 +9,7 @@ use crate::{CommandError, Context, Flags, Row, families::help::help};
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
 /// The subcommands.
-pub(super) const ROWS: [Row; 18] = [
+pub(super) const ROWS: [Row; 19] = [
     Row {
         name: "client|caching",
         arity: 3,
@@ -100,6 +100,15 @@ pub(super) const ROWS: [Row; 18] = [
         summary: "Describes the connections, one a line.",
         syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
         handler: list::list,
+        ..ROW
+    },
+    Row {
+        name: "client|lsn",
+        arity: -2,
+        since: "7.2.0",
+        summary: "Tells the position of the last write of this connection, or has every reply tell it.",
+        syntax: "[ON | OFF]",
+        handler: attributes::lsn,
         ..ROW
     },
     Row {

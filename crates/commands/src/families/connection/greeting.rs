@@ -177,6 +177,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     session.reply_mode = ReplyMode::On;
     session.durability = None;
     session.no_touch = false;
+    session.tells_lsn = false;
     session.is_import_source = false;
     session.tracking = None;
     session.client.set_durability(None);

@@ -1,0 +1,65 @@
+//! Clients that look on while the changes of another server are applied: those that WATCH, and those that cache.
+//!
+//! What it is: the part of a unit of commands that tells who is interested, for who applies records instead of commands.
+//! What it is not: for clients that wait for elements; a replica has none, as they would take them. Nor for keyspace events:
+//! their names belong to commands, which a record does not hold.
+
+use std::sync::Arc;
+
+use keyspace::{Effect, slot_of};
+use lsn::Lsn;
+
+use crate::{
+    Host,
+    interest::{Change, Interests},
+    tracking::{BY_SERVER, Invalidations},
+};
+
+/// See the module documentation.
+pub struct Onlookers {
+    interests: Arc<Interests>,
+    invalidations: Invalidations,
+}
+
+impl Onlookers {
+    /// Of the workers that share these interests.
+    pub fn new(interests: Arc<Interests>) -> Onlookers {
+        Onlookers { interests, invalidations: Invalidations::default() }
+    }
+
+    /// An effect was applied. Called under the locks of its slots.
+    #[inline]
+    pub fn saw(&mut self, effect: &Effect<'_>) {
+        if self.interests.any() {
+            self.note(effect);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, effect: &Effect<'_>) {
+        let tracking = self.interests.tracking();
+        let keys = match (*effect, effect.target()) {
+            (Effect::Move { db, key, to_db, to_key }, _) => [Some((db, key)), Some((to_db, to_key))],
+            (_, Some(target)) => [Some(target), None],
+            (_, None) => {
+                self.interests.report_all();
+                return tracking.all_changed(&mut self.invalidations);
+            }
+        };
+        for (db, key) in keys.into_iter().flatten() {
+            let slot = slot_of(key);
+            self.interests.report(slot, db, key, Change::Value);
+            tracking.changed(slot, key, &mut self.invalidations);
+        }
+    }
+
+    /// Tells clients that cache what has changed.
+    pub fn tell(&mut self, host: &dyn Host) {
+        if !self.invalidations.is_empty() {
+            let mut invalidations = std::mem::take(&mut self.invalidations);
+            // What is applied is durable already.
+            invalidations.sign(BY_SERVER, Lsn::ZERO);
+            invalidations.publish(self.interests.tracking(), host.clients());
+        }
+    }
+}
