@@ -137,7 +137,8 @@ impl Copy<'_> {
                 moved = self.target.exchange() => moved.map_err(MigrationError::TargetFailed)?,
                 () = following.watch.changed() => self.tell_when_in_sync(following),
                 _ = ticks.tick() => {
-                    silent_ticks += 1;
+                    // A source that is not read says nothing.
+                    silent_ticks = if self.target.has_room() { silent_ticks + 1 } else { 0 };
                     if silent_ticks > SILENT_TICKS_MAX {
                         return Ok(Some(source.peer.lost("it says nothing")));
                     }
