@@ -167,3 +167,81 @@ fn move_files(disk: &dyn Disk, from: &Path, to: &Path, chosen: impl Fn(&str) -> 
     disk.sync_dir(to)?;
     disk.sync_dir(from)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use env::{
+        SimDisk,
+        sim::{CrashMode, FaultPlan, SimDiskOptions},
+    };
+
+    use super::*;
+
+    const DIR: &str = "/data";
+    const MANIFEST: &[u8] =
+        br#"{"format": 1, "sheaf_version": "0", "log_id": "", "begin_lsn": 0, "end_lsn": 0,
+        "end_unix_ms": 0, "made_at": "", "files": []}"#;
+    const KEPT: [&str; 3] = ["replication.json", "diverged-0000000000001000.bin", "sheaf.lock"];
+
+    /// A directory with data of its own, and a complete copy beside it.
+    fn disk() -> Arc<SimDisk> {
+        let disk = SimDisk::new(SimDiskOptions { seed: 3, ..Default::default() });
+        let (dir, copy) = (Path::new(DIR), copy_dir(Path::new(DIR)));
+        for (place, mark) in [(dir, "old"), (&copy, "new")] {
+            disk.create_dir_all(&snapshot::directory(place)).unwrap();
+            disk.write_file(&place.join("control"), mark.as_bytes());
+            disk.write_file(&place.join(format!("log-{mark}.seg")), mark.as_bytes());
+            disk.write_file(&place.join("log-same.seg"), mark.as_bytes());
+            disk.write_file(&snapshot::directory(place).join(format!("snap-{mark}.part")), mark.as_bytes());
+        }
+        KEPT.iter().for_each(|name| disk.write_file(&dir.join(name), b"kept"));
+        disk.write_file(&copy.join("backup.json"), MANIFEST);
+        disk
+    }
+
+    /// Everything is in its place.
+    fn check(disk: &SimDisk) {
+        let dir = Path::new(DIR);
+        let text = |name: &str| disk.read_file(&dir.join(name)).unwrap();
+        assert_eq!([text("control"), text("log-new.seg"), text("log-same.seg")], [b"new", b"new", b"new"]);
+        KEPT.iter().for_each(|name| assert_eq!(text(name), b"kept"));
+        assert_eq!(names(disk, dir).unwrap().len(), KEPT.len() + 3);
+        assert_eq!(names(disk, &snapshot::directory(dir)).unwrap(), ["snap-new.part"]);
+        assert!(names(disk, &copy_dir(dir)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_what_was_there_wherever_it_is_interrupted() {
+        let whole = disk();
+        let first_io = whole.io_count();
+        assert!(install(&*whole, Path::new(DIR)).unwrap());
+        check(&whole);
+        assert!(!install(&*whole, Path::new(DIR)).unwrap(), "once is enough");
+        for crash_at_io in first_io..whole.io_count() {
+            for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
+                let disk = disk();
+                disk.reseed(crash_at_io);
+                disk.set_fault_plan(FaultPlan { crash_at_io: Some(crash_at_io), ..FaultPlan::default() });
+                let _ = install(&*disk, Path::new(DIR));
+                disk.crash(mode);
+                disk.set_fault_plan(FaultPlan::default());
+                install(&*disk, Path::new(DIR)).unwrap();
+                check(&disk);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_complete_is_not_installed_and_can_be_discarded() {
+        let disk = disk();
+        disk.remove(&copy_dir(Path::new(DIR)).join("backup.json")).unwrap();
+        assert!(!install(&*disk, Path::new(DIR)).unwrap());
+        assert_eq!(disk.read_file(&Path::new(DIR).join("control")).unwrap(), b"old");
+        discard(&*disk, Path::new(DIR)).unwrap();
+        assert!(names(&*disk, &copy_dir(Path::new(DIR))).unwrap().is_empty());
+        assert_eq!(disk.read_file(&Path::new(DIR).join("control")).unwrap(), b"old");
+    }
+}
