@@ -270,6 +270,8 @@ class Suite:
         os.sync()
         result.add(server.program.name, run.op, messages.measure(self.traffic, server, run.words(self.scale)))
         server.stop()
+        # The messages of durable channels are still there.
+        shutil.rmtree(server.directory)
 
     # Replicas
 
