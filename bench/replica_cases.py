@@ -26,11 +26,9 @@ SYNC_S = Metric("sync_s", "synced s", "{:.2f}")
 ALONE, WITH_REPLICA = "alone", "with replica"
 UNDISTURBED, DURING = "SET", "SET during"
 
-# Writers and rows per transaction of Tarantool's 1mops_write.
+# Writers and rows per transaction of the benchmark 1mops_write of Tarantool, which writes in its own process.
 WRITERS = 50
 TRANSACTION_ROWS = 150
-# What that benchmark does on two cores with Tarantool 2.6, which writes in its own process.
-TARANTOOL_ALONE_S, TARANTOOL_REPLICA_S, TARANTOOL_SINGLE_S = 590_000, 440_000, 180_000
 
 FLUSH_BYTES = (1, 128, 4 << 10, 16 << 10, 64 << 10, 1 << 20)
 
@@ -108,25 +106,27 @@ REPLICA_CASES: tuple[ReplicaCase, ...] = (
     ),
     ReplicaCase(
         name="replica-transactions",
-        title=f"MULTI of {TRANSACTION_ROWS} SETs of 32 B, {WRITERS} connections, nothing synced, with a replica",
+        title=f"MULTI of {TRANSACTION_ROWS} SETs of 32 B, {WRITERS} connections, logged and not synced, with a replica",
         steps=_with_and_without(Work.TRANSACTIONS),
         load=Load(connections=WRITERS, pipeline=TRANSACTION_ROWS, value_bytes=32),
         rows=3_000_000,
         metrics=WRITTEN,
         ratios=(ROWS_S, LEADER_CPU, REPLICA_CPU),
-        targets=at_least(ROWS_S, 3 * TARANTOOL_ALONE_S, None, ALONE)
-        + at_least(ROWS_S, 3 * TARANTOOL_REPLICA_S, None, WITH_REPLICA)
-        + at_most(BEHIND_MS, 1000, None, WITH_REPLICA),
+        targets=at_least(ROWS_S, 3.0, "tarantool", ALONE, WITH_REPLICA) + at_most(BEHIND_MS, 1000, None, WITH_REPLICA),
+        contenders=(*ALL, "tarantool"),
+        persistence=Persistence.LOGGED,
     ),
     ReplicaCase(
         name="replica-single",
-        title=f"SET of 32 B, one at a time on {WRITERS} connections, nothing synced, with a replica",
+        title=f"SET of 32 B, one at a time on {WRITERS} connections, logged and not synced, with a replica",
         steps=_with_and_without(Work.LOAD),
         load=Load(connections=WRITERS, pipeline=1, value_bytes=32),
         rows=400_000,
         metrics=WRITTEN,
         ratios=(ROWS_S, LEADER_CPU, REPLICA_CPU),
-        targets=at_least(ROWS_S, 3 * TARANTOOL_SINGLE_S, None, ALONE, WITH_REPLICA),
+        targets=at_least(ROWS_S, 3.0, "tarantool", ALONE, WITH_REPLICA),
+        contenders=(*ALL, "tarantool"),
+        persistence=Persistence.LOGGED,
     ),
     ReplicaCase(
         name="replica-catch-up",

@@ -22,6 +22,7 @@ import resp
 import transactions
 from replica_cases import ReplicaCase, Step, Work
 from servers import Program, Server, ServerFailed
+from tarantool import TarantoolServer
 
 POLL_S = 0.001
 # How often it is looked how far behind a replica is; so much is the most that `behind_ms` can be too high.
@@ -42,15 +43,20 @@ class Pair:
         self._rows = max(case.rows // scale, 1)
         self._load = replace(case.load, keys=max(case.load.keys // scale, 1))
         self._benchmark = benchmark
-        self._leader = Server(self._program, directory / "leader", case.persistence)
+        self._leader = self._server("leader", self._program)
         self._replica: Server | None = None
         self._alone_cpu_us: float | None = None
         self._calm_bytes = 0
 
+    def _server(self, name: str, program: Program) -> Server:
+        kind = TarantoolServer if program.is_tarantool else Server
+        return kind(program, self._directory / name, self._case.persistence)
+
     def __enter__(self) -> "Pair":
         self._leader.start()
-        resp.load(int(self._leader.ports.resp), b"key:%012d", self._load.keys, self._load.value_bytes)
-        self._write(max(self._rows // 10, 1))
+        if not isinstance(self._leader, TarantoolServer):
+            resp.load(int(self._leader.ports.resp), b"key:%012d", self._load.keys, self._load.value_bytes)
+        self._write(max(self._rows // 10, 1), self._case.steps[0].work)
         time.sleep(REST_S)
         self._calm_bytes = self._leader.rss_bytes()
         return self
@@ -76,8 +82,8 @@ class Pair:
 
     def _have_replica(self) -> Server:
         if self._replica is None:
-            program = self._program.following(int(self._leader.ports.resp))
-            self._replica = Server(program, self._directory / "replica", self._case.persistence)
+            program = self._program.following(self._leader.ports)
+            self._replica = self._server("replica", program)
             self._replica.start()
         _await_applied(self._leader, self._replica)
         return self._replica
@@ -86,22 +92,29 @@ class Pair:
         os.sync()
         time.sleep(REST_S)
 
-    def _write(self, rows: int, transactional: bool = False) -> driver.Figures:
-        port, load = int(self._leader.ports.resp), self._load
-        if transactional:
-            return transactions.drive(port, load.connections, load.pipeline, load.value_bytes, load.keys, rows)
-        return driver.drive(self._benchmark, load, port, "SET", rows)
+    def _write(self, rows: int, work: Work = Work.LOAD) -> Sample:
+        leader, port, load = self._leader, int(self._leader.ports.resp), self._load
+        if isinstance(leader, TarantoolServer):
+            began = time.perf_counter()
+            leader.write(rows, load.keys, load.pipeline, load.value_bytes)
+            return {"rows_s": rows / (time.perf_counter() - began)}
+        if work is Work.TRANSACTIONS:
+            figures = transactions.drive(port, load.connections, load.pipeline, load.value_bytes, load.keys, rows)
+        else:
+            figures = driver.drive(self._benchmark, load, port, "SET", rows)
+        shown = asdict(figures)
+        return {"rows_s": shown.pop("ops_s"), **shown}
 
     def _measure_writes(self, step: Step) -> Sample:
         with Costs(self._leader, self._replica) as costs, Watched(self._leader, self._replica) as watched:
-            figures = self._write(self._rows, step.work is Work.TRANSACTIONS)
+            written = self._write(self._rows, step.work)
             applied_ms = self._await_applied_ms()
         cpu_us = costs.leader_s / self._rows * 1e6
         if not step.has_replica:
             self._alone_cpu_us = cpu_us
         added = None if self._alone_cpu_us is None or not step.has_replica else cpu_us - self._alone_cpu_us
         return {
-            **_written(figures),
+            **written,
             "leader_cpu_us": cpu_us,
             "added_cpu_us": added,
             "replica_cpu_us": None if self._replica is None else costs.replica_s / self._rows * 1e6,
@@ -148,12 +161,12 @@ class Pair:
 
     def _measure_full_sync(self) -> Sample:
         """Writes go on until the replica has copied everything; the figures are those of the first load."""
-        program = self._program.following(int(self._leader.ports.resp))
-        self._replica = replica = Server(program, self._directory / "replica", self._case.persistence)
+        program = self._program.following(self._leader.ports)
+        self._replica = replica = self._server("replica", program)
         self._come_to_rest()
         joined = Joining(replica)
         with Watched(self._leader, None) as watched, joined:
-            figures = self._write(self._rows)
+            written = self._write(self._rows)
             while not joined.is_over:
                 self._write(self._rows)
         copied_bytes = 0
@@ -161,7 +174,7 @@ class Pair:
             with self._leader.client() as client:
                 copied_bytes = int(client.info().get("rdb_last_cow_size", "0"))
         return {
-            **_written(figures),
+            **written,
             "growth_mb": (watched.rss_bytes_max - self._calm_bytes + copied_bytes) / 1e6,
             "sync_s": joined.sync_s,
             "applied_ms": self._await_applied_ms(),
@@ -321,8 +334,3 @@ def _await_applied(leader: Server, replica: Server) -> float:
                 raise ServerFailed(f"{replica.program.name}: the replica does not catch up")
             time.sleep(POLL_S)
     return time.perf_counter() - began
-
-
-def _written(figures: driver.Figures) -> Sample:
-    shown = asdict(figures)
-    return {"rows_s": shown.pop("ops_s"), **shown}

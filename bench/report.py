@@ -10,7 +10,7 @@ from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, baseline
 from figures import Metric, Target
 from message_cases import MessageCase
 from replica_cases import ReplicaCase, Work
-from servers import Program
+from servers import Ports, Program
 from suite import Result
 
 
@@ -148,7 +148,7 @@ def command_lines(result: Result, context: Context) -> list[str]:
         servers = [server.with_flags(case.flags) for server in servers]
     if isinstance(case, ReplicaCase):
         servers = [server.for_replication() for server in servers]
-        servers += [server.following("LEADER") for server in servers]
+        servers += [server.following(Ports("LEADER_PORT", "LEADER_PORT")) for server in servers]
     lines = [server.shown(case.persistence) for server in servers]
     if isinstance(case, LoadCase | SnapshotCase):
         ops = max(case.ops // context.scale, 1)

@@ -55,7 +55,7 @@ class Persistence(enum.Enum):
 
 @dataclass(frozen=True)
 class Ports:
-    """Where a server listens; the words PORT and HTTP_PORT when a command line is only shown."""
+    """Where a server listens (Tarantool: for its console and for replicas); the words PORT and HTTP_PORT when a command line is only shown."""
 
     resp: int | str
     http: int | str
@@ -93,7 +93,7 @@ class Program:
             ]
         if self.is_tarantool:
             wal_mode = "none" if persistence is Persistence.OFF else "write"
-            return [str(Path(__file__).with_name("tarantool.lua")), str(directory), str(ports.resp), wal_mode]
+            return [str(Path(__file__).with_name("tarantool.lua")), str(directory), str(ports.resp), wal_mode, str(ports.http), *self.extra]
         log = {
             Persistence.OFF: ("--appendonly", "no"),
             Persistence.LOGGED: ("--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no"),
@@ -126,12 +126,19 @@ class Program:
         return replace(self, extra=(*self.extra, *flags)) if self.is_sheaf else self
 
     def for_replication(self) -> "Program":
-        """The same with what the peers need for a replica that is stopped for a while; Sheaf needs nothing."""
-        return self if self.is_sheaf else replace(self, extra=(*self.extra, *PEER_REPLICATION))
+        """The same with what the peers need for a replica that is stopped for a while; the others need nothing."""
+        if self.is_sheaf or self.is_tarantool:
+            return self
+        return replace(self, extra=(*self.extra, *PEER_REPLICATION))
 
-    def following(self, port: int | str) -> "Program":
-        """The same as the replica of the server at this port."""
-        follow = ("--replica-of", f"127.0.0.1:{port}") if self.is_sheaf else ("--replicaof", "127.0.0.1", str(port))
+    def following(self, leader: Ports) -> "Program":
+        """The same as the replica of the server at these ports."""
+        if self.is_tarantool:
+            follow: tuple[str, ...] = (str(leader.http),)
+        elif self.is_sheaf:
+            follow = ("--replica-of", f"127.0.0.1:{leader.resp}")
+        else:
+            follow = ("--replicaof", "127.0.0.1", str(leader.resp))
         return replace(self, extra=(*self.extra, *follow))
 
     def version(self) -> str:

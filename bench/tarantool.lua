@@ -1,13 +1,14 @@
 -- Tarantool as the benchmarks start it: recovers DIR, then listens on PORT of the loopback interface with its text
 -- console, through which the harness calls the functions below. Nobody can connect before the recovery is complete.
 --
---     tarantool tarantool.lua DIR PORT WAL_MODE        WAL_MODE: none, write
+--     tarantool tarantool.lua DIR PORT WAL_MODE LISTEN [LEADER]        WAL_MODE: none, write
 --
+-- LISTEN is the port for replicas, LEADER that of the leader which this server follows, if it does.
 -- The rows are those of fill.py: same numbers, same values.
 
 local bit = require('bit')
 local fiber = require('fiber')
-local directory, port, wal_mode = arg[1], arg[2], arg[3]
+local directory, port, wal_mode, listen, leader = arg[1], arg[2], arg[3], arg[4], arg[5]
 
 box.cfg{
     work_dir = directory,
@@ -18,7 +19,13 @@ box.cfg{
     checkpoint_interval = 0,
     checkpoint_count = 1,
     log_level = 'warn',
+    listen = '127.0.0.1:' .. listen,
+    replication = leader and 'guest@127.0.0.1:' .. leader or nil,
+    read_only = leader ~= nil,
 }
+if not leader then
+    box.schema.user.grant('guest', 'replication', nil, nil, {if_not_exists = true})
+end
 
 -- Writers that wait for the log at the same time, so that it takes their rows in one write.
 local WRITERS = 50
@@ -85,6 +92,55 @@ function check(kind, count)
         end
     end
     return 'complete'
+end
+
+-- Replaces `count` rows of two columns at random numbers below `keys`, `together` of them in one transaction. The first call
+-- puts rows at all of these numbers.
+function write(count, keys, together, value_bytes)
+    local value = string.rep('x', value_bytes)
+    local space = box.space.written
+    if space == nil then
+        space = box.schema.space.create('written')
+        space:create_index('primary', {type = 'TREE', parts = {1, 'unsigned'}})
+        for first = 1, keys, 1000 do
+            box.begin()
+            for number = first, math.min(first + 999, keys) do
+                space:replace{number, value}
+            end
+            box.commit()
+        end
+    end
+    local writers = {}
+    for writer = 1, WRITERS do
+        writers[writer] = fiber.new(function()
+            for _ = 1, math.ceil(count / together / WRITERS) do
+                box.begin()
+                for _ = 1, together do
+                    space:replace{math.random(keys), value}
+                end
+                box.commit()
+            end
+        end)
+        writers[writer]:set_joinable(true)
+    end
+    for _, writer in ipairs(writers) do
+        local succeeded, failure = writer:join()
+        if not succeeded then
+            error(failure)
+        end
+    end
+    return 'written'
+end
+
+-- How much of the leader's log is here, and whether a leader is followed: 'up' or 'down'.
+function position()
+    local link = 'down'
+    for _, other in pairs(box.info.replication) do
+        if other.upstream ~= nil and (other.upstream.status == 'follow' or other.upstream.status == 'sync') then
+            link = 'up'
+        end
+    end
+    return string.format('%d %s', tonumber(box.info.signature), link)
 end
 
 require('console').listen('127.0.0.1:' .. port)

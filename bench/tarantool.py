@@ -1,12 +1,11 @@
 """Tarantool as a contender: what `servers.Server` is for the Redis protocol, over Tarantool's text console.
 
-What it is: start, fill and check, for the cases that measure starts. What it is not: a target for redis-benchmark.
+What it is: start, fill and check, for the cases that measure starts, and writes in its own process for those of replicas.
+What it is not: a target for redis-benchmark.
 """
 
-import socket
-
 from fill import Fill
-from resp import ServerReply
+from resp import Client, ServerReply
 from servers import Server, ServerFailed
 
 # A console answers with a YAML document.
@@ -23,6 +22,13 @@ class TarantoolServer(Server):
     def check(self, fill: Fill | None, count: int) -> None:
         if fill is not None:
             self._evaluate(f"return check('{_space(fill)}', {count})", "complete")
+
+    def write(self, rows: int, keys: int, together: int, value_bytes: int) -> None:
+        """Fibers of its own write rows; once all keys are there, which the first call sees to."""
+        self._evaluate(f"return write({rows}, {keys}, {together}, {value_bytes})", "written")
+
+    def client(self) -> "Console":
+        return Console(int(self.ports.resp))
 
     def take_snapshot(self) -> None:
         self._evaluate("return box.snapshot()", "ok")
@@ -42,21 +48,34 @@ class TarantoolServer(Server):
             raise ServerFailed(f"{self.program.name}: {expression}: {answer}")
 
     def _call(self, expression: str) -> str:
+        with self.client() as console:
+            return console.evaluate(expression)
+
+
+class Console(Client):
+    """One connection to the text console; of a Redis client's methods it has those about replication."""
+
+    def __init__(self, port: int):
+        super().__init__(port, FILL_TIMEOUT_S)
+        greeting = self._reader.readline() + self._reader.readline()
+        if not greeting.startswith(b"Tarantool "):
+            raise ServerReply(f"a console that greets with {greeting!r}")
+
+    def evaluate(self, expression: str) -> str:
         """What the expression evaluates to: one value, as text."""
-        with socket.create_connection(("127.0.0.1", int(self.ports.resp)), FILL_TIMEOUT_S) as connection:
-            reader = connection.makefile("rb")
-            with reader:
-                greeting = reader.readline() + reader.readline()
-                if not greeting.startswith(b"Tarantool "):
-                    raise ServerReply(f"a console that greets with {greeting!r}")
-                connection.sendall(expression.encode() + b"\n")
-                answer = bytearray()
-                while not answer.endswith(END_OF_ANSWER):
-                    line = reader.readline()
-                    if not line:
-                        raise ConnectionError("the console closed the connection")
-                    answer += line
+        self._socket.sendall(expression.encode() + b"\n")
+        answer = bytearray()
+        while not answer.endswith(END_OF_ANSWER):
+            line = self._reader.readline()
+            if not line:
+                raise ConnectionError("the console closed the connection")
+            answer += line
         return answer.removeprefix(b"---\n- ").removesuffix(END_OF_ANSWER).decode("utf-8", "replace").strip("'\"")
+
+    def info(self, *sections: str) -> dict[str, str]:
+        """Where its log ends and whether it follows, in the words of INFO replication."""
+        position, link = self.evaluate("return position()").split()
+        return {"master_repl_offset": position, "slave_repl_offset": position, "master_link_status": link}
 
 
 def _space(fill: Fill) -> str:
