@@ -281,7 +281,10 @@ class Age:
 
 
 class Joining(InBackground):
-    """A new replica that starts with the block; `sync_s` is how long it took until it followed, None until then."""
+    """A new replica that starts with the block; `sync_s` is how long it took until it followed, None until then.
+
+    It answers before it follows. It is started by this thread: the kernel ends it with the thread that did.
+    """
 
     def __init__(self, replica: Server):
         super().__init__()
@@ -289,14 +292,14 @@ class Joining(InBackground):
         self._replica = replica
 
     def __enter__(self) -> "Joining":
+        self._began = time.perf_counter()
+        self._replica.start()
         self._thread.start()
         return self
 
     def _work(self) -> None:
-        began = time.perf_counter()
-        self._replica.start()
         _await_link(self._replica)
-        self.sync_s = time.perf_counter() - began
+        self.sync_s = time.perf_counter() - self._began
 
 
 def leader_position(client: resp.Client) -> int:
