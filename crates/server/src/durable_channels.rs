@@ -127,7 +127,7 @@ impl DurableChannels {
             messages.rest();
         } else if let Some(tail) = followers.tail() {
             appender.wait_for_movement();
-            if appender.log().shippable_lsn() > tail {
+            if appender.log().showable_lsn() > tail {
                 return true;
             }
         }

@@ -135,7 +135,7 @@ impl LogSource for LogMessages {
             Some(index) => self.readers.remove(index),
             None => self.log.follow(from),
         };
-        let read = match reader.read(PIECE_BYTES) {
+        let read = match reader.read_until(PIECE_BYTES, self.log.showable_lsn()) {
             Ok(Followed::Chunk(chunk)) => {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
                 match marked.try_for_each(|record| self.read_record(&record, each)) {

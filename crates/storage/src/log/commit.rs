@@ -36,6 +36,11 @@ impl Log {
         self.shared.awaits_acks()
     }
 
+    /// Up to where clients may be told what the log says: it may leave the server, and replicas have it if they have to.
+    pub fn showable_lsn(&self) -> Lsn {
+        if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
+    }
+
     /// Wakes followers that wait, to look at something else than the log.
     pub fn wake_followers(&self) {
         self.shared.notify_progress();

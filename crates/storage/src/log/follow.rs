@@ -216,23 +216,34 @@ impl LogFollower {
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if what was written cannot be read back.
     pub fn read(&mut self, bytes_max: usize) -> Result<Followed, Error> {
+        self.read_until(bytes_max, Lsn::MAX)
+    }
+
+    /// As [`LogFollower::read`], and nothing of a batch that ends behind `until`.
+    ///
+    /// # Errors
+    /// As [`LogFollower::read`].
+    pub fn read_until(&mut self, bytes_max: usize, until: Lsn) -> Result<Followed, Error> {
         let limit = self.shared.shippable_lsn();
-        if self.position >= limit {
+        if self.position >= limit.min(until) {
             return Ok(Followed::UpToDate);
         }
         if let Some(RecentBatch { start, end, bytes }) = self.shared.recent.find(self.position) {
+            if end > until {
+                return Ok(Followed::UpToDate);
+            }
             self.window.clear();
             self.segment = None;
             self.position = end;
             return Ok(Followed::Chunk(Chunk { start, end, bytes }));
         }
-        let read = self.read_files(bytes_max, limit);
+        let read = self.read_files(bytes_max, limit, until);
         let log_start = self.shared.control.lock().log_start;
         if self.position < log_start || read.as_ref().is_ok_and(|chunk| chunk.start < log_start) {
             // Whatever was read of a file that is being used again.
             return Ok(Followed::Forgotten(log_start));
         }
-        read.map(Followed::Chunk)
+        read.map(|chunk| if chunk.start < chunk.end { Followed::Chunk(chunk) } else { Followed::UpToDate })
     }
 
     /// Sleeps until there is more, or the time is over. Whether there is more.
@@ -245,8 +256,8 @@ impl LogFollower {
         shared.shippable_lsn() > self.position
     }
 
-    /// Verified batches from the files; the log is shippable up to `limit`, which is behind the position.
-    fn read_files(&mut self, bytes_max: usize, limit: Lsn) -> Result<Chunk, Error> {
+    /// Verified batches from the files that end at `until` at most; the log is shippable up to `limit`, which is behind the position.
+    fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut epoch) = (0, self.position, 0);
         while next < limit && (whole == 0 || whole < bytes_max) {
             let mut walk = BatchWalk::new(next, epoch, None);
@@ -265,6 +276,7 @@ impl LogFollower {
                     }
                 }
                 match walk.resume(&self.window[whole..]) {
+                    Walked::Whole(_, footer) if footer.end > until => break None,
                     Walked::Whole(bytes, footer) => {
                         whole += bytes;
                         break Some(footer);

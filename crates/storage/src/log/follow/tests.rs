@@ -51,6 +51,31 @@ fn drain(follower: &mut LogFollower, bytes_max: usize) -> Vec<Lsn> {
 }
 
 #[test]
+fn nothing_is_read_behind_what_was_asked_for() {
+    let log = log(options());
+    let mut appender = log.appender();
+    let mut ends = Vec::new();
+    let mut live = log.follow(Lsn::ZERO);
+    for _ in 0..4 {
+        write(&log, &mut appender, &[100]);
+        ends.push(log.durable_lsn());
+    }
+    for follower in [&mut live, &mut log.follow(Lsn::ZERO)] {
+        for until in [Lsn::ZERO, ends[0], ends[2].advance(1), ends[3]] {
+            let reached = ends.iter().rev().find(|end| **end <= until).copied().unwrap_or(Lsn::ZERO);
+            while let Followed::Chunk(chunk) = follower.read_until(10 << 20, until).unwrap() {
+                assert!(chunk.end <= until);
+            }
+            assert_eq!(follower.position(), reached, "{until}");
+        }
+    }
+    log.set_acked(ends[1]);
+    assert_eq!(log.showable_lsn(), ends[1]);
+    log.set_acked(Lsn::MAX);
+    assert_eq!(log.showable_lsn(), ends[3]);
+}
+
+#[test]
 fn files_and_memory_tell_the_same() {
     let log = log(options());
     let mut appender = log.appender();
