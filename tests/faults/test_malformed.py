@@ -117,6 +117,8 @@ def test_noise_neither_stops_the_server_nor_grows_it(server, raw):
 def test_closed_connections_leave_no_descriptors(server):
     with server.connect() as connection:
         connection.call("PING")
+        # Segments of the log are made ahead of need.
+        server.wait_until_idle()
         before = procfs.open_files(server.pid)
         for raw, text in MALFORMED.values():
             assert answer_to(server.port, raw) == protocol_error(text)
