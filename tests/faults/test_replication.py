@@ -379,3 +379,33 @@ def test_those_who_watch_and_cache_on_a_replica_are_told(pair):
         assert watcher.call("EXEC") is None, "what it watched has changed"
         writer.call("FLUSHALL")
         assert cacher.read() == [b"invalidate", None]
+
+
+def test_a_leader_that_was_replaced_takes_no_writes_until_it_is_told_to(new_server, pair):
+    leader, replica = pair()
+    call(leader, "SET", "k", "1")
+    wait_same(leader, replica)
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    other = follower_of(new_server, replica)
+    call(replica, "SET", "k", "2")
+    wait_same(replica, other)
+    # The replica of the new leader comes to the old one by mistake.
+    assert call(other, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+    leader.wait_for_log("another server leads in a higher epoch")
+    assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY")
+    leader.options.port = leader.port
+    leader.kill()
+    leader.start()
+    assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY"), "it remembers that"
+    assert call(leader, "REPLICAOF", "NO", "ONE") == b"OK"
+    wait_until("it to lead in a later epoch", lambda: try_to_write(leader))
+    wait_same(leader, other)
+    assert call(other, "GET", "k") == b"4"
+
+
+def try_to_write(server: Server) -> bool:
+    """Whether a write is taken."""
+    try:
+        return call(server, "SET", "k", "4") == b"OK"
+    except (OSError, resp.Closed):
+        return False

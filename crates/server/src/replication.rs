@@ -501,10 +501,18 @@ impl Node {
             *self.following.lock() = None;
             tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
         }
-        {
+        let fenced_by = {
             let mut standing = self.standing.lock();
+            let fenced_by = standing.fenced_by;
             standing.set_leader(None);
             self.remember(&standing).map_err(|error| format!("ERR {error}"))?;
+            fenced_by
+        };
+        if fenced_by > 0 {
+            // The epoch here is a lower one, and is begun anew with a life.
+            log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
+            self.request_restart();
+            return Ok(());
         }
         self.ask_for_acks(log);
         self.is_read_only.store(false, SeqCst);

@@ -202,6 +202,15 @@ impl Log {
         *control = noted;
         Ok(())
     }
+
+    /// Remembers, durably, that the next start of this server is to lead although another has begun `epoch`: in the one that a
+    /// promotion there would begin.
+    ///
+    /// # Errors
+    /// As [`Log::note_epoch`].
+    pub fn outbid_epoch(&self, epoch: u32) -> Result<(), Error> {
+        self.note_epoch((epoch / PROMOTION_STEP).saturating_add(1).saturating_mul(PROMOTION_STEP) - 1)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

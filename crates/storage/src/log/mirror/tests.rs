@@ -251,3 +251,14 @@ fn a_mirror_that_does_not_sync_has_synced_what_its_footers_vouch_for() {
     let syncs = log.stats().syncs.load(Ordering::Relaxed);
     assert!((1..10).contains(&syncs), "{syncs} syncs: about one for each run that could be");
 }
+
+#[test]
+fn a_leader_that_was_replaced_leads_in_a_later_epoch_if_it_is_told_to() {
+    let disk = disk(1);
+    let (_, log) = crate::log::tests::recover(&disk).unwrap();
+    let replaced_by = (log.epoch() / PROMOTION_STEP + 1) * PROMOTION_STEP;
+    log.outbid_epoch(replaced_by).unwrap();
+    drop(log);
+    let (_, log) = crate::log::tests::recover(&disk).unwrap();
+    assert!(log.epoch() > replaced_by + 1000, "not one that starts of the other come to");
+}
