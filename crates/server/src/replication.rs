@@ -68,15 +68,6 @@ use crate::{
     replay::Replayer,
 };
 
-/// What is to be done to the directory before the next life begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Before {
-    #[default]
-    Nothing,
-    /// The log is to be cut here.
-    Cut(Lsn),
-}
-
 /// Settings that matter here.
 #[derive(Debug, Clone, Default)]
 struct Options {
@@ -108,7 +99,8 @@ pub(crate) struct Node {
     rounds_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
-    before: Mutex<Before>,
+    /// Where the log has parted from the leader's: the next life begins with cutting it there.
+    parted_at: Mutex<Option<Lsn>>,
     /// What is here has nothing in common with the leader's log.
     copies_anew: AtomicBool,
     /// Of the copy in progress: bytes done and in all.
@@ -146,7 +138,7 @@ impl Node {
             rounds_end: OnceLock::new(),
             restart: Notify::new(),
             is_restarting: false.into(),
-            before: Mutex::default(),
+            parted_at: Mutex::default(),
             copies_anew: false.into(),
             copied: Default::default(),
         };
@@ -269,13 +261,13 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// What is to be done before the next life.
-    pub(crate) fn before_next(&self) -> Before {
-        *self.before.lock()
+    /// Where the log is to be cut before the next life, if it is.
+    pub(crate) fn parted_at(&self) -> Option<Lsn> {
+        *self.parted_at.lock()
     }
 
     fn ask_for_cut(&self, at: Lsn) {
-        *self.before.lock() = Before::Cut(at);
+        *self.parted_at.lock() = Some(at);
     }
 
     /// Nothing that is kept here is of use to who follows: everything is to be copied.

@@ -22,6 +22,7 @@ use std::{
 
 use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
+use lsn::Lsn;
 use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 
@@ -37,7 +38,7 @@ use crate::{
     reaper::Reaper,
     recover::{Mode, RecoverError, Source, recover, recover_mirror},
     replay::Replayer,
-    replication::{Before, Node, full_copy},
+    replication::{Node, full_copy},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
     unfinished::{Unfinished, refuse_unfinished},
@@ -85,7 +86,7 @@ pub enum ServeError {
 pub fn serve(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
     logging::start(&settings);
     let process = Process::begin(&settings, config_file)?;
-    let mut next = Next { settings, mode, before: Before::Nothing };
+    let mut next = Next { settings, mode, parted_at: None };
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(&process, next));
@@ -114,7 +115,8 @@ struct Process {
 struct Next {
     settings: Settings,
     mode: Mode,
-    before: Before,
+    /// Where the log is to be cut.
+    parted_at: Option<Lsn>,
 }
 
 impl Process {
@@ -138,10 +140,10 @@ impl Process {
 
 /// Lives until the server is to stop (`None`), or to begin anew.
 async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
-    let Next { settings, mode, before } = next;
+    let Next { settings, mode, parted_at } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let node = Arc::new(Node::open(&settings, &process.dir, clock.clone(), Arc::new(RealEntropy))?);
-    prepare(&process.dir, &node, before)?;
+    prepare(&process.dir, &node, parted_at)?;
     let host = new_host(settings, process, node.clone(), clock);
     let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
     node.set_ports(redis_addresses[0].port(), http_addresses[0].port());
@@ -188,17 +190,17 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     let settings = host.settings().clone();
-    Ok((!is_over).then(|| Next { settings, mode: Mode::Newest, before: node.before_next() }))
+    Ok((!is_over).then(|| Next { settings, mode: Mode::Newest, parted_at: node.parted_at() }))
 }
 
 /// Does to the directory what its place among servers asks for.
-fn prepare(dir: &Path, node: &Node, before: Before) -> Result<(), ServeError> {
+fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeError> {
     if !node.is_replica() {
         return Ok(full_copy::discard(&RealDisk, dir)?);
     }
     if full_copy::install(&RealDisk, dir)? {
         tracing::info!(target: "server", "what was copied of the leader takes the place of what was here");
-    } else if let Before::Cut(at) = before {
+    } else if let Some(at) = parted_at {
         let cut = cut_log(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
         match cut {
             Cut::Done(kept) => tracing::warn!(

@@ -410,9 +410,7 @@ impl LinkParts {
         send_ack(receiver, socket, &self.log, self.following.applied(), now_ms)
             .map_err(|error| error.to_string())
     }
-}
 
-impl LinkParts {
     /// Writes what is in the ring, so that it can take more.
     fn make_room(&self) -> Result<(), String> {
         let text = |error: storage::Error| error.to_string();
