@@ -7,8 +7,8 @@
 //!    write ONE frame per worker              mailbox p -> t: batches                    last one leaves: clears it
 //!    that has subscribers; reply count                                                  Local: ch -> its subscribers
 //!  end of round: hand batches over --------> [batch, batch] --- one wake-up ----------> end of tick: deliver
-//!                                                                                       run of one channel = one block,
-//!                                                                                       the same for all its subscribers
+//!                                                                                       what a batch has for a channel =
+//!                                                                                       one block for all who have only it
 //! ```
 //!
 //! What it is: the presence index ([`Hub`]) that all workers read without locks, and the tables of each worker ([`Local`]).
