@@ -73,12 +73,7 @@ impl Publishing {
 
 /// Appends a command.
 pub fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    wire::request::encode(words, out);
 }
 
 #[cfg(test)]

@@ -186,12 +186,7 @@ impl ChannelWorld {
         let is_transaction = self.prng.chance(30);
         let mut all = Vec::new();
         let mut send = |words: &[&[u8]], due: &mut VecDeque<Vec<Numbered>>, acknowledges: Vec<Numbered>| {
-            input.extend(format!("*{}\r\n", words.len()).into_bytes());
-            for word in words {
-                input.extend(format!("${}\r\n", word.len()).into_bytes());
-                input.extend_from_slice(word);
-                input.extend_from_slice(b"\r\n");
-            }
+            wire::request::encode(words, &mut input);
             due.push_back(acknowledges);
         };
         if is_transaction {

@@ -132,12 +132,7 @@ fn named<'a>(name: &'a [u8], keys: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
 
 /// Appends a request: an array of bulk strings.
 pub(crate) fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    wire::request::encode(words, out);
 }
 
 #[cfg(test)]

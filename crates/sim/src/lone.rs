@@ -129,12 +129,8 @@ impl LoneServer {
     /// # Panics
     /// If a reply does not decode.
     pub fn send(&mut self, words: &[Vec<u8>]) {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
-        }
+        let mut request = Vec::new();
+        wire::request::encode(words, &mut request);
         let mut turn = self.round(|conversation, round| conversation.receive(&request, round));
         loop {
             self.take_replies(words);
