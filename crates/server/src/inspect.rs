@@ -54,7 +54,10 @@ impl ProgressBar {
     }
 
     pub(crate) fn show(&self, done: u64, total: u64) {
-        self.bar.set_length(total);
+        // A new length is drawn at once, a position only now and then.
+        if self.bar.length() != Some(total) {
+            self.bar.set_length(total);
+        }
         self.bar.set_position(done);
     }
 

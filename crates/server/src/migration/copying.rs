@@ -213,7 +213,7 @@ async fn receive_once(
     let spool = Spool::create(&options.spool_dir).map_err(MigrationError::Spool)?;
     let show = |done, total: Option<u64>| match total {
         Some(total) => bars.show(Stage::Copying, done, total),
-        None => bars.show(Stage::Receiving, done, done),
+        None => bars.show(Stage::Receiving, done, 0),
     };
     source.receive_file(spool.file.clone(), show).await?;
     // A source that made the file as it sent it sends nothing else before it hears that it has come.
