@@ -275,3 +275,34 @@ def test_a_full_disk_comes_before_retention(new_server, volume):
         follower.call("XSUBSCRIBE", "log:0", "FROM", "-")
         assert follower.read()[3] == payload
     server.close()
+
+
+def test_replicas_tell_the_same(new_server):
+    leader = new_server(extra=SETTINGS).start()
+    replica = new_server(extra=(*SETTINGS, "--replica-of", f"127.0.0.1:{leader.port}")).start()
+
+    def is_following() -> bool:
+        try:
+            with replica.connect() as connection:
+                return b"master_link_status:up" in connection.call("INFO", "replication")
+        except (Closed, OSError):
+            return False
+
+    wait_until("the replica to follow", is_following)
+    with leader.connect() as publisher, leader.connect() as here, replica.connect() as there:
+        for follower in (here, there):
+            assert follower.call("XSUBSCRIBE", "log:0", "FROM", "$")[0] == b"xsubscribe"
+        for number in range(200):
+            publisher.call("PUBLISH", "log:0", number)
+        told = [here.read() for _ in range(200)]
+        assert [there.read() for _ in range(200)] == told
+    with replica.connect() as other:
+        refusal = other.call("PUBLISH", "log:0", "x")
+        assert refusal == ErrorReply("READONLY You can't write against a read only replica.")
+        assert other.call("PUBLISH", "elsewhere", "x") == 0
+        assert other.call("REPLICAOF", "NO", "ONE") == b"OK"
+        wait_until("it to lead", lambda: other.call("PUBLISH", "log:0", "after") == 0)
+    with replica.connect() as there:
+        assert there.call("XSUBSCRIBE", "log:0", "FROM", told[150][2])[0] == b"xsubscribe"
+        assert [there.read() for _ in range(49)] == told[151:]
+        assert there.read()[3] == b"after"
