@@ -7,52 +7,11 @@ import pytest
 
 from harness import resp
 from harness.cutting_proxy import CuttingProxy
+from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server
-from harness.storm import contents
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
-
-
-def info(server: Server) -> dict[str, str]:
-    """INFO replication, field by field."""
-    with server.connect() as connection:
-        lines = connection.call("INFO", "replication").decode().split("\r\n")
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def call(server: Server, *words):
-    """One command on a connection of its own; errors are values."""
-    with server.connect() as connection:
-        return connection.call(*words)
-
-
-def error_of(answer) -> str:
-    """The text of an error, empty for anything else."""
-    return answer.text if isinstance(answer, resp.ErrorReply) else ""
-
-
-def is_following(replica: Server) -> bool:
-    """Whether the link is up and everything is applied that is committed."""
-    try:
-        fields = info(replica)
-    except (OSError, resp.Closed):
-        return False
-    return fields["role"] == "slave" and fields["master_link_status"] == "up"
-
-
-def wait_following(replica: Server) -> None:
-    """Waits until the replica follows its leader."""
-    wait_until("the replica to follow", lambda: is_following(replica))
-
-
-def wait_same(leader: Server, replica: Server) -> None:
-    """Waits until the replica has applied everything that the leader has."""
-    wait_following(replica)
-    end = int(info(leader)["master_repl_offset"])
-    assert call(replica, "WAITLSN", end, 60_000) == 1
-    with leader.connect() as one, replica.connect() as other:
-        assert contents(one) == contents(other)
 
 
 @pytest.fixture
@@ -64,14 +23,6 @@ def pair(new_server):
         return leader, follower_of(new_server, leader, **options)
 
     return make
-
-
-def follower_of(new_server, leader: Server, port: int | None = None, **options) -> Server:
-    """A replica of this leader, at this port of it, on an empty directory."""
-    extra = ("--replica-of", f"127.0.0.1:{port or leader.port}", *options.pop("extra", ()))
-    replica = new_server(extra=extra, **options).start()
-    wait_following(replica)
-    return replica
 
 
 def write_all_types(server: Server, mark: str) -> None:
@@ -258,7 +209,7 @@ def test_a_leader_hands_over_without_loss(pair):
     wait_until("some writes", lambda: len(acknowledged) > 200)
     assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "TIMEOUT", 30_000) == b"OK"
     writer.join()
-    wait_until("the roles to change", lambda: info(replica)["role"] == "master" and is_following(leader))
+    wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
     with replica.connect() as connection:
         for number in acknowledged:
             assert connection.call("GET", f"key:{number}") == str(number).encode()

@@ -3,19 +3,33 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
 
 class CuttingProxy:
-    """Forwards to a port of this machine until `bytes_max` bytes came from there. Close it, or use it with `with`."""
+    """Forwards to a port of this machine until `bytes_max` bytes came from there. Close it, or use it with `with`.
 
-    def __init__(self, port: int, bytes_max: int | None = None):
+    Each connection is cut after `connection_bytes_max` bytes from there, and `cuts` counts that. `edit` changes what the
+    server sends, piece by piece as it comes.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        bytes_max: int | None = None,
+        connection_bytes_max: int | None = None,
+        edit: Callable[[bytes], bytes] | None = None,
+    ):
         self._target = port
         self._bytes_max = bytes_max
+        self._connection_bytes_max = connection_bytes_max
+        self._edit = edit
         self._counting = threading.Lock()
         self._connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.bytes = 0
+        self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> "CuttingProxy":
@@ -41,11 +55,16 @@ class CuttingProxy:
                     threading.Thread(target=self._forward, args=work, daemon=True).start()
 
     def _forward(self, source: socket.socket, target: socket.socket, counted: bool) -> None:
+        forwarded = 0
         with contextlib.suppress(OSError):
             while piece := source.recv(1 << 16):
                 if counted and (piece := self._count(piece)) is None:
                     break
                 target.sendall(piece)
+                forwarded += len(piece)
+                if counted and self._connection_bytes_max and forwarded >= self._connection_bytes_max:
+                    self.cuts += 1
+                    break
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -55,4 +74,4 @@ class CuttingProxy:
             if self._bytes_max is not None and self.bytes >= self._bytes_max:
                 return None
             self.bytes += len(piece)
-            return piece
+        return self._edit(piece) if self._edit else piece

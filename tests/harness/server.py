@@ -7,6 +7,7 @@ Invariants: a port is free when it is chosen, and a server that answers on it is
 for); every server ends with the test, and with the test run itself, however that ends.
 """
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import procfs, resp
+from harness.network import Namespace
 from harness.waiting import PATIENCE_S, POLL_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,10 +79,14 @@ class Options:
     # Runs the server: what is put before its command line.
     wrapper: tuple[str, ...] = ()
     extra_environment: dict[str, str] = field(default_factory=dict)
+    # Where it runs, and its clients meet it, if not beside the test.
+    namespace: Namespace | None = None
 
     def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
         """The whole command line, for the server under test."""
-        limits = []
+        limits, wrapper = [], self.wrapper
+        if self.namespace is not None:
+            wrapper = (*self.namespace.wrapper(), *wrapper)
         if self.maxclients is not None:
             limits += ["--maxclients", str(self.maxclients)]
         if self.requirepass is not None:
@@ -89,10 +95,10 @@ class Options:
         if UNDER_TEST == "redis":
             fsync = {"strict": "always", "commit": "always", "interval": "everysec", "none": "no"}[self.durability]
             log = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local"]
-            return [*self.wrapper, "redis-server", *place, *log, *limits]
+            return [*wrapper, "redis-server", *place, *log, *limits]
         log = ["--http-port", str(http_port), "--durability", self.durability, "--workers", str(self.workers)]
         log += ["--log-segment-bytes", self.log_segment_bytes, "--enable-debug-command", "local"]
-        return [*self.wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
+        return [*wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
 
 
 class Server:
@@ -148,7 +154,7 @@ class Server:
     def answers(self) -> bool:
         """Whether our process answers PING on its port: it has recovered everything."""
         try:
-            with resp.Connection(self.port) as connection:
+            with self._connection() as connection:
                 if self.options.requirepass is not None:
                     connection.call("AUTH", self.options.requirepass)
                 if connection.call("PING") != b"PONG":
@@ -177,10 +183,14 @@ class Server:
 
     def connect(self) -> resp.Connection:
         """A new raw connection, authenticated if that is needed."""
-        connection = resp.Connection(self.port)
+        connection = self._connection()
         if self.options.requirepass is not None:
             connection.call("AUTH", self.options.requirepass)
         return connection
+
+    def _connection(self) -> resp.Connection:
+        with self.options.namespace.entered() if self.options.namespace else contextlib.nullcontext():
+            return resp.Connection(self.port)
 
     def log(self) -> str:
         """What it has written to standard output and standard error, over all its starts."""

@@ -78,6 +78,14 @@ struct Options {
     password: String,
 }
 
+/// How a server has come to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Led {
+    Now,
+    /// It was fenced, and its log is in an epoch that has passed.
+    InTheNextLife,
+}
+
 /// See the module documentation.
 pub(crate) struct Node {
     dir: PathBuf,
@@ -362,6 +370,10 @@ impl Node {
         self.copied.1.store(total, SeqCst);
     }
 
+    fn copied_bytes(&self) -> u64 {
+        self.copied.0.load(SeqCst)
+    }
+
     fn note_copy_end(&self, end: Lsn, hash: Option<u32>) -> Result<(), String> {
         let Some(hash) = hash else { return Ok(()) };
         let mut standing = self.standing.lock();
@@ -470,7 +482,7 @@ impl Node {
     }
 
     /// Follows nobody any more, if it did, and takes writes.
-    fn promote(&self) -> Result<(), String> {
+    fn promote(&self) -> Result<Led, String> {
         let taken = {
             let mut following = self.following.lock();
             following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
@@ -503,15 +515,14 @@ impl Node {
         if fenced_by > 0 {
             // The epoch here is a lower one, and is begun anew with a life.
             log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
-            self.request_restart();
-            return Ok(());
+            return Ok(Led::InTheNextLife);
         }
         self.ask_for_acks(log);
         self.is_read_only.store(false, SeqCst);
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
             tracing::warn!(target: "replication", %error, "cannot remove what was copied of a leader");
         }
-        Ok(())
+        Ok(Led::Now)
     }
 }
 
@@ -579,7 +590,11 @@ impl Replication for Asked {
             if let Err(reason) = &led {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
             }
-            promise.keep(led);
+            promise.keep(led.as_ref().map(drop).map_err(String::clone));
+            // The client has its answer before connections end.
+            if led == Ok(Led::InTheNextLife) {
+                node.request_restart();
+            }
         };
         if let Err(error) = std::thread::Builder::new().name("promotion".into()).spawn(run) {
             tracing::error!(target: "replication", %error, "cannot start a thread");

@@ -54,6 +54,10 @@ const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const EXPIRED_KEYS_MAX: usize = 2048;
 /// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
+/// How long clients may take to take their last replies.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
+/// How long replies may wait for the disk, or for replicas, when another life is to begin.
+const RESTART_GRACE: Duration = Duration::from_secs(2);
 
 /// See the module documentation.
 pub(crate) struct Worker {
@@ -417,15 +421,38 @@ impl Worker {
         connections.iter().for_each(|connection| connection.fail());
     }
 
-    /// Stops reading, waits until replies have left (for as long as the log and the clients take them), closes.
+    /// Stops reading, waits until nothing waits for the disk any more, sends what the clients take, closes.
     async fn stop(&self) {
         self.stopping.set(true);
-        let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
-        connections.iter().for_each(|connection| connection.close_after_replies());
+        for connection in self.connections.borrow().values() {
+            connection.close_after_replies();
+        }
+        let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         while self.connections.borrow().values().any(|connection| connection.is_holding()) {
+            // Who steps down as a leader may wait in vain for what replicas were to acknowledge.
+            if self.host.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
+                break;
+            }
             self.tick.notify_one();
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // Connections and worker hold each other. If another life begins in this process, a socket that was kept here would never
+        // be closed, and its client would wait for ever.
+        let give_up_at = tokio::time::Instant::now() + CLOSE_GRACE;
+        while !self.connections.borrow().is_empty() && tokio::time::Instant::now() < give_up_at {
+            self.tick.notify_one();
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for connection in self.connections.borrow().values() {
+            connection.kill();
+        }
+        while !self.connections.borrow().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        self.parked.borrow_mut().clear();
+        self.awaiting_log.borrow_mut().clear();
+        self.pushed.borrow_mut().clear();
     }
 }

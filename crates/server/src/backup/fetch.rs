@@ -135,13 +135,14 @@ pub(crate) fn copy_server(
     RealDisk.create_dir_all(dir).map_err(os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
     let unfinished = find_unfinished(dir)?;
-    let offer = remote.begin(unfinished.as_ref().map(|unfinished| unfinished.begin_lsn))?;
+    let offer = remote.begin(unfinished.as_ref())?;
     let is_same = |it: &Unfinished| it.log_id == offer.log_id && it.begin_lsn == offer.begin_lsn;
     if unfinished.as_ref().is_some_and(|unfinished| !is_same(unfinished)) {
         starts_over();
         remove_copied(dir)?;
     }
-    Unfinished { log_id: offer.log_id.clone(), begin_lsn: offer.begin_lsn }.store(&RealDisk, dir)?;
+    let Offer { log_id, begin_lsn, session, .. } = offer.clone();
+    Unfinished { log_id, begin_lsn, session }.store(&RealDisk, dir)?;
     let manifest = copy(&remote, &offer, dir, show)?;
     // It would end by itself.
     remote.end(&offer);

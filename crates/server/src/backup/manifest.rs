@@ -56,6 +56,9 @@ pub struct ManifestFile {
 pub(super) struct Unfinished {
     pub(super) log_id: String,
     pub(super) begin_lsn: u64,
+    /// The server's session, which is over when the copy goes on with another.
+    #[serde(default)]
+    pub(super) session: String,
 }
 
 /// A backup is not what it should be.
@@ -327,7 +330,7 @@ mod tests {
         let path = dir.join("snapshots/part");
         disk.write_file(&path, &content);
         assert!(refuse_backup(&*disk, dir).is_ok() && Manifest::load(&*disk, dir).unwrap().is_none());
-        let unfinished = Unfinished { log_id: "ab".into(), begin_lsn: 4096 };
+        let unfinished = Unfinished { log_id: "ab".into(), begin_lsn: 4096, session: "cd".into() };
         unfinished.store(&*disk, dir).unwrap();
         assert_eq!(Unfinished::load(&*disk, dir).unwrap(), Some(unfinished));
         assert!(matches!(refuse_incomplete(&*disk, dir), Err(ManifestError::Incomplete(_))));

@@ -85,15 +85,28 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
             "A forced recovery must be confirmed first; copy the directory of the stopped server instead.";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", reason);
     }
-    let Some(place) = host.backups.place() else {
+    let asked = |name: &str| {
+        let mut pairs = query.as_deref()?.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+    };
+    // Who goes on after a connection has broken does not take up another place. What the earlier session keeps stays as long
+    // as it can.
+    let earlier = asked("instead-of");
+    let give_way = || host.backups.end(earlier?).then(|| host.backups.place()).flatten();
+    let Some(place) = host.backups.place().or_else(give_way) else {
         let reason =
             format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
     };
-    let resume = query.as_deref().and_then(|query| query.strip_prefix("resume="));
-    let resume = resume.and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
+    let resume = asked("resume").and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
     match plan(&host, &log, resume).await {
-        Ok(plan) => reply(StatusCode::CREATED, &host.backups.open(&host, &log, plan, place)),
+        Ok(plan) => {
+            let offer = host.backups.open(&host, &log, plan, place);
+            if let Some(earlier) = earlier {
+                host.backups.end(earlier);
+            }
+            reply(StatusCode::CREATED, &offer)
+        }
         Err(reason) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason),
     }
 }

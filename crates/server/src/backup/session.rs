@@ -338,6 +338,6 @@ mod tests {
         let Some(Content::File { path, bytes }) = session.content("log-0000000000000000.seg") else {
             panic!("a file")
         };
-        assert_eq!((path, bytes), (PathBuf::from("/data/log-0000000000000000.seg"), 4096));
+        assert_eq!((path, bytes), (PathBuf::from("/data/log-0000000000000000.seg"), 2 * 4096));
     }
 }

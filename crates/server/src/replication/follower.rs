@@ -284,6 +284,9 @@ impl LinkParts {
         let line = ask(&mut socket, &words)?;
         let answer = line.strip_prefix('+').and_then(|line| Answer::parse(line.as_bytes()));
         match answer {
+            Some(Answer::Resume { epoch, .. }) if epoch < seen_epoch => {
+                Err(format!("{leader} leads in epoch {epoch}, epoch {seen_epoch} has begun"))
+            }
             Some(Answer::Resume { end: at, epoch }) if at == end => {
                 self.node.saw_epoch(&self.log, epoch)?;
                 tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
@@ -301,8 +304,13 @@ impl LinkParts {
                 drop(socket);
                 self.following.set_link(Link::Copying, self.node.now_ms());
                 tracing::info!(target: "replication", %leader, "copying everything from the leader");
-                full_copy::fetch(&self.node, &self.following, &leader, http_port, &password)?;
-                Ok(Ended::Restart)
+                let before = self.node.copied_bytes();
+                let fetched = full_copy::fetch(&self.node, &self.following, &leader, http_port, &password);
+                // As with a connection that has worked.
+                if self.node.copied_bytes() > before {
+                    backoff.reset();
+                }
+                fetched.map(|()| Ended::Restart)
             }
             _ => Err(format!("{leader} refuses: {line}")),
         }
@@ -316,6 +324,10 @@ impl LinkParts {
         loop {
             match probe.next(answer, &history).map_err(|error| error.to_string())? {
                 Probed::Common(at) => {
+                    let is_ours = history.batch_ending_at(at).map_err(|error| error.to_string())?.is_some();
+                    if !is_ours {
+                        return Err(format!("{leader} names lsn {at}, where no batch ends here"));
+                    }
                     tracing::warn!(
                         target: "replication", %at, end = %self.mirror.position(),
                         "the log here has parted from the leader's: what is behind is cut off and kept in a file"

@@ -5,7 +5,7 @@ use std::{io::Read, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ureq::{Agent, Body, http::Response};
 
-use crate::backup::{Offer, Refusal};
+use crate::backup::{Offer, Refusal, manifest::Unfinished};
 
 /// How long it may take to be connected.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -68,9 +68,12 @@ impl Remote {
         }
     }
 
-    /// Begins a session, with the snapshot that begins at `resume` if it is still there.
-    pub(super) fn begin(&self, resume: Option<u64>) -> Result<Offer, RemoteError> {
-        let resume = resume.map_or(String::new(), |begin_lsn| format!("?resume={begin_lsn}"));
+    /// Begins a session; to go on with a copy that was begun, with its snapshot if it is still there, and in the place of its
+    /// session.
+    pub(super) fn begin(&self, unfinished: Option<&Unfinished>) -> Result<Offer, RemoteError> {
+        let resume = unfinished.map_or(String::new(), |Unfinished { begin_lsn, session, .. }| {
+            format!("?resume={begin_lsn}&instead-of={session}")
+        });
         let mut request = self.agent.post(format!("{}/_backup{resume}", self.url));
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
