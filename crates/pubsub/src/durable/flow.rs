@@ -1,11 +1,11 @@
 //! What a follower has taken of what was handed out to it: written by its worker, read by the thread that hands out.
 //!
 //! Protocol (Dekker): the thread stores what it waits for and then looks at what was taken; the worker adds to what was taken and
-//! then looks at what is waited for. Whatever the interleaving, one of them sees the other.
+//! then looks at what is waited for, each with a fence between. Whatever the interleaving, one of them sees the other.
 
 use std::fmt;
 
-use crate::sync::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
 
 /// Nothing is waited for.
 const NOTHING: u64 = u64::MAX;
@@ -26,6 +26,7 @@ impl Flow {
     /// So many more bytes were taken.
     pub fn take(&self, bytes: u64) {
         let taken = self.taken.fetch_add(bytes, SeqCst) + bytes;
+        fence(SeqCst);
         if taken >= self.wanted.load(SeqCst) && self.wanted.swap(NOTHING, SeqCst) != NOTHING {
             (self.wake)();
         }
@@ -39,6 +40,7 @@ impl Flow {
     /// Asks for one call of `wake` once so many bytes in all have been taken. `false`: they have, no call is needed.
     pub(super) fn want(&self, taken: u64) -> bool {
         self.wanted.store(taken, SeqCst);
+        fence(SeqCst);
         self.taken() < taken
     }
 }
