@@ -312,8 +312,10 @@ def test_more_confirmations_than_a_subscriber_may_leave_untaken(servers):
     for server in servers:
         with server.connect() as control, server.connect() as listener:
             assert control.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0") == b"OK"
-            # More than all that the kernel takes between them.
+            # More than all that the kernel takes between them, while nobody reads.
+            number = listener.call("CLIENT", "ID")
             listener.send(encode("SUBSCRIBE", *range(MANY_CHANNELS // 2)))
+            wait_until("it to be cut", lambda number=number, control=control: control.call("CLIENT", "LIST", "ID", number) == b"")
             assert b"*3\r\n$9\r\nsubscribe\r\n$6\r\n499999\r\n:500000\r\n" not in listener.read_to_end()
             wait_until("it to be forgotten", lambda: control.call("PUBSUB", "CHANNELS") == [])
 
