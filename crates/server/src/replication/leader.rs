@@ -141,6 +141,10 @@ impl Leader {
         self.keep_log(log, now_ms);
     }
 
+    fn forget(&self, id: ReplicaId) {
+        self.retention.lock().0.forget(id);
+    }
+
     fn left(&self, id: ReplicaId, now_ms: u64) {
         self.retention.lock().0.leave(id, now_ms);
     }
@@ -160,6 +164,10 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
         let peer = socket.peer_addr().map_or("?".into(), |peer| peer.to_string());
         if let Err(reason) = join(&node, socket, claim) {
             tracing::warn!(target: "replication", replica = peer, reason, "a replica has left");
+        }
+        // However it ended: log is kept for those that may come back, and for so long only.
+        if let Some(claim) = claim {
+            node.leader.left(claim.replica, node.now_ms());
         }
     };
     if let Err(error) = thread::Builder::new().name("replica".into()).spawn(run) {
@@ -195,14 +203,15 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
             tracing::info!(target: "replication", %reason, "a replica copies everything");
             // What is written meanwhile is for it as well.
             node.leader.keep_for(log, claim.replica, log.shippable_lsn(), node.now_ms());
-            node.leader.left(claim.replica, node.now_ms());
             return say(format!("+{}", Answer::Full { http_port: node.http_port() }.line()));
         }
         Decision::Refuse(reason) => {
             tracing::warn!(target: "replication", %reason, "refused a replica");
+            node.leader.forget(claim.replica);
             return say(format!("-ERR {reason}"));
         }
         Decision::Fenced { epoch } => {
+            node.leader.forget(claim.replica);
             node.fence(epoch);
             return say(format!("-ERR epoch {epoch} has begun, this server leads no more"));
         }
@@ -244,7 +253,6 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     });
     node.leader.connected.lock().retain(|other| other.session != session);
     node.leader.acks.lock().leave(session);
-    node.leader.left(claim.replica, node.now_ms());
     node.acked();
     ended
 }
