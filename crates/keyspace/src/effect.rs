@@ -51,6 +51,7 @@
 //! | 0x54 | HashSetExpiry | db, key bytes, items, deadline in Unix ms |
 //! | 0x60..=0x6f | reserved for streams | |
 //! | 0x70 | no effect but a [message](LoggedMessage) to a durable channel | channel bytes, payload bytes |
+//! | 0x71 | no effect but a [change of documents](Item::Documents) | bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
@@ -61,7 +62,7 @@ mod message;
 
 pub(crate) use codec::{Reader, put_number};
 pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
-pub use message::{Item, LoggedMessage};
+pub use message::{Item, LoggedMessage, encode_documents_into};
 
 use crate::id::DbId;
 use crate::value::Value;

@@ -67,7 +67,7 @@ pub use collection::{
 pub use digest::Digest;
 pub use effect::{
     Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, LoggedMessage, Scope, ScoredItems,
-    ScoredItemsBuf,
+    ScoredItemsBuf, encode_documents_into,
 };
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};

@@ -232,6 +232,11 @@ fn print_effects(
                     writeln!(out, "{lsn} message to {}: {}", quoted(channel), quoted(payload))?;
                 }
             }
+            Ok(Some(Item::Documents(change))) => {
+                if selection.key.is_none() {
+                    writeln!(out, "{lsn} documents: {} bytes", change.len())?;
+                }
+            }
             Ok(Some(Item::Effect(effect))) => {
                 let wanted = |pattern: &String| {
                     let matches = |key| wire::glob::matches(pattern.as_bytes(), key);

@@ -1,6 +1,6 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
-use super::{Effect, EffectError, Items, ListEnd, LoggedMessage, ScoredItems};
+use super::{Effect, EffectError, Item, Items, ListEnd, LoggedMessage, ScoredItems};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -39,6 +39,7 @@ const HASH_REMOVE: u8 = 0x52;
 const HASH_PERSIST: u8 = 0x53;
 const HASH_SET_EXPIRY: u8 = 0x54;
 pub(super) const MESSAGE: u8 = 0x70;
+pub(super) const DOCUMENTS: u8 = 0x71;
 const FLUSH_DB: u8 = 0xf0;
 const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
@@ -173,14 +174,14 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. Messages before it are
-    /// passed over.
+    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. What is no effect
+    /// before it is passed over.
     ///
     /// # Errors
     /// If the bytes are not an effect. `input` is then unchanged.
     pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Effect<'a>>, EffectError> {
         let mut reader = Reader { rest: input };
-        while reader.message()?.is_some() {}
+        while reader.aside()?.is_some() {}
         let effect = if reader.rest.is_empty() { None } else { Some(reader.effect()?) };
         *input = reader.rest;
         Ok(effect)
@@ -240,12 +241,16 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The message that comes next, if what comes next is one.
+    /// What comes next, if it is no effect.
     #[inline]
-    pub(super) fn message(&mut self) -> Result<Option<LoggedMessage<'a>>, EffectError> {
-        let Some((&MESSAGE, rest)) = self.rest.split_first() else { return Ok(None) };
+    pub(super) fn aside(&mut self) -> Result<Option<Item<'a>>, EffectError> {
+        let Some((&opcode @ (MESSAGE | DOCUMENTS), rest)) = self.rest.split_first() else { return Ok(None) };
         self.rest = rest;
-        Ok(Some(LoggedMessage { channel: self.bytes()?, payload: self.bytes()? }))
+        let first = self.bytes()?;
+        Ok(Some(match opcode {
+            MESSAGE => Item::Message(LoggedMessage { channel: first, payload: self.bytes()? }),
+            _ => Item::Documents(first),
+        }))
     }
 
     pub(super) fn effect(&mut self) -> Result<Effect<'a>, EffectError> {

@@ -1,7 +1,11 @@
-//! Messages: what a record of the log carries beside effects, for those who listen to durable channels.
+//! What a record of the log carries beside effects: messages for those who listen to durable channels, and changes of documents.
 //!
-//! What it is: a channel, a payload and their bytes. What it is not: a change. Whoever applies a record passes over its messages
-//! ([`Effect::decode_next`] does), whoever reads the log for them passes over its effects.
+//! What it is: where such a thing begins and ends in a record. What it is not: a change of the keyspace. Who applies effects
+//! passes over the others ([`Effect::decode_next`] does), who reads the log for messages or documents passes over its effects.
+//!
+//! # Encoding
+//! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`] and its bytes, which
+//! mean something to the crate `documents` alone. Byte strings have their length (LEB128) before them.
 
 use super::{Effect, EffectError, Reader, codec};
 
@@ -21,6 +25,14 @@ pub enum Item<'a> {
     Effect(Effect<'a>),
     /// A message.
     Message(LoggedMessage<'a>),
+    /// A change of documents, as the crate `documents` encodes it.
+    Documents(&'a [u8]),
+}
+
+/// Adds a change of documents to a record.
+pub fn encode_documents_into(change: &[u8], out: &mut Vec<u8>) {
+    out.push(codec::DOCUMENTS);
+    codec::put_bytes(out, change);
 }
 
 impl<'a> LoggedMessage<'a> {
@@ -39,11 +51,11 @@ impl<'a> Item<'a> {
     /// Decodes what stands at the start of `input` and moves `input` past it; `None` at the end of the input.
     ///
     /// # Errors
-    /// If the bytes are neither an effect nor a message. `input` is then unchanged.
+    /// If the bytes are none of these. `input` is then unchanged.
     pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Item<'a>>, EffectError> {
         let mut reader = Reader { rest: input };
-        let item = match reader.message()? {
-            Some(message) => Item::Message(message),
+        let item = match reader.aside()? {
+            Some(item) => item,
             None if input.is_empty() => return Ok(None),
             None => Item::Effect(reader.effect()?),
         };
@@ -69,13 +81,17 @@ mod tests {
         messages[1].encode_into(&mut bytes);
         messages[2].encode_into(&mut bytes);
         second.encode_into(&mut bytes);
+        encode_documents_into(b"a change", &mut bytes);
         messages[1].encode_into(&mut bytes);
         let (mut items, mut effects, mut rest) = (Vec::new(), Vec::new(), &bytes[..]);
         while let Some(item) = Item::decode_next(&mut rest).unwrap() {
             items.push(item);
         }
         let [a, empty, b] = messages.map(Item::Message);
-        assert_eq!(items, [a, Item::Effect(first), empty, b, Item::Effect(second), empty]);
+        assert_eq!(
+            items,
+            [a, Item::Effect(first), empty, b, Item::Effect(second), Item::Documents(b"a change"), empty]
+        );
         rest = &bytes[..];
         while let Some(effect) = Effect::decode_next(&mut rest).unwrap() {
             effects.push(effect);
@@ -92,10 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_short_is_an_error_and_moves_nothing() {
-        let mut bytes = Vec::new();
-        LoggedMessage { channel: b"channel", payload: b"payload" }.encode_into(&mut bytes);
-        for len in 1..bytes.len() {
+    fn what_is_cut_short_is_an_error_and_moves_nothing() {
+        let (mut message, mut documents) = (Vec::new(), Vec::new());
+        LoggedMessage { channel: b"channel", payload: b"payload" }.encode_into(&mut message);
+        encode_documents_into(b"a change", &mut documents);
+        for (bytes, len) in
+            [&message, &documents].into_iter().flat_map(|it| (1..it.len()).map(move |len| (it, len)))
+        {
             let mut rest = &bytes[..len];
             assert_eq!(Item::decode_next(&mut rest), Err(EffectError::Truncated), "{len} bytes");
             assert_eq!(Effect::decode_next(&mut rest), Err(EffectError::Truncated), "{len} bytes");
