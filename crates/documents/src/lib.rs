@@ -11,8 +11,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codec;
 mod error;
+mod rev_path;
+mod rev_tree;
 mod revision;
 
 pub use error::DocError;
+pub use rev_path::RevPath;
+pub use rev_tree::{Leaf, Merged, RevTree};
 pub use revision::{REV_TEXT_BYTES, Rev, RevError};

@@ -1,0 +1,148 @@
+//! Bytes of what the crate stores: numbers of variable length, and strings with their length before them.
+//!
+//! What it is: [`Input`], a reader that never reads past its end, and the functions that write what it reads.
+//! What it is not: a format; each module that has one describes it.
+//!
+//! A number is LEB128: seven bits a byte, the least significant first, bit 7 set where another byte follows. Only the shortest
+//! form of a number is read, so that equal values have equal bytes.
+
+/// Appends a number.
+pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends a length and the bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Bytes that are still to be read. Whatever is not as it should be reads as `None`.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Reads `bytes` from their start.
+    pub fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input { bytes }
+    }
+
+    /// Whether all has been read.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*byte)
+    }
+
+    /// So many bytes as an array.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*array)
+    }
+
+    /// `count` bytes.
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(count)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
+    /// A number.
+    pub fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                // A last byte of nothing but zeros says nothing.
+                return (byte != 0 || shift == 0).then_some(number);
+            }
+        }
+        None
+    }
+
+    /// A number that fits.
+    pub fn number_u32(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    /// How many things follow. Each takes at least `item_bytes` bytes, so that no more of them are promised than can be there.
+    pub fn count(&mut self, item_bytes: usize) -> Option<usize> {
+        let count = usize::try_from(self.number()?).ok()?;
+        (count.checked_mul(item_bytes)? <= self.bytes.len()).then_some(count)
+    }
+
+    /// Bytes with their length before them.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let count = self.count(1)?;
+        self.take(count)
+    }
+
+    /// Text with its length before it.
+    pub fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_the_shortest_form_of_a_number_is_read() {
+        let number = |bytes: &[u8]| Input::new(bytes).number();
+        assert_eq!(number(&[0]), Some(0));
+        assert_eq!(number(&[0x80, 1]), Some(128));
+        assert_eq!(number(&[0x80, 0]), None);
+        assert_eq!(number(&[0x80]), None);
+        let last = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(number(&last), Some(u64::MAX));
+        let mut beyond = last;
+        beyond[9] = 2;
+        assert_eq!(number(&beyond), None);
+    }
+
+    #[test]
+    fn no_more_is_promised_than_is_there() {
+        assert_eq!(Input::new(&[3, 1, 2]).bytes(), None);
+        assert_eq!(Input::new(&[2, 0, 0, 0]).count(2), None);
+        assert_eq!(Input::new(&[2, 0, 0, 0, 0]).count(2), Some(2));
+        assert_eq!(Input::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).count(16), None);
+        assert_eq!(Input::new(&[1, 0xff]).text(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_is_read(number: u64, bytes: Vec<u8>) {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            put_bytes(&mut out, &bytes);
+            let mut input = Input::new(&out);
+            prop_assert_eq!(input.number(), Some(number));
+            prop_assert_eq!(input.bytes(), Some(&bytes[..]));
+            prop_assert!(input.is_empty());
+        }
+    }
+}

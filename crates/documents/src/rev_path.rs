@@ -1,0 +1,96 @@
+//! `RevPath`: a revision and its ancestors, newest first, as far as they are known.
+
+use crate::{Rev, RevError, revision};
+
+/// A revision and those it came from: what `_revisions` lists. It is never empty and its numbers follow one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevPath {
+    newest: u32,
+    /// Newest first. Not more of them than `newest` says.
+    hashes: Vec<[u8; 16]>,
+}
+
+impl RevPath {
+    /// The path whose newest revision has number `newest`. `None` if it is empty or would begin before revision 1.
+    pub fn new(newest: u32, hashes: Vec<[u8; 16]>) -> Option<RevPath> {
+        let fits = !hashes.is_empty() && u32::try_from(hashes.len()).is_ok_and(|count| count <= newest);
+        fits.then_some(RevPath { newest, hashes })
+    }
+
+    /// A revision of which no ancestor is known.
+    pub fn of(rev: Rev) -> RevPath {
+        RevPath { newest: rev.number(), hashes: vec![rev.hash()] }
+    }
+
+    /// What an edit of `parent` (none: the first one) leads to. `None` if numbers have come to their end.
+    pub fn edit(parent: Option<Rev>, hash: [u8; 16]) -> Option<RevPath> {
+        match parent {
+            None => Some(RevPath { newest: 1, hashes: vec![hash] }),
+            Some(parent) => {
+                Some(RevPath { newest: parent.next(hash)?.number(), hashes: vec![hash, parent.hash()] })
+            }
+        }
+    }
+
+    /// The path that `_revisions` names: the number of the newest, and the hashes as texts.
+    pub fn parse<'a>(newest: u32, hashes: impl Iterator<Item = &'a str>) -> Result<RevPath, RevError> {
+        let hashes =
+            hashes.map(|text| revision::parse_hash(text).ok_or(RevError)).collect::<Result<_, _>>()?;
+        RevPath::new(newest, hashes).ok_or(RevError)
+    }
+
+    /// The revision itself.
+    pub fn newest(&self) -> Rev {
+        self.rev(0)
+    }
+
+    /// The revision it came from, if that is known.
+    pub fn parent(&self) -> Option<Rev> {
+        (self.hashes.len() > 1).then(|| self.rev(1))
+    }
+
+    /// All of them, newest first.
+    pub fn revs(&self) -> impl ExactSizeIterator<Item = Rev> + DoubleEndedIterator + '_ {
+        (0..self.hashes.len()).map(|back| self.rev(back))
+    }
+
+    /// How many revisions are known: at least one.
+    pub fn count(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Forgets all but the newest `count` (at least one).
+    pub fn truncate(&mut self, count: usize) {
+        self.hashes.truncate(count.max(1));
+    }
+
+    fn rev(&self, back: usize) -> Rev {
+        // There are not more hashes than numbers from the newest down to 1.
+        let number = self.newest - back as u32;
+        Rev::new(number, self.hashes[back]).expect("a number above 0")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_ends_at_revision_1() {
+        assert_eq!(RevPath::new(0, vec![]), None);
+        assert_eq!(RevPath::new(3, vec![]), None);
+        assert_eq!(RevPath::new(1, vec![[1; 16], [2; 16]]), None);
+        let path = RevPath::new(2, vec![[1; 16], [2; 16]]).expect("a path");
+        assert_eq!(path.revs().map(Rev::number).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(path.parent(), Some(Rev::first([2; 16])));
+    }
+
+    #[test]
+    fn an_edit_follows_its_parent() {
+        let first = RevPath::edit(None, [1; 16]).expect("a path");
+        assert_eq!((first.newest(), first.parent()), (Rev::first([1; 16]), None));
+        let second = RevPath::edit(Some(first.newest()), [2; 16]).expect("a path");
+        assert_eq!((second.newest().number(), second.parent()), (2, Some(first.newest())));
+        assert_eq!(RevPath::edit(Rev::new(u32::MAX, [0; 16]), [1; 16]), None);
+    }
+}
