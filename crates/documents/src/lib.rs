@@ -11,13 +11,27 @@
 
 #![forbid(unsafe_code)]
 
+mod attachment;
 pub mod codec;
+mod document;
 mod error;
+pub mod json;
+mod names;
 mod rev_path;
 mod rev_tree;
 mod revision;
+mod view;
 
+pub use attachment::{
+    ATTACHMENTS_MAX, AttachmentView, ContentView, DEFAULT_CONTENT_TYPE, Digest, NewAttachment, NewContent,
+};
+pub use document::{DocRev, Limits, NewDocument, edit_hash};
 pub use error::DocError;
+pub use names::{
+    ATTACHMENT_NAME_BYTES_MAX, DATABASE_NAME_BYTES_MAX, DESIGN_PREFIX, ID_BYTES_MAX, LOCAL_PREFIX,
+    check_attachment_name, check_database_name, check_id,
+};
 pub use rev_path::RevPath;
 pub use rev_tree::{Leaf, Merged, RevTree};
 pub use revision::{REV_TEXT_BYTES, Rev, RevError};
+pub use view::{DocumentView, RevStatus};

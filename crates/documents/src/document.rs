@@ -1,0 +1,260 @@
+//! `NewDocument`: a document as somebody sends it, checked and split into what is special and what is content.
+//!
+//! What it is: reading a JSON object once. Members that begin with an underscore say which edit this is; all others are the body,
+//! kept as text without white space, in the order given.
+//! What it is not: the edit: whether its parent is there is for the database to say. How documents are shown is in `view`.
+//!
+//! The hash of an edit is the MD5 of: one byte, 1 if it deletes; the parent as in `revision` (20 bytes, zeros if there is none);
+//! the MD5 of the body (16 bytes); and for each attachment, in the order of names: the length of its name (u32, little endian)
+//! and the name, the same of its type, its digest (16 bytes). So the same edit has the same name on every node.
+
+use std::fmt;
+
+use md5::{Digest as _, Md5};
+
+use crate::attachment::{self, Digest, NewAttachment};
+use crate::json::{Kind, Reader};
+use crate::names::check_id;
+use crate::{DocError, Rev, RevError, RevPath};
+
+/// How large what is sent may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The body of a document, without white space.
+    pub document_bytes_max: usize,
+    /// One attachment.
+    pub attachment_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { document_bytes_max: 8_000_000, attachment_bytes_max: 1 << 30 }
+    }
+}
+
+/// Members beginning with an underscore that are content, as CouchDB's replicator writes them.
+const KEPT: [&str; 5] = [
+    "_replication_id",
+    "_replication_state",
+    "_replication_state_reason",
+    "_replication_state_time",
+    "_replication_stats",
+];
+/// Members that replies have and that say nothing in a request.
+const DROPPED: [&str; 4] = ["_conflicts", "_deleted_conflicts", "_local_seq", "_revs_info"];
+
+/// The revision that a document names: one of a tree, or that of a `_local` document, `0-N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocRev {
+    /// A revision of a tree.
+    Tree(Rev),
+    /// How often a `_local` document was written.
+    Local(u64),
+}
+
+impl std::str::FromStr for DocRev {
+    type Err = RevError;
+
+    fn from_str(text: &str) -> Result<DocRev, RevError> {
+        match text.strip_prefix("0-") {
+            Some(count) if count.bytes().all(|digit| digit.is_ascii_digit()) => {
+                count.parse().map(DocRev::Local).map_err(|_| RevError)
+            }
+            _ => text.parse().map(DocRev::Tree),
+        }
+    }
+}
+
+impl fmt::Display for DocRev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DocRev::Tree(rev) => rev.fmt(f),
+            DocRev::Local(count) => write!(f, "0-{count}"),
+        }
+    }
+}
+
+/// A document that was sent. See the module documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDocument {
+    /// Its `_id`, if it has one.
+    pub id: Option<String>,
+    /// Its `_rev`; the newest of `_revisions`, if it has those.
+    pub rev: Option<DocRev>,
+    /// Its `_revisions`.
+    pub revisions: Option<RevPath>,
+    /// Its `_deleted`.
+    pub deleted: bool,
+    /// Its `_attachments`, sorted by name.
+    pub attachments: Vec<NewAttachment>,
+    /// All else: the text of an object, without white space.
+    pub body: Vec<u8>,
+    /// The MD5 of the body.
+    pub body_digest: Digest,
+}
+
+impl NewDocument {
+    /// Reads a document that is all of a text.
+    pub fn parse(text: &[u8], limits: &Limits) -> Result<NewDocument, DocError> {
+        let mut reader = Reader::new(text)?;
+        let document = NewDocument::read(&mut reader, limits)?;
+        reader.end()?;
+        Ok(document)
+    }
+
+    /// Reads a document that is part of a text.
+    pub fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<NewDocument, DocError> {
+        if reader.peek()? != Kind::Object {
+            return Err(DocError::bad_request("Document must be a JSON object"));
+        }
+        let mut members = Members { body: vec![b'{'], ..Members::default() };
+        reader.object(|reader, key| members.read(reader, &key, limits))?;
+        members.body.push(b'}');
+        if members.body.len() > limits.document_bytes_max {
+            return Err(DocError::DocumentTooLarge(members.id.unwrap_or_default()));
+        }
+        members.check_keys()?;
+        let revisions = members.revisions;
+        Ok(NewDocument {
+            id: members.id,
+            rev: revisions.as_ref().map(|path| DocRev::Tree(path.newest())).or(members.rev),
+            revisions,
+            deleted: members.deleted,
+            attachments: members.attachments,
+            body_digest: Digest::of(&members.body),
+            body: members.body,
+        })
+    }
+
+    /// A document without content that deletes.
+    pub fn deletion(id: String, rev: Option<DocRev>) -> NewDocument {
+        let body = b"{}".to_vec();
+        NewDocument {
+            id: Some(id),
+            rev,
+            revisions: None,
+            deleted: true,
+            attachments: Vec::new(),
+            body_digest: Digest::of(&body),
+            body,
+        }
+    }
+}
+
+/// The hash of the edit that makes a revision from its parent; see the module documentation.
+pub fn edit_hash<'a>(
+    deleted: bool,
+    parent: Option<Rev>,
+    body: Digest,
+    attachments: impl Iterator<Item = (&'a str, &'a str, Digest)>,
+) -> [u8; 16] {
+    let mut md5 = Md5::new();
+    md5.update([u8::from(deleted)]);
+    md5.update(parent.map_or([0; Rev::BYTES], Rev::to_bytes));
+    md5.update(body.0);
+    for (name, content_type, digest) in attachments {
+        for text in [name, content_type] {
+            md5.update(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            md5.update(text);
+        }
+        md5.update(digest.0);
+    }
+    md5.finalize().into()
+}
+
+/// The members read so far.
+#[derive(Default)]
+struct Members {
+    id: Option<String>,
+    rev: Option<DocRev>,
+    revisions: Option<RevPath>,
+    deleted: bool,
+    attachments: Vec<NewAttachment>,
+    body: Vec<u8>,
+    /// All keys, to find one that is there twice.
+    keys: Vec<Box<str>>,
+}
+
+impl Members {
+    fn read(&mut self, reader: &mut Reader<'_>, key: &str, limits: &Limits) -> Result<(), DocError> {
+        self.keys.push(key.into());
+        if !key.starts_with('_') || KEPT.contains(&key) {
+            return self.read_content(reader, key, limits);
+        }
+        match (key, reader.peek()?) {
+            ("_id", Kind::String) => {
+                let id = reader.string()?;
+                check_id(&id)?;
+                self.id = Some(id.into_owned());
+            }
+            ("_id", _) => return Err(DocError::IllegalDocId("Document id must be a string")),
+            ("_rev", Kind::String) => self.rev = Some(reader.string()?.parse()?),
+            ("_rev", _) => return Err(RevError.into()),
+            ("_deleted", Kind::Bool) => self.deleted = reader.boolean()?,
+            ("_revisions", Kind::Object) => self.revisions = read_revisions(reader)?,
+            ("_attachments", Kind::Object) => self.attachments = attachment::read(reader, limits)?,
+            _ if DROPPED.contains(&key) => reader.raw().map(drop)?,
+            _ => return Err(DocError::DocValidation(format!("Bad special document member: {key}").into())),
+        }
+        Ok(())
+    }
+
+    fn read_content(&mut self, reader: &mut Reader<'_>, key: &str, limits: &Limits) -> Result<(), DocError> {
+        if self.body.len() > 1 {
+            self.body.push(b',');
+        }
+        crate::json::put_string(&mut self.body, key);
+        self.body.push(b':');
+        // What is too large is not copied on and on; the id may come later, and then is not told.
+        if self.body.len() > limits.document_bytes_max {
+            return Err(DocError::DocumentTooLarge(self.id.take().unwrap_or_default()));
+        }
+        Ok(reader.copy(&mut self.body)?)
+    }
+
+    fn check_keys(&mut self) -> Result<(), DocError> {
+        self.keys.sort_unstable();
+        match self.keys.array_windows().find(|[a, b]| a == b) {
+            Some([twice, _]) => {
+                Err(DocError::DocValidation(format!("Duplicate document member: {twice}").into()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn read_revisions(reader: &mut Reader<'_>) -> Result<Option<RevPath>, DocError> {
+    const START: DocError = DocError::doc_validation("_revisions.start isn't an integer.");
+    const IDS: DocError = DocError::doc_validation("_revisions.ids isn't a array.");
+    let (mut start, mut ids) = (None, None);
+    reader.object::<DocError>(|reader, key| {
+        match (&*key, reader.peek()?) {
+            ("start", Kind::Number) => start = reader.raw()?.parse::<u32>().ok(),
+            ("ids", Kind::Array) => ids = Some(read_hashes(reader)?),
+            _ => reader.raw().map(drop)?,
+        }
+        Ok(())
+    })?;
+    let (start, ids) = (start.ok_or(START)?, ids.ok_or(IDS)?);
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let path = RevPath::new(start, ids);
+    path.map(Some).ok_or(DocError::doc_validation("_revisions.ids has more revisions than _revisions.start"))
+}
+
+fn read_hashes(reader: &mut Reader<'_>) -> Result<Vec<[u8; 16]>, DocError> {
+    let mut hashes = Vec::new();
+    reader.array::<DocError>(|reader| {
+        if reader.peek()? != Kind::String {
+            return Err(DocError::doc_validation("RevId isn't a string"));
+        }
+        let hash = crate::revision::parse_hash(&reader.string()?);
+        hashes.push(hash.ok_or(DocError::doc_validation("RevId isn't a valid hexadecimal"))?);
+        Ok(())
+    })?;
+    Ok(hashes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use super::*;
+use crate::attachment::NewContent;
+
+const HASH: &str = "00112233445566778899aabbccddeeff";
+
+fn parse(text: &str) -> Result<NewDocument, DocError> {
+    NewDocument::parse(text.as_bytes(), &Limits::default())
+}
+
+fn told(text: &str) -> (u16, &'static str, String) {
+    let error = parse(text).expect_err(text);
+    (error.status(), error.error(), error.reason())
+}
+
+#[test]
+fn special_members_are_read_and_the_rest_is_the_body() {
+    let text = format!(
+        r#" {{ "z" : 1 , "_id":"a", "_rev":"2-{HASH}", "a":{{ "_id" : [ ] }}, "_deleted" : false,
+            "_conflicts":[], "_revs_info":{{}}, "_replication_state":"x", "_attachments":{{"f":{{"data":""}}}} }} "#
+    );
+    let document = parse(&text).expect("a document");
+    assert_eq!(document.id.as_deref(), Some("a"));
+    assert_eq!(document.rev, Some(DocRev::Tree(format!("2-{HASH}").parse().expect("a rev"))));
+    assert_eq!(String::from_utf8_lossy(&document.body), r#"{"z":1,"a":{"_id":[]},"_replication_state":"x"}"#);
+    assert_eq!(document.body_digest, Digest::of(&document.body));
+    assert!(!document.deleted && document.revisions.is_none());
+    assert!(matches!(&document.attachments[0].content, NewContent::Inline { bytes, .. } if bytes.is_empty()));
+    let empty = parse("{}").expect("a document");
+    assert_eq!((empty.body, empty.id, empty.rev), (b"{}".to_vec(), None, None));
+    assert!(parse(r#"{"_deleted":true}"#).expect("a document").deleted);
+}
+
+#[test]
+fn revisions_say_more_than_the_rev() {
+    let text = format!(
+        r#"{{"_rev":"9-{HASH}","_revisions":{{"start":2,"ids":["{HASH}","{}"]}}}}"#,
+        HASH.to_uppercase()
+    );
+    let document = parse(&text).expect("a document");
+    let path = document.revisions.expect("a path");
+    assert_eq!(
+        path.revs().map(|rev| rev.to_string()).collect::<Vec<_>>(),
+        [format!("2-{HASH}"), format!("1-{HASH}")]
+    );
+    assert_eq!(document.rev, Some(DocRev::Tree(path.newest())));
+    assert_eq!(parse(r#"{"_revisions":{"start":0,"ids":[]}}"#).expect("a document").revisions, None);
+}
+
+#[test]
+fn local_documents_have_revisions_of_their_own() {
+    let rev = parse(r#"{"_rev":"0-12"}"#).expect("a document").rev.expect("a rev");
+    assert_eq!((rev, rev.to_string()), (DocRev::Local(12), "0-12".into()));
+    assert_eq!(told(r#"{"_rev":"0-"}"#).2, "Invalid rev format");
+    assert_eq!(told(r#"{"_rev":"0-99999999999999999999"}"#).2, "Invalid rev format");
+}
+
+#[test]
+fn each_error_has_its_text() {
+    let bad_request = |reason: &str| (400, "bad_request", reason.to_owned());
+    let validation = |reason: &str| (400, "doc_validation", reason.to_owned());
+    for text in ["[]", "1", "\"a\"", "null"] {
+        assert_eq!(told(text), bad_request("Document must be a JSON object"), "{text}");
+    }
+    for text in ["", "{", "{\"a\":}", "{} {}", "{\"a\":\"\\ud800\"}", "{\"_id\":x}"] {
+        assert_eq!(told(text), bad_request("invalid UTF-8 JSON"), "{text}");
+    }
+    let not_text = NewDocument::parse(b"{\"a\":\"\xff\"}", &Limits::default());
+    assert_eq!(not_text, Err(DocError::bad_request("invalid UTF-8 JSON")));
+    assert_eq!(told(r#"{"_foo":1}"#), validation("Bad special document member: _foo"));
+    assert_eq!(told(r#"{"_f\u006fo":1}"#), validation("Bad special document member: _foo"));
+    assert_eq!(told(r#"{"_deleted":1}"#), validation("Bad special document member: _deleted"));
+    assert_eq!(told(r#"{"_attachments":[]}"#), validation("Bad special document member: _attachments"));
+    assert_eq!(told(r#"{"_revisions":[]}"#), validation("Bad special document member: _revisions"));
+    assert_eq!(
+        told(r#"{"_revisions":{"start":"1","ids":[]}}"#),
+        validation("_revisions.start isn't an integer.")
+    );
+    assert_eq!(
+        told(r#"{"_revisions":{"start":1.5,"ids":[]}}"#),
+        validation("_revisions.start isn't an integer.")
+    );
+    assert_eq!(told(r#"{"_revisions":{"start":1,"ids":{}}}"#), validation("_revisions.ids isn't a array."));
+    assert_eq!(told(r#"{"_revisions":{"start":1,"ids":[1]}}"#), validation("RevId isn't a string"));
+    assert_eq!(
+        told(r#"{"_revisions":{"start":1,"ids":["x"]}}"#),
+        validation("RevId isn't a valid hexadecimal")
+    );
+    let surplus = format!(r#"{{"_revisions":{{"start":1,"ids":["{HASH}","{HASH}"]}}}}"#);
+    assert_eq!(told(&surplus), validation("_revisions.ids has more revisions than _revisions.start"));
+    assert_eq!(told(r#"{"_rev":"foo"}"#), bad_request("Invalid rev format"));
+    assert_eq!(told(r#"{"_rev":null}"#), bad_request("Invalid rev format"));
+    assert_eq!(told(r#"{"_id":1}"#), (400, "illegal_docid", "Document id must be a string".into()));
+    assert_eq!(
+        told(r#"{"_id":"_a"}"#),
+        (400, "illegal_docid", "Only reserved document ids may start with underscore.".into())
+    );
+    assert_eq!(told(r#"{"a":1,"\u0061":2}"#), validation("Duplicate document member: a"));
+    assert_eq!(told(r#"{"_id":"a","_id":"b"}"#), validation("Duplicate document member: _id"));
+    let nested = format!("{{\"a\":{}1{}}}", "[".repeat(256), "]".repeat(256));
+    assert_eq!(told(&nested), bad_request("JSON is nested deeper than 256 levels"));
+}
+
+#[test]
+fn the_body_has_a_limit() {
+    let limits = Limits { document_bytes_max: 20, ..Limits::default() };
+    let parse = |text: &str| NewDocument::parse(text.as_bytes(), &limits);
+    assert!(parse(r#"{"_id":"a-long-identifier",   "a":"0123456789"}"#).is_ok());
+    let error = parse(r#"{"_id":"x","a":"0123456789012345"}"#).expect_err("too large");
+    assert_eq!((error.status(), error.error(), error.reason()), (413, "document_too_large", "x".into()));
+    assert!(parse(r#"{"a":"0123456789012345","b":1,"_id":"x"}"#).is_err());
+}
+
+#[test]
+fn the_same_edit_has_the_same_hash() {
+    let body = Digest::of(b"{\"a\":1}");
+    let attachment = ("f", "text/plain", Digest::of(b"x"));
+    let hash = |deleted, parent, body, attachments: &[(&'static str, &'static str, Digest)]| {
+        edit_hash(deleted, parent, body, attachments.iter().copied())
+    };
+    let plain = hash(false, None, body, &[]);
+    assert_eq!(Rev::first(plain).to_string(), "1-36f586a4a89a5e414423c1930094b64a");
+    assert_eq!(hash(false, None, body, &[]), plain);
+    let others = [
+        hash(true, None, body, &[]),
+        hash(false, Some(Rev::first(plain)), body, &[]),
+        hash(false, None, Digest::of(b"{}"), &[]),
+        hash(false, None, body, &[attachment]),
+        hash(false, None, body, &[("ft", "ext/plain", attachment.2)]),
+    ];
+    for (index, other) in others.iter().enumerate() {
+        assert!(*other != plain && !others[..index].contains(other), "{index}");
+    }
+}
+
+#[test]
+fn a_deletion_has_no_content() {
+    let made = NewDocument::deletion("a".into(), Some(DocRev::Local(1)));
+    assert_eq!(parse(r#"{"_id":"a","_rev":"0-1","_deleted":true}"#), Ok(made));
+}

@@ -1,0 +1,393 @@
+//! JSON as documents need it: read member by member where it lies, checked once, copied without white space.
+//!
+//! What it is: a pull reader over a text, and the writer of strings. Numbers, strings and the order of members stay as given.
+//! What it is not: a tree of values ([`crate::mango::Value`] is one), nor a parser for settings: `serde_json` is for those.
+//!
+//! Invariants
+//! - Whatever was read or copied is JSON as RFC 8259 has it, in UTF-8, with escaped surrogates in pairs.
+//! - Nothing recurses deeper than [`JSON_DEPTH_MAX`].
+
+use std::borrow::Cow;
+
+use crate::DocError;
+
+/// How deep arrays and objects may be nested in each other.
+pub const JSON_DEPTH_MAX: u32 = 256;
+
+/// What is wrong with a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// It is not JSON, or not UTF-8. CouchDB has one text for both.
+    #[error("invalid UTF-8 JSON")]
+    Malformed,
+    /// More nested than [`JSON_DEPTH_MAX`].
+    #[error("JSON is nested deeper than {JSON_DEPTH_MAX} levels")]
+    TooDeep,
+}
+
+impl From<JsonError> for DocError {
+    fn from(error: JsonError) -> DocError {
+        DocError::BadRequest(error.to_string().into())
+    }
+}
+
+/// What the next value is, as its first byte tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// Reads a text from its start. A reader that gave an error stands somewhere: it is not to be used any more.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads bytes that should be a JSON text.
+    pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, JsonError> {
+        std::str::from_utf8(bytes).map(Reader::of).map_err(|_| JsonError::Malformed)
+    }
+
+    /// Reads what is known to be UTF-8.
+    pub fn of(text: &'a str) -> Reader<'a> {
+        Reader { text, at: 0, depth: 0 }
+    }
+
+    /// What comes next.
+    pub fn peek(&mut self) -> Result<Kind, JsonError> {
+        self.space();
+        match self.next() {
+            Some(b'n') => Ok(Kind::Null),
+            Some(b't' | b'f') => Ok(Kind::Bool),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            Some(b'"') => Ok(Kind::String),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b'{') => Ok(Kind::Object),
+            _ => Err(JsonError::Malformed),
+        }
+    }
+
+    /// Passes over the value that comes next and gives its text.
+    pub fn raw(&mut self) -> Result<&'a str, JsonError> {
+        self.space();
+        let from = self.at;
+        self.skip(&mut |_, _| ())?;
+        Ok(&self.text[from..self.at])
+    }
+
+    /// Appends the value that comes next, without white space.
+    pub fn copy(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
+        self.space();
+        let (bytes, mut from) = (self.text.as_bytes(), self.at);
+        self.skip(&mut |gap, end| {
+            out.extend_from_slice(&bytes[from..gap]);
+            from = end;
+        })?;
+        out.extend_from_slice(&bytes[from..self.at]);
+        Ok(())
+    }
+
+    /// The string that comes next.
+    pub fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+        self.space();
+        let quoted = self.quoted()?;
+        let inner = &quoted[1..quoted.len() - 1];
+        Ok(if inner.contains('\\') { Cow::Owned(unescape(inner)?) } else { Cow::Borrowed(inner) })
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self) -> Result<bool, JsonError> {
+        match self.raw()? {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(JsonError::Malformed),
+        }
+    }
+
+    /// The members of the object that comes next. `member` reads the value of each, whose key it is given, or fails.
+    pub fn object<E: From<JsonError>>(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.enter(b'{')?;
+        let mut first = true;
+        while self.another(b'}', first)? {
+            let key = self.string()?;
+            self.colon()?;
+            member(self, key)?;
+            first = false;
+        }
+        Ok(())
+    }
+
+    /// The elements of the array that comes next. `element` reads each, or fails.
+    pub fn array<E: From<JsonError>>(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.enter(b'[')?;
+        let mut first = true;
+        while self.another(b']', first)? {
+            element(self)?;
+            first = false;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing follows.
+    pub fn end(&mut self) -> Result<(), JsonError> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(JsonError::Malformed) }
+    }
+
+    fn next(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Passes over white space; says where it began.
+    fn space(&mut self) -> usize {
+        let from = self.at;
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.next() {
+            self.at += 1;
+        }
+        from
+    }
+
+    fn take(&mut self, byte: u8) -> Result<(), JsonError> {
+        if self.next() != Some(byte) {
+            return Err(JsonError::Malformed);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn enter(&mut self, open: u8) -> Result<(), JsonError> {
+        self.space();
+        self.take(open)?;
+        self.depth += 1;
+        if self.depth > JSON_DEPTH_MAX { Err(JsonError::TooDeep) } else { Ok(()) }
+    }
+
+    fn colon(&mut self) -> Result<(), JsonError> {
+        self.space();
+        self.take(b':')
+    }
+
+    /// Whether another element or member follows; if not, the end is passed over.
+    fn another(&mut self, close: u8, first: bool) -> Result<bool, JsonError> {
+        self.space();
+        if self.next() == Some(close) {
+            self.at += 1;
+            self.depth -= 1;
+            return Ok(false);
+        }
+        if !first {
+            self.take(b',')?;
+            self.space();
+        }
+        Ok(true)
+    }
+
+    /// Passes over a value that begins here. `gap` is told of all white space in it.
+    fn skip(&mut self, gap: &mut impl FnMut(usize, usize)) -> Result<(), JsonError> {
+        match self.next() {
+            Some(b'"') => self.quoted().map(drop),
+            Some(b'{') => self.skip_nested(b'{', b'}', gap),
+            Some(b'[') => self.skip_nested(b'[', b']', gap),
+            Some(b'n') => self.word("null"),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            _ => self.number(),
+        }
+    }
+
+    fn skip_nested(
+        &mut self,
+        open: u8,
+        close: u8,
+        gap: &mut impl FnMut(usize, usize),
+    ) -> Result<(), JsonError> {
+        self.enter(open)?;
+        self.tell_space(gap);
+        if self.next() != Some(close) {
+            loop {
+                if open == b'{' {
+                    self.quoted()?;
+                    self.tell_space(gap);
+                    self.take(b':')?;
+                    self.tell_space(gap);
+                }
+                self.skip(gap)?;
+                self.tell_space(gap);
+                if self.next() != Some(b',') {
+                    break;
+                }
+                self.at += 1;
+                self.tell_space(gap);
+            }
+        }
+        self.depth -= 1;
+        self.take(close)
+    }
+
+    fn tell_space(&mut self, gap: &mut impl FnMut(usize, usize)) {
+        let from = self.space();
+        if from != self.at {
+            gap(from, self.at);
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), JsonError> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return Err(JsonError::Malformed);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), JsonError> {
+        if self.next() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.next() {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.next() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.next() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.next() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// At least one digit.
+    fn digits(&mut self) -> Result<(), JsonError> {
+        let from = self.at;
+        while let Some(b'0'..=b'9') = self.next() {
+            self.at += 1;
+        }
+        if self.at == from { Err(JsonError::Malformed) } else { Ok(()) }
+    }
+
+    /// The string that begins here, with its quotes.
+    fn quoted(&mut self) -> Result<&'a str, JsonError> {
+        let from = self.at;
+        self.take(b'"')?;
+        loop {
+            let rest = &self.text.as_bytes()[self.at..];
+            let plain = memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Malformed)?;
+            if rest[..plain].iter().any(|byte| *byte < 0x20) {
+                return Err(JsonError::Malformed);
+            }
+            self.at += plain;
+            if rest[plain] == b'"' {
+                self.at += 1;
+                return Ok(&self.text[from..self.at]);
+            }
+            self.at += escaped(&self.text[self.at..])?.1;
+        }
+    }
+}
+
+/// The character that the escape at the start of the text stands for, and how many bytes that takes.
+fn escaped(text: &str) -> Result<(char, usize), JsonError> {
+    let plain = match text.as_bytes().get(1) {
+        Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        _ => return escaped_unicode(text),
+    };
+    Ok((plain, 2))
+}
+
+fn escaped_unicode(text: &str) -> Result<(char, usize), JsonError> {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| hex)
+    };
+    let first = unit(text).ok_or(JsonError::Malformed)?;
+    if let Some(character) = char::from_u32(first) {
+        return Ok((character, 6));
+    }
+    // The first half of a pair, and the other.
+    let second = text.get(6..).and_then(unit).filter(|second| (0xdc00..0xe000).contains(second));
+    match second.filter(|_| first < 0xdc00) {
+        Some(second) => {
+            let character = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+            char::from_u32(character).map(|character| (character, 12)).ok_or(JsonError::Malformed)
+        }
+        None => Err(JsonError::Malformed),
+    }
+}
+
+fn unescape(inner: &str) -> Result<String, JsonError> {
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(plain) = memchr::memchr(b'\\', rest.as_bytes()) {
+        out.push_str(&rest[..plain]);
+        let (character, bytes) = escaped(&rest[plain..])?;
+        out.push(character);
+        rest = &rest[plain + bytes..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Appends a string, with quotes, and escapes where JSON wants them.
+pub fn put_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' | b'\\' => byte,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            8 => b'b',
+            12 => b'f',
+            0..0x20 => b'u',
+            _ => continue,
+        };
+        out.extend_from_slice(&text.as_bytes()[plain..at]);
+        out.extend_from_slice(&[b'\\', short]);
+        if short == b'u' {
+            out.extend_from_slice(&[
+                b'0',
+                b'0',
+                b'0' + (byte >> 4),
+                b"0123456789abcdef"[usize::from(byte & 15)],
+            ]);
+        }
+        plain = at + 1;
+    }
+    out.extend_from_slice(&text.as_bytes()[plain..]);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use super::*;
+use proptest::prelude::*;
+
+fn minified(text: &str) -> Result<String, JsonError> {
+    let mut reader = Reader::of(text);
+    let mut out = Vec::new();
+    reader.copy(&mut out)?;
+    reader.end()?;
+    Ok(String::from_utf8(out).expect("UTF-8"))
+}
+
+#[test]
+fn white_space_goes_and_the_rest_stays() {
+    let given = " { \"b\" : [ 1.50 , -0 ,\t1E+9, { } , [ ] ] ,\r\n \"a b\" : \" \\u00e9 \" , \"b\":null } ";
+    assert_eq!(minified(given).as_deref(), Ok(r#"{"b":[1.50,-0,1E+9,{},[]],"a b":" \u00e9 ","b":null}"#));
+    assert_eq!(minified("true").as_deref(), Ok("true"));
+}
+
+#[test]
+fn what_is_not_json_is_refused() {
+    let texts = [
+        "",
+        " ",
+        "{",
+        "[",
+        "]",
+        "[1,]",
+        "[,1]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{'a':1}",
+        "[1 2]",
+        "nul",
+        "nulls",
+        "True",
+        "01",
+        "1.",
+        ".5",
+        "-",
+        "1e",
+        "+1",
+        "0x1",
+        "NaN",
+        "\"a",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "\"\\u+123\"",
+        "\"\\ud800\"",
+        "\"\\udc00\\ud800\"",
+        "\"\\ud800\\n\"",
+        "\"a\nb\"",
+        "\"\u{1}\"",
+        "[1}",
+        "1 1",
+        "{\"a\" 1}",
+    ];
+    for text in texts {
+        assert_eq!(minified(text), Err(JsonError::Malformed), "{text:?}");
+    }
+    assert_eq!(Reader::new(b"\"\xff\"").map(drop), Err(JsonError::Malformed));
+}
+
+#[test]
+fn nesting_has_a_limit() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(minified(&nested(JSON_DEPTH_MAX as usize)).is_ok());
+    assert_eq!(minified(&nested(JSON_DEPTH_MAX as usize + 1)), Err(JsonError::TooDeep));
+    assert_eq!(minified(&"{\"a\":".repeat(1_000_000)), Err(JsonError::TooDeep));
+    // Side by side they are not nested.
+    assert!(minified(&format!("[{}[]]", "[],".repeat(1000))).is_ok());
+}
+
+#[test]
+fn strings_are_read_as_they_mean() {
+    let read = |text: &'static str| Reader::of(text).string();
+    assert_eq!(read(r#""plain""#), Ok(Cow::Borrowed("plain")));
+    assert_eq!(
+        read(r#""\"\\\/\b\f\n\r\t\u0041\u00e9\ud83d\ude00""#).as_deref(),
+        Ok("\"\\/\u{8}\u{c}\n\r\tAé😀")
+    );
+    assert_eq!(read("1"), Err(JsonError::Malformed));
+}
+
+#[test]
+fn members_are_read_one_by_one() {
+    let mut reader = Reader::of(r#" { "a" : [ 1 , true ] , "\u0062" : "x" } "#);
+    let mut keys = Vec::new();
+    let mut raw = Vec::new();
+    let read = reader.object::<JsonError>(|reader, key| {
+        keys.push(key.into_owned());
+        match reader.peek()? {
+            Kind::Array => reader.array(|reader| {
+                raw.push(reader.raw()?);
+                Ok(())
+            })?,
+            _ => raw.push(reader.raw()?),
+        }
+        Ok(())
+    });
+    assert_eq!((read, reader.end()), (Ok(()), Ok(())));
+    assert_eq!((keys, raw), (vec!["a".to_owned(), "b".to_owned()], vec!["1", "true", "\"x\""]));
+}
+
+fn values() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
+        ".*".prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+            proptest::collection::btree_map(".*", inner, 0..5)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_others_write_is_read(value in values()) {
+        let compact = value.to_string();
+        prop_assert_eq!(minified(&compact), Ok(compact.clone()));
+        let pretty = serde_json::to_string_pretty(&value).expect("text");
+        let copied: serde_json::Value = serde_json::from_str(&minified(&pretty).expect("JSON")).expect("JSON");
+        prop_assert_eq!(copied, serde_json::from_str::<serde_json::Value>(&compact).expect("JSON"));
+    }
+
+    #[test]
+    fn others_agree_about_what_is_json(text in r#"[\[\]{}",:0-2.eE+\-\\u ntrl]{0,12}"#) {
+        let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
+        prop_assert_eq!(minified(&text).is_ok(), theirs, "{:?}", text);
+    }
+
+    #[test]
+    fn strings_come_back(text in ".*") {
+        let mut out = Vec::new();
+        put_string(&mut out, &text);
+        prop_assert_eq!(Reader::new(&out).expect("UTF-8").string().expect("a string"), text);
+    }
+}
