@@ -8,7 +8,7 @@ import pytest
 from harness import resp
 from harness.cutting_proxy import CuttingProxy
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
-from harness.server import Server
+from harness.server import Server, free_port
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -127,6 +127,69 @@ def test_a_replica_leads_and_the_old_leader_follows_it(pair):
     replica.start()
     assert info(replica)["role"] == "master", "REPLICAOF NO ONE outlives a restart"
     wait_same(replica, leader)
+
+
+MASTERDOWN = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+
+
+def refuses_reads(server: Server) -> bool:
+    """Whether it shows nothing at the moment."""
+    try:
+        return error_of(call(server, "GET", "k")) == MASTERDOWN
+    except (OSError, resp.Closed):
+        return False
+
+
+def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(pair):
+    leader, replica = pair()
+    wait_same(leader, replica)
+    leader.options.port = leader.port
+    leader.kill()
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    leader.start()
+    assert call(leader, "SET", "k", "written to the old leader") == b"OK"
+    assert call(leader, "REPLICAOF", "127.0.0.1", free_port()) == b"OK", "nobody is there"
+    wait_until("reads to be refused", lambda: refuses_reads(leader))
+    leader.kill()
+    leader.start()
+    assert refuses_reads(leader), "a restart changes nothing about that"
+    with leader.connect() as connection:
+        for command in (["GET", "k"], ["KEYS", "*"], ["DBSIZE"], ["XSUBSCRIBE", "c", "FROM", "-"], ["WAIT", 0, 1]):
+            assert error_of(connection.call(*command)) == MASTERDOWN, command
+        assert error_of(connection.call("SET", "k", "v")).startswith("READONLY"), "as Redis has it"
+        assert connection.call("PING") == b"PONG" and connection.call("SELECT", 1) == b"OK"
+        assert connection.call("WAITLSN", 1, 10) == 0
+        assert connection.call("MULTI") == b"OK"
+        assert error_of(connection.call("GET", "k")) == MASTERDOWN
+        assert error_of(connection.call("EXEC")).startswith("EXECABORT")
+    assert info(leader)["master_link_status"] == "down"
+    assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
+    wait_same(replica, leader)
+    assert call(leader, "GET", "k") is None
+
+
+def test_a_leader_that_was_to_follow_may_lead_again_and_shows_what_it_has(pair):
+    leader, _ = pair()
+    assert call(leader, "SET", "k", "v") == b"OK"
+    assert call(leader, "REPLICAOF", "127.0.0.1", free_port()) == b"OK"
+    wait_until("reads to be refused", lambda: refuses_reads(leader))
+    assert call(leader, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(leader, "GET", "k") == b"v"
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_replica_that_starts_without_its_leader_shows_what_is_known_to_be_committed(pair, acks):
+    leader, replica = pair(extra=("--ack-replicas", str(acks)))
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_same(leader, replica)
+    leader.options.port = leader.port
+    leader.kill()
+    replica.kill()
+    replica.start()
+    assert refuses_reads(replica) == (acks > 0), "with acks, its log may hold more than was acknowledged"
+    leader.start()
+    wait_following(replica)
+    assert call(replica, "GET", "k") == b"v"
 
 
 def test_a_replica_may_have_replicas(new_server, pair):
@@ -288,8 +351,9 @@ def test_another_log_is_never_merged(new_server, pair):
     call(stranger, "SET", "mine", "1")
     assert call(stranger, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     stranger.wait_for_log("the replica holds another log")
-    assert call(stranger, "GET", "mine") == b"1"
+    assert refuses_reads(stranger), "none of it is the leader's"
     assert call(stranger, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(stranger, "GET", "mine") == b"1"
     assert call(stranger, "SET", "mine", "2") == b"OK"
 
 
@@ -343,11 +407,12 @@ def test_a_leader_that_was_replaced_takes_no_writes_until_it_is_told_to(new_serv
     # The replica of the new leader comes to the old one by mistake.
     assert call(other, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     leader.wait_for_log("another server leads in a higher epoch")
-    assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY")
+    assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY") and refuses_reads(leader)
     leader.options.port = leader.port
     leader.kill()
     leader.start()
     assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY"), "it remembers that"
+    assert refuses_reads(leader)
     assert call(leader, "REPLICAOF", "NO", "ONE") == b"OK"
     wait_until("it to lead in a later epoch", lambda: try_to_write(leader))
     wait_same(leader, other)

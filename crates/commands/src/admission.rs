@@ -1,11 +1,11 @@
 //! What can refuse a command before it touches a key.
 //!
-//! Order of the checks, as in Redis: known, arity, protected, authenticated, subscribed, loading, log, memory.
+//! Order of the checks, as in Redis: known, arity, protected, authenticated, subscribed, loading, stale, log, memory.
 
 use storage::Admission;
 use wire::{Args, Protocol};
 
-use crate::{CommandError, Executor, Flags, Host, Row, Session};
+use crate::{CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN};
 
 /// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
 /// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
@@ -85,7 +85,24 @@ impl Executor {
         if !row.flags.has(Flags::LOADING) && self.loading {
             return Err(CommandError::Loading);
         }
+        if self.is_stale && self.is_denied_when_stale(row, session) {
+            return Err(CommandError::Text(MASTER_DOWN));
+        }
         Ok(())
+    }
+
+    /// Whether a command is refused while nothing that is here may be shown. Who writes is told READONLY, as always on a replica.
+    #[cold]
+    fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
+        // Redis refuses PING as well; here it asks whether the process lives, and shows nothing.
+        let is_denied =
+            |row: &Row| !row.flags.has(Flags::STALE) && !row.flags.has(Flags::WRITE) && row.name != "ping";
+        match (&session.transaction, row.keys) {
+            (Some(transaction), Keys::Queued) => {
+                transaction.commands().iter().any(|queued| is_denied(queued.found.row))
+            }
+            _ => is_denied(row),
+        }
     }
 
     /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier answer holds for it;

@@ -122,6 +122,8 @@ pub struct Executor {
     pub(crate) read_only: bool,
     /// Why clients may not write in this round.
     pub(crate) refusal: Option<&'static str>,
+    /// Whether nothing that is here may be shown in this round.
+    pub(crate) is_stale: bool,
     bulk_bytes_max: usize,
 }
 
@@ -157,6 +159,7 @@ impl Executor {
             loading: true,
             read_only: false,
             refusal: None,
+            is_stale: false,
             bulk_bytes_max: 512 << 20,
         }
     }
@@ -168,6 +171,7 @@ impl Executor {
         self.loading = host.loading().is_some();
         let replication = host.replication();
         (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
+        self.is_stale = replication.is_stale();
         if self.read_only {
             // What is removed to make room, the leader removes.
             self.limits.memory_bytes_max = 0;

@@ -13,6 +13,10 @@ use crate::Promise;
 /// What a server that follows another, or is handing over, says to who writes.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
+/// What a server says to who reads while what it holds may have to be taken back.
+pub const MASTER_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
 /// A server as others reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
@@ -121,6 +125,9 @@ pub trait Replication: Send + Sync {
     /// Why clients may not write, as the whole error text.
     fn refuses_writes(&self) -> Option<&'static str>;
 
+    /// Whether nothing that is here may be shown: some of it may never have been promised to anybody.
+    fn is_stale(&self) -> bool;
+
     /// What it is to others.
     fn role(&self) -> Role;
 
@@ -190,6 +197,10 @@ impl Replication for Standalone {
 
     fn refuses_writes(&self) -> Option<&'static str> {
         None
+    }
+
+    fn is_stale(&self) -> bool {
+        false
     }
 
     fn role(&self) -> Role {

@@ -16,6 +16,8 @@
 //! - A promotion has stopped taking anything in, and applied everything it had, before its epoch begins; that is on disk before
 //!   a client may write.
 //! - A server that learns of a higher epoch than its own takes no writes any more, and remembers that, until told otherwise.
+//! - What is here that no leader may ever have committed is not shown: a leader that begins to follow, or is fenced, and with
+//!   `ack-replicas` a replica that starts, show nothing until the leader has committed all that they hold, or it was cut.
 
 mod failover;
 mod figures;
@@ -68,6 +70,9 @@ use crate::{
     replay::Replayer,
 };
 
+/// As a position up to which nothing is confirmed.
+const EVERYTHING: Lsn = Lsn::MAX;
+
 /// Settings that matter here.
 #[derive(Debug, Clone, Default)]
 struct Options {
@@ -94,6 +99,8 @@ pub(crate) struct Node {
     standing: Mutex<Standing>,
     /// Nothing is appended: it follows another, or hands over, or was fenced.
     is_read_only: AtomicBool,
+    /// Nothing is shown until the leader has committed the log up to here; 0 if it has.
+    unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
     options: RwLock<Options>,
     log: OnceLock<Log>,
@@ -128,12 +135,15 @@ impl Node {
     ) -> io::Result<Node> {
         let standing = Standing::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
         let is_read_only = standing.leader().is_some() || standing.fenced_by > 0;
+        let asks_for_acks = standing.leader().is_some() && settings.integer(Key::AckReplicas) > 0;
+        let unconfirmed = if standing.is_unconfirmed || asks_for_acks { EVERYTHING } else { Lsn::ZERO };
         let node = Node {
             dir: dir.to_path_buf(),
             clock,
             entropy,
             standing: Mutex::new(standing),
             is_read_only: is_read_only.into(),
+            unconfirmed: unconfirmed.get().into(),
             lacks_replicas: false.into(),
             options: RwLock::default(),
             log: OnceLock::new(),
@@ -187,6 +197,37 @@ impl Node {
         self.standing.lock().leader().is_some()
     }
 
+    fn unconfirmed(&self) -> Lsn {
+        Lsn::new(self.unconfirmed.load(SeqCst))
+    }
+
+    fn is_stale(&self) -> bool {
+        self.unconfirmed() > Lsn::ZERO
+    }
+
+    /// Until a leader has committed what is here, or this server leads.
+    fn show_nothing(&self) {
+        self.unconfirmed.store(EVERYTHING.get(), SeqCst);
+    }
+
+    /// The leader that is followed has committed this much of what is here. Whether all of it may be shown.
+    fn confirm(&self, committed: Lsn) -> Result<bool, String> {
+        if committed < self.unconfirmed() {
+            return Ok(false);
+        }
+        let mut standing = self.standing.lock();
+        if standing.is_unconfirmed && committed > Lsn::ZERO {
+            standing.is_unconfirmed = false;
+            self.remember(&standing)?;
+        }
+        drop(standing);
+        if self.unconfirmed.swap(0, SeqCst) > 0 {
+            tracing::info!(target: "replication", %committed, "the leader has committed all that was here: it is shown");
+            self.settle_waits();
+        }
+        Ok(true)
+    }
+
     pub(crate) fn set_ports(&self, redis: u16, http: u16) {
         let _ = self.ports.set((redis, http));
     }
@@ -195,7 +236,14 @@ impl Node {
     /// that it was in.
     pub(crate) fn attach(&self, log: Log, rounds_end: impl Fn() + Send + Sync + 'static) {
         let _ = self.rounds_end.set(Box::new(rounds_end));
-        if !log.is_mirror() {
+        if log.is_mirror() {
+            // It ends where it was cut by now, and an empty log has nothing to be confirmed.
+            self.unconfirmed.fetch_min(log.appended_lsn().get(), SeqCst);
+            if self.is_stale() {
+                let up_to = self.unconfirmed();
+                tracing::info!(target: "replication", %up_to, "nothing is shown before the leader has committed all that is here");
+            }
+        } else {
             self.ask_for_acks(&log);
         }
         let _ = self.log.set(log);
@@ -435,11 +483,12 @@ impl Node {
             return;
         }
         self.is_read_only.store(true, SeqCst);
-        standing.fenced_by = epoch;
+        self.show_nothing();
+        standing.set_fenced(epoch);
         tracing::error!(
             target: "replication", epoch,
-            "another server leads in a higher epoch: this one takes no writes any more. Have it follow the other \
-             (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
+            "another server leads in a higher epoch: this one takes no writes and shows nothing any more. Have it follow the \
+             other (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
         );
         if let Err(error) = self.remember(&standing) {
             tracing::error!(target: "replication", error, "a restart will have forgotten that");
@@ -518,6 +567,7 @@ impl Node {
             return Ok(Led::InTheNextLife);
         }
         self.ask_for_acks(log);
+        self.unconfirmed.store(0, SeqCst);
         self.is_read_only.store(false, SeqCst);
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
             tracing::warn!(target: "replication", %error, "cannot remove what was copied of a leader");
@@ -544,6 +594,10 @@ impl Replication for Asked {
         }
     }
 
+    fn is_stale(&self) -> bool {
+        self.0.is_stale()
+    }
+
     fn role(&self) -> Role {
         let node = &self.0;
         match node.leader_address() {
@@ -556,7 +610,7 @@ impl Replication for Asked {
                 Role::Replica {
                     leader,
                     link: following.as_ref().map_or(Link::Connect, |following| following.link()),
-                    applied: node.shown_lsn(),
+                    applied: following.map_or(Lsn::ZERO, |following| following.applied()),
                 }
             }
         }
@@ -577,6 +631,7 @@ impl Replication for Asked {
             Some(following) if before.is_some() => following.reconnect(),
             _ => {
                 node.is_read_only.store(true, SeqCst);
+                node.show_nothing();
                 node.request_restart();
             }
         }
@@ -659,6 +714,7 @@ impl Node {
 
     fn shown_lsn(&self) -> Lsn {
         match self.following() {
+            _ if self.is_stale() => Lsn::ZERO,
             Some(following) => following.applied(),
             None => self.log().map_or(Lsn::ZERO, Log::appended_lsn),
         }

@@ -141,6 +141,7 @@ fn run(
     standing.set_leader(Some(target.clone()));
     node.remember(&standing)?;
     drop(standing);
+    node.show_nothing();
     tracing::info!(target: "replication", leader = %target, "handed over");
     node.request_restart();
     Ok(())

@@ -291,7 +291,7 @@ impl LinkParts {
                 self.node.saw_epoch(&self.log, epoch)?;
                 tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
                 backoff.reset();
-                self.following.set_link(Link::Connected, self.node.now_ms());
+                self.confirm(Lsn::ZERO)?;
                 let reason = self.receive(socket, epoch);
                 *self.following.session.lock() = None;
                 Ok(Ended::Again(reason))
@@ -417,10 +417,20 @@ impl LinkParts {
             self.following.heard_ms.store(now_ms, SeqCst);
         }
         self.threads.wake_if_needed();
-        self.following.note_committed(receiver.committed());
+        let committed = receiver.committed();
+        self.following.note_committed(committed);
+        self.confirm(committed)?;
         receiver.check(now_ms).map_err(|close| close.to_string())?;
         send_ack(receiver, socket, &self.log, self.following.applied(), now_ms)
             .map_err(|error| error.to_string())
+    }
+
+    /// The link is up once all that is here may be shown.
+    fn confirm(&self, committed: Lsn) -> Result<(), String> {
+        if self.following.link() != Link::Connected && self.node.confirm(committed)? {
+            self.following.set_link(Link::Connected, self.node.now_ms());
+        }
+        Ok(())
     }
 
     /// Writes what is in the ring, so that it can take more.

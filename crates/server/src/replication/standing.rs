@@ -2,13 +2,15 @@
 //!
 //! ```json
 //! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty", "seen_epoch": 5,
-//!  "fenced_by": 0, "copied_end": 8192, "copied_hash": 123}
+//!  "fenced_by": 0, "is_unconfirmed": false, "copied_end": 8192, "copied_hash": 123}
 //! ```
 //!
 //! Invariants
 //! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` has been changed since.
 //! - `seen_epoch` is the highest epoch of those that were followed; what this server wrote itself as a leader does not count.
 //!   It is on disk before anything is acknowledged in that epoch.
+//! - `is_unconfirmed` from when a leader begins to follow, or is fenced, until a leader has committed all that is here then: what it
+//!   wrote last may never have been anywhere else. Files of earlier versions do not say it: then it is not so.
 
 use std::{io, path::Path};
 
@@ -32,6 +34,9 @@ pub(super) struct Standing {
     pub(super) seen_epoch: u32,
     /// The epoch that has begun elsewhere, so that nobody writes here any more; 0 for none.
     pub(super) fenced_by: u32,
+    /// What the log here holds may be more than any leader has committed.
+    #[serde(default)]
+    pub(super) is_unconfirmed: bool,
     copied_end: u64,
     copied_hash: u32,
 }
@@ -57,6 +62,7 @@ impl Standing {
                 leader: String::new(),
                 seen_epoch: 0,
                 fenced_by: 0,
+                is_unconfirmed: false,
                 copied_end: 0,
                 copied_hash: 0,
             }
@@ -90,9 +96,17 @@ impl Standing {
         if self.leader.is_empty() {
             // What was seen as a leader says nothing about those that are followed now.
             self.seen_epoch = 0;
+            self.is_unconfirmed = true;
         }
+        // What a leader has is its own.
+        self.is_unconfirmed &= leader.is_some();
         self.leader = leader.map_or(String::new(), |leader| leader.to_string());
         self.fenced_by = 0;
+    }
+
+    /// Another leads in this epoch: nobody writes here any more.
+    pub(super) fn set_fenced(&mut self, epoch: u32) {
+        (self.fenced_by, self.is_unconfirmed) = (epoch, true);
     }
 
     /// The log here was copied up to this batch, which is not kept itself.
@@ -183,5 +197,25 @@ mod tests {
         standing.seen_epoch = 13;
         standing.set_leader(parse_address("newer:1"));
         assert_eq!(standing.seen_epoch, 13, "one leader after another");
+    }
+
+    #[test]
+    fn what_a_leader_wrote_last_is_unconfirmed_once_it_follows() {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        let mut standing = load(&disk, "");
+        assert!(!standing.is_unconfirmed, "it leads");
+        standing.set_leader(parse_address("new:1"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        standing = load(&disk, "");
+        assert!(standing.is_unconfirmed, "a restart does not change that");
+        standing.is_unconfirmed = false;
+        standing.set_leader(parse_address("newer:1"));
+        assert!(!standing.is_unconfirmed, "what was confirmed stays so");
+        standing.set_leader(None);
+        standing.set_fenced(7);
+        assert!(standing.is_unconfirmed);
+        standing.set_leader(None);
+        assert!(!standing.is_unconfirmed && standing.fenced_by == 0, "it leads after all");
     }
 }

@@ -23,8 +23,7 @@ pub(super) use subscribe::unsubscribe_all;
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
 /// Answered by another thread: not as one of several commands, and not before there is a log.
-const FOLLOWING: Flags =
-    Flags::PUBSUB.or(Flags::STALE).or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
+const FOLLOWING: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// What the commands have in common.
 const ROW: Row = Row {
@@ -140,7 +139,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "xunsubscribe",
         arity: -1,
-        flags: FOLLOWING,
+        flags: FOLLOWING.or(Flags::STALE),
         since: "7.2.0",
         summary: "Stops listening to durable channels from the log, or to all of them.",
         syntax: "[channel [channel ...]]",
