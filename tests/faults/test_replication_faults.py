@@ -4,6 +4,7 @@ a replica goes on by itself where it was, and copies everything anew only if it 
 
 import random
 import signal
+import threading
 
 import pytest
 
@@ -202,7 +203,7 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
 
 COPIED_MIB = 200
 # So many times the replica is killed in the middle, and so many times a connection breaks.
-KILLS = 2
+KILLS = 10
 CUTS = 100
 
 
@@ -236,6 +237,48 @@ def test_a_copy_goes_on_after_many_kills_and_cuts(new_server):
             assert replica.log().count("the copy starts over") == 0
             write_large(leader, "more", 2)
             wait_same(leader, replica)
+
+
+@pytest.fixture
+def half_copied(new_server):
+    """A leader, and a replica that has copied half of it and hears no more; what makes it go on."""
+    leader = new_server(durability="none").start()
+    write_large(leader, "much", COPIED_MIB)
+    goes_on = threading.Event()
+
+    def stand_still(piece: bytes) -> bytes:
+        if files.bytes > COPIED_MIB * MIB // 2:
+            goes_on.wait()
+        return piece
+
+    def name_proxy(piece: bytes) -> bytes:
+        return piece.replace(b"+FULL %d\r\n" % leader.http_port, b"+FULL %d\r\n" % files.port)
+
+    with (
+        CuttingProxy(leader.http_port, edit=stand_still) as files,
+        CuttingProxy(leader.port, edit=name_proxy) as door,
+    ):
+        replica = new_server(durability="none", extra=("--replica-of", f"127.0.0.1:{door.port}")).start()
+        wait_until("half of the copy", lambda: files.bytes > COPIED_MIB * MIB // 2)
+        yield leader, replica, goes_on
+        goes_on.set()
+
+
+def test_a_copy_from_a_leader_that_has_vanished_is_given_up_and_gone_on_with(half_copied):
+    leader, replica, goes_on = half_copied
+    replica.wait_for_log("the copy from the leader is not complete")
+    goes_on.set()
+    wait_until("the copy to be complete", lambda: is_following(replica), patience_s=120)
+    assert replica.log().count("the copy starts over") == 0
+    wait_same(leader, replica)
+
+
+def test_who_copies_from_a_leader_that_has_vanished_can_lead_at_once(half_copied):
+    _, replica, _ = half_copied
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(replica, "SET", "k", "v") == b"OK"
+    assert "is not complete" not in replica.log(), "it has not waited for the leader"
+    assert copied_bytes(replica) == 0
 
 
 def test_a_replica_that_was_away_for_too_long_copies_everything_anew(new_server):

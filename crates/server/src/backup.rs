@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! sheaf backup DEST (fetch)                         server (routes -> session -> storage::CopyPlan)
-//!   POST   /_backup?resume=BEGIN_LSN        ------>  a snapshot, if there is none; pin it and the log behind it
-//!   GET    /_backup/SESSION/FILE, Range     ------>  a file, as far as it belongs to the copy
-//!   DELETE /_backup/SESSION                 ------>  the pin goes
+//!   POST   /_backup?session=S&resume=LSN    ------>  a snapshot, if there is none; pin it and the log behind it
+//!   GET    /_backup/S/FILE, Range           ------>  a file, as far as it belongs to the copy
+//!   DELETE /_backup/S                       ------>  the pin goes
 //!   verify every byte, write backup.json
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is verified and
 //!   durable by then.
 //! - A backup is neither served nor imported into: what was written there would no longer be what was verified.
+//! - Whoever copies chooses the name of its session and keeps it: a session takes the place of an earlier one of the same name.
 //! - What a session keeps from being removed is bounded, in time and in bytes; over it the session ends, not the server.
 
 pub mod fetch;

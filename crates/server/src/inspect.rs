@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    ops::ControlFlow,
     path::Path,
     sync::Arc,
 };
@@ -96,8 +97,14 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
 
 fn check_data(dir: &Path) -> Result<(), Error> {
     let bar = ProgressBar::new("checking");
-    let log = storage::check(Arc::new(RealDisk), dir, |position, end| bar.show(position.get(), end.get()));
-    let snapshots = snapshot::check(&RealDisk, dir, |done, total| bar.show(done, total));
+    let log = storage::check(Arc::new(RealDisk), dir, |position, end| {
+        bar.show(position.get(), end.get());
+        ControlFlow::Continue(())
+    });
+    let snapshots = snapshot::check(&RealDisk, dir, |done, total| {
+        bar.show(done, total);
+        ControlFlow::Continue(())
+    });
     bar.finish();
     // A damaged log says all the more what the snapshots are worth.
     let intact = snapshots.as_deref().map_or(Lsn::ZERO, print_snapshots);

@@ -18,7 +18,11 @@
 
 mod report;
 
-use std::{ops::RangeInclusive, path::Path, sync::Arc};
+use std::{
+    ops::{ControlFlow, RangeInclusive},
+    path::Path,
+    sync::Arc,
+};
 
 use env::Disk;
 use keyspace::{
@@ -94,7 +98,7 @@ fn choose(
 ) -> Result<Option<SnapshotInfo>, RecoverError> {
     let mut damages = Vec::new();
     let mut intact = None;
-    for check in snapshot::check(disk, dir, |_, _| {})? {
+    for check in snapshot::check(disk, dir, |_, _| ControlFlow::Continue(()))? {
         if check.begin_lsn < recovery.start() {
             continue;
         }

@@ -32,6 +32,9 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// Whoever watched a check had it end early.
+    #[error("the check was ended early")]
+    Ended,
     /// An earlier write or sync of the log failed; what is on disk behind `durable_lsn` is unknown.
     #[error("log poisoned: {reason}")]
     Poisoned {

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - What is in the directory of an unfinished backup is a prefix of each file of the session it is of. The mark that says so
-//!   is there before the first file.
+//!   is there before the first file, and before the server is asked for a session, whose name is in it.
 //! - A file that turns out to be damaged is removed, so that the next run copies it again.
 
 mod remote;
@@ -12,19 +12,20 @@ mod remote;
 use std::{
     cell::Cell,
     io::{self, Read},
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use env::{Access, DirLock, Disk, File, RealDisk};
+use env::{Access, DirLock, Disk, Entropy, File, RealDisk, RealEntropy};
 use lsn::Lsn;
 use storage::{CopyPlan, snapshot};
 
-use self::remote::Remote;
 pub use self::remote::RemoteError;
+pub(crate) use self::remote::{Breaker, Remote};
 use super::{
     Manifest, ManifestError, Offer, OfferedFile,
-    manifest::{ManifestFile, Unfinished, crc_of, is_below},
+    manifest::{CopySource, ManifestFile, Unfinished, is_below},
 };
 use crate::{
     offline::{ProgressBars, Stage},
@@ -104,7 +105,7 @@ pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), Ba
     };
     let starts_over =
         || println!("starts over  the server does not have the snapshot any more that the copy began with");
-    let made = copy_server(dir, url, password.as_deref(), &starts_over, &show);
+    let made = copy_server(&Remote::new(url, password.as_deref()), dir, &starts_over, &show);
     bars.finish();
     let Copied { manifest, .. } = made?;
     println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
@@ -123,27 +124,29 @@ pub(crate) struct Copied {
     pub(crate) end: (Lsn, Option<u32>),
 }
 
-/// Copies what the server at `url` holds into `dir`, going on where an earlier call was interrupted, and verifies it.
+/// Copies what a server holds into `dir`, going on where an earlier call was interrupted, and verifies it.
 pub(crate) fn copy_server(
+    remote: &Remote,
     dir: &Path,
-    url: &str,
-    password: Option<&str>,
     starts_over: &dyn Fn(),
     show: Show<'_>,
 ) -> Result<Copied, BackupError> {
-    let remote = Remote::new(url, password);
     RealDisk.create_dir_all(dir).map_err(os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
-    let unfinished = find_unfinished(dir)?;
-    let offer = remote.begin(unfinished.as_ref())?;
-    let is_same = |it: &Unfinished| it.log_id == offer.log_id && it.begin_lsn == offer.begin_lsn;
-    if unfinished.as_ref().is_some_and(|unfinished| !is_same(unfinished)) {
+    let unfinished = find_unfinished(dir)?.unwrap_or_else(|| {
+        let session = format!("{:016x}{:016x}", RealEntropy.random_u64(), RealEntropy.random_u64());
+        Unfinished { session, source: None }
+    });
+    unfinished.store(&RealDisk, dir)?;
+    show(Stage::Copying, 0, 0)?;
+    let offer = remote.begin(&unfinished)?;
+    let source = CopySource { log_id: offer.log_id.clone(), begin_lsn: offer.begin_lsn };
+    if unfinished.source.as_ref().is_some_and(|earlier| *earlier != source) {
         starts_over();
         remove_copied(dir)?;
     }
-    let Offer { log_id, begin_lsn, session, .. } = offer.clone();
-    Unfinished { log_id, begin_lsn, session }.store(&RealDisk, dir)?;
-    let manifest = copy(&remote, &offer, dir, show)?;
+    Unfinished { source: Some(source), ..unfinished }.store(&RealDisk, dir)?;
+    let manifest = copy(remote, &offer, dir, show)?;
     // It would end by itself.
     remote.end(&offer);
     verify(&offer, dir, show)?;
@@ -218,14 +221,19 @@ fn copy_file(
     let kept =
         if name == CopyPlan::CONTROL_NAME { 0 } else { file.len().map_err(os("measure", path))?.min(*bytes) };
     file.set_len(kept).map_err(os("cut", path))?;
-    let mut crc = crc_of(&*file, kept, &|_| ()).map_err(os("read", path))?;
-    moved(kept)?;
-    let mut offset = kept;
+    let (mut offset, mut crc) = (0, 0);
+    let mut piece = vec![0; PIECE_BYTES];
+    while offset < kept {
+        let piece = &mut piece[..(kept - offset).min(PIECE_BYTES as u64) as usize];
+        file.read_exact_at(piece, offset).map_err(os("read", path))?;
+        crc = crc32c::crc32c_append(crc, piece);
+        offset += piece.len() as u64;
+        moved(piece.len() as u64)?;
+    }
     if offset < *bytes {
         let interrupted = |error: io::Error| BackupError::Interrupted(format!("{name}: {error}"));
         let asked = remote.file(offer, name, offset);
         let mut body = asked.map_err(|error| BackupError::Interrupted(error.to_string()))?;
-        let mut piece = vec![0; PIECE_BYTES];
         while offset < *bytes {
             let wanted = (*bytes - offset).min(PIECE_BYTES as u64) as usize;
             let read = match body.read(&mut piece[..wanted]).map_err(interrupted)? {
@@ -258,14 +266,24 @@ fn open_or_create(path: &Path) -> Result<Arc<dyn File>, BackupError> {
 
 /// Reads every byte of log and snapshot as recovery would.
 fn verify(offer: &Offer, dir: &Path, show: Show<'_>) -> Result<(), BackupError> {
-    // It is worth its end, once it has come so far.
-    let show = |done, total| _ = show(Stage::Verifying, done, total);
-    let checked = snapshot::check(&RealDisk, dir, show).and_then(|snapshots| {
+    let ended = Cell::new(None);
+    let watch = |done, total| match show(Stage::Verifying, done, total) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            ended.set(Some(error));
+            ControlFlow::Break(())
+        }
+    };
+    let checked = snapshot::check(&RealDisk, dir, watch).and_then(|snapshots| {
         snapshots.into_iter().try_for_each(|snapshot| snapshot.outcome.map(drop))?;
+        let begin = Lsn::new(offer.begin_lsn);
         storage::check(Arc::new(RealDisk), dir, |position, end| {
-            show(position.bytes_since(Lsn::new(offer.begin_lsn)), end.bytes_since(Lsn::new(offer.begin_lsn)));
+            watch(position.bytes_since(begin), end.bytes_since(begin))
         })
     });
+    if let Some(error) = ended.take() {
+        return Err(error);
+    }
     match checked {
         Ok(log) if log.tail.end.get() == offer.end_lsn => Ok(()),
         Ok(log) => {

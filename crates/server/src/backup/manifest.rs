@@ -51,14 +51,22 @@ pub struct ManifestFile {
     pub crc32c: u32,
 }
 
-/// What a backup that is being made is of: what its mark says.
+/// A backup that is being made: what its mark says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unfinished {
+    /// What the server is to call the session. Chosen, and on disk, before the server is asked for one: however often the copy is
+    /// interrupted, it has one session, because a new one of a name takes the place of the old one.
+    pub(super) session: String,
+    /// What is copied; `None` before the server has offered anything.
+    #[serde(flatten)]
+    pub(super) source: Option<CopySource>,
+}
+
+/// What an unfinished backup is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopySource {
     pub(super) log_id: String,
     pub(super) begin_lsn: u64,
-    /// The server's session, which is over when the copy goes on with another.
-    #[serde(default)]
-    pub(super) session: String,
 }
 
 /// A backup is not what it should be.
@@ -330,7 +338,11 @@ mod tests {
         let path = dir.join("snapshots/part");
         disk.write_file(&path, &content);
         assert!(refuse_backup(&*disk, dir).is_ok() && Manifest::load(&*disk, dir).unwrap().is_none());
-        let unfinished = Unfinished { log_id: "ab".into(), begin_lsn: 4096, session: "cd".into() };
+        let source = Some(CopySource { log_id: "ab".into(), begin_lsn: 4096 });
+        let asked = Unfinished { session: "cd".into(), source: None };
+        asked.store(&*disk, dir).unwrap();
+        assert_eq!(Unfinished::load(&*disk, dir).unwrap(), Some(asked));
+        let unfinished = Unfinished { session: "cd".into(), source };
         unfinished.store(&*disk, dir).unwrap();
         assert_eq!(Unfinished::load(&*disk, dir).unwrap(), Some(unfinished));
         assert!(matches!(refuse_incomplete(&*disk, dir), Err(ManifestError::Incomplete(_))));

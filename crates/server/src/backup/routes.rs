@@ -31,6 +31,9 @@ use crate::host::ServerHost;
 /// How often a session that needs a snapshot looks whether it is there.
 const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 
+/// Digits of the name of a session, which whoever begins it may choose.
+const SESSION_NAME_BYTES: usize = 32;
+
 /// The routes, which nobody reaches who may not.
 pub(crate) fn routes(host: Arc<ServerHost>) -> Router<Arc<ServerHost>> {
     Router::new()
@@ -89,10 +92,18 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
         let mut pairs = query.as_deref()?.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
     };
+    let name = match asked("session") {
+        None => format!("{:016x}{:016x}", host.random_u64(), host.random_u64()),
+        Some(name) if is_session_name(name) => name.to_string(),
+        Some(_) => {
+            let reason =
+                format!("The name of a session is {SESSION_NAME_BYTES} lower-case hexadecimal digits.");
+            return refuse(StatusCode::BAD_REQUEST, "bad_request", &reason);
+        }
+    };
     // Who goes on after a connection has broken does not take up another place. What the earlier session keeps stays as long
     // as it can.
-    let earlier = asked("instead-of");
-    let give_way = || host.backups.end(earlier?).then(|| host.backups.place()).flatten();
+    let give_way = || host.backups.end(&name).then(|| host.backups.place()).flatten();
     let Some(place) = host.backups.place().or_else(give_way) else {
         let reason =
             format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");
@@ -101,10 +112,7 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
     let resume = asked("resume").and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
     match plan(&host, &log, resume).await {
         Ok(plan) => {
-            let offer = host.backups.open(&host, &log, plan, place);
-            if let Some(earlier) = earlier {
-                host.backups.end(earlier);
-            }
+            let offer = host.backups.open(&host, &log, name, plan, place);
             reply(StatusCode::CREATED, &offer)
         }
         Err(reason) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason),
@@ -193,6 +201,10 @@ async fn file(
     response
 }
 
+fn is_session_name(name: &str) -> bool {
+    name.len() == SESSION_NAME_BYTES && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// The first and the last-but-one byte of a `Range`. `None`: it is none that is understood, and is ignored; `Some(None)`: it
 /// lies behind the file.
 fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
@@ -249,6 +261,16 @@ mod tests {
             assert_eq!(parse_range(text, 100), expected, "{text}");
         }
         assert_eq!(parse_range("bytes=0-", 0), Some(None));
+    }
+
+    #[test]
+    fn names_of_sessions_are_digits() {
+        assert!(is_session_name("0123456789abcdef0123456789abcdef"));
+        for wrong in
+            ["", "0", "0123456789abcdef0123456789abcdeF", "0123456789abcdef0123456789abcdef0", "../control"]
+        {
+            assert!(!is_session_name(wrong), "{wrong}");
+        }
     }
 
     #[test]

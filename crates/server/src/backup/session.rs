@@ -95,16 +95,16 @@ impl Sessions {
         Ok(None)
     }
 
-    /// Opens a session for what was planned.
+    /// Opens a session of this name for what was planned, in the place of an earlier one of the same name.
     pub(crate) fn open(
         &self,
         host: &ServerHost,
         log: &Log,
+        id: String,
         plan: CopyPlan,
         place: OwnedSemaphorePermit,
     ) -> Offer {
         let (begin_lsn, end_lsn) = (plan.begin_lsn, plan.end_lsn);
-        let id = format!("{:016x}{:016x}", host.random_u64(), host.random_u64());
         tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a backup begins");
         let session = self.add(Session::new(id, &host.facts.dir, plan, place, host.monotonic_us()));
         Offer {
@@ -120,7 +120,11 @@ impl Sessions {
 
     fn add(&self, session: Session) -> Arc<Session> {
         let session = Arc::new(session);
-        self.open.lock().push(session.clone());
+        let mut open = self.open.lock();
+        Sessions::end_among(&mut open, |earlier| {
+            (earlier.id == session.id).then_some("another of its name takes its place")
+        });
+        open.push(session.clone());
         session
     }
 
@@ -158,7 +162,10 @@ impl Sessions {
 
     /// Ends the sessions that there is a reason for, and says how many.
     fn end_those(&self, reason: impl Fn(&Session) -> Option<&'static str>) -> usize {
-        let mut open = self.open.lock();
+        Sessions::end_among(&mut self.open.lock(), reason)
+    }
+
+    fn end_among(open: &mut Vec<Arc<Session>>, reason: impl Fn(&Session) -> Option<&'static str>) -> usize {
         let before = open.len();
         open.retain(|session| match reason(session) {
             Some(reason) => {
@@ -311,19 +318,35 @@ mod tests {
     }
 
     #[test]
+    fn a_session_takes_the_place_of_an_earlier_one_of_its_name() {
+        let (sessions, log) = (Sessions::default(), log_with_snapshot());
+        let other = open(&sessions, &log, "other", 0).unwrap();
+        let mut earlier = open(&sessions, &log, "name", 0).unwrap();
+        // More often than there are places: who is killed and comes back each time takes up one.
+        for _ in 0..2 * SESSIONS_MAX {
+            let later = open(&sessions, &log, "name", 0).expect("a place");
+            assert!(earlier.has_ended() && !later.has_ended() && !other.has_ended());
+            assert!(sessions.find("name").is_some_and(|found| Arc::ptr_eq(&found, &later)));
+            earlier = later;
+        }
+    }
+
+    #[test]
     fn there_are_only_so_many_sessions_and_transfers() {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
-        let open_one = || open(&sessions, &log, "one of many", 0);
-        let opened: Vec<_> = (0..SESSIONS_MAX).map(|_| open_one().expect("a place")).collect();
-        assert!(open_one().is_none());
+        let open_one = |id| open(&sessions, &log, id, 0);
+        let opened: Vec<_> =
+            ["a", "b", "c", "d"].into_iter().map(|id| open_one(id).expect("a place")).collect();
+        assert_eq!(opened.len(), SESSIONS_MAX);
+        assert!(open_one("e").is_none());
         let transfers: Vec<_> =
             (0..TRANSFERS_MAX).map(|_| opened[0].transfer().expect("a transfer")).collect();
         assert!(opened[0].transfer().is_none() && opened[1].transfer().is_some());
         drop(transfers);
         assert!(opened[0].transfer().is_some());
         // Also while somebody still holds a session that has ended, its place is free.
-        assert!(sessions.end("one of many"));
-        assert!(open_one().is_some());
+        assert!(sessions.end("a"));
+        assert!(open_one("e").is_some());
     }
 
     #[test]

@@ -43,7 +43,9 @@ use super::{
     history::LogHistory,
     line::{ask, connect},
 };
-use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper, replay::Replayer};
+use crate::{
+    backup::fetch::Breaker, host::ServerHost, log_threads::LogThreads, reaper::Reaper, replay::Replayer,
+};
 
 /// Bytes read from the leader at once.
 const READ_BYTES: usize = 256 << 10;
@@ -62,6 +64,8 @@ pub(crate) struct Following {
     draining: AtomicBool,
     /// The connection to the leader, to be broken by others.
     socket: Mutex<Option<TcpStream>>,
+    /// That of a copy in progress.
+    copying: Mutex<Option<Breaker>>,
     link: AtomicU8,
     /// Of the connection, while frames come.
     session: Mutex<Option<(Receiver, TcpStream)>>,
@@ -99,6 +103,7 @@ impl Following {
             stopping: false.into(),
             draining: false.into(),
             socket: Mutex::default(),
+            copying: Mutex::default(),
             link: 0.into(),
             session: Mutex::default(),
             committed: (Mutex::new(Lsn::ZERO), Condvar::new()),
@@ -161,7 +166,15 @@ impl Following {
         if let Some(socket) = &*self.socket.lock() {
             let _ = socket.shutdown(Shutdown::Both);
         }
+        if let Some(breaker) = self.copying.lock().take() {
+            breaker.break_off();
+        }
         self.wake();
+    }
+
+    /// What breaks the copy in progress, if there is one.
+    pub(super) fn set_copying(&self, breaker: Option<Breaker>) {
+        *self.copying.lock() = breaker;
     }
 
     /// Takes no more in.

@@ -10,6 +10,7 @@
 //! Invariants
 //! - The copy is installed only if it is complete, and by nobody but the start of a server that uses the directory.
 //! - Wherever an installation is interrupted, the next start goes on with it before anything else is read.
+//! - Whoever stops following waits for no leader: the connection is broken.
 //! - What is kept: the lock, `replication.json`, files that were set aside (`diverged-*.bin`).
 
 use std::{
@@ -29,7 +30,7 @@ use super::{Node, follower::Following};
 use crate::{
     backup::{
         Manifest,
-        fetch::{BackupError, Copied, copy_server},
+        fetch::{BackupError, Copied, Remote, copy_server},
     },
     offline::Stage,
 };
@@ -58,7 +59,9 @@ pub(super) fn fetch(
 ) -> Result<(), String> {
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
-    let password = Some(password).filter(|password| !password.is_empty());
+    let remote = Remote::new(&url, Some(password).filter(|password| !password.is_empty()));
+    // Before it is looked whether it is to stop, so that a stop is never missed.
+    following.set_copying(Some(remote.breaker()));
     let starts_over = || tracing::info!(target: "replication", "the copy starts over: the leader has another snapshot by now");
     let reported = Cell::new(node.now_ms());
     let show = |stage: Stage, done: u64, total: u64| {
@@ -73,7 +76,9 @@ pub(super) fn fetch(
         }
         Ok(())
     };
-    match copy_server(&dir, &url, password, &starts_over, &show) {
+    let copied = copy_server(&remote, &dir, &starts_over, &show);
+    following.set_copying(None);
+    match copied {
         Ok(Copied { end: (end, hash), .. }) => {
             tracing::info!(target: "replication", %end, "everything was copied");
             node.note_copy_end(end, hash)

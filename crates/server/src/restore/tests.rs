@@ -1,6 +1,6 @@
 //! Restores of histories that are known step by step, on a simulated disk that crashes.
 
-use std::sync::LazyLock;
+use std::{ops::ControlFlow, sync::LazyLock};
 
 use env::{
     Clock, SimClock, SimDisk, SimEntropy,
@@ -243,7 +243,7 @@ fn a_restored_directory_goes_on() {
     let expected = history.keyspace.digest();
     history.log.close().unwrap();
     assert_eq!(digest(&history.disk), expected);
-    storage::check(history.disk.clone(), Path::new(RESTORED), |_, _| {}).unwrap();
+    storage::check(history.disk.clone(), Path::new(RESTORED), |_, _| ControlFlow::Continue(())).unwrap();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `check`: reads a whole log as recovery would and reports what it found. Changes nothing.
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use env::{Access, Disk};
 use lsn::Lsn;
@@ -29,14 +29,14 @@ pub struct CheckReport {
     pub needs_snapshot: bool,
 }
 
-/// Verifies every byte of the log in `dir`. `progress` is told (position, end of the segments) after every batch.
+/// Verifies every byte of the log in `dir`. `progress` is told (position, end of the segments) after every batch, and may end it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read.
+/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read, [`Error::Ended`].
 pub fn check(
     disk: Arc<dyn Disk>,
     dir: &Path,
-    mut progress: impl FnMut(Lsn, Lsn),
+    mut progress: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
 ) -> Result<CheckReport, Error> {
     let mut reader = LogReader::open(disk, dir, Access::Read)?;
     let (start, segments_end) = (reader.position(), reader.segments_end());
@@ -48,7 +48,9 @@ pub fn check(
                 records += batch.records().count() as u64;
                 epochs += u64::from(batch.epoch != last_epoch);
                 last_epoch = batch.epoch;
-                progress(batch.end, segments_end);
+                if progress(batch.end, segments_end).is_break() {
+                    return Err(Error::Ended);
+                }
             }
             Err(tail) => {
                 let closed_cleanly = reader.control().clean_end == Some(tail.end);

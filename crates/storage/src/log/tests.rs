@@ -5,7 +5,7 @@
 mod behind_snapshot;
 mod copying;
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use env::{Disk, SimClock, SimDisk, SimEntropy};
 use lsn::Lsn;
@@ -173,7 +173,7 @@ fn a_clean_end_is_remembered_and_its_loss_is_damage() {
     let (_, log) = recover(&disk).unwrap();
     write_batches(&log, &numbered(3));
     log.close().unwrap();
-    let report = check(disk.clone(), Path::new(DIR), |_, _| {}).unwrap();
+    let report = check(disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap();
     assert!(report.closed_cleanly);
     assert_eq!(report.records, 3);
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));

@@ -1,6 +1,6 @@
 //! `check`: reads every byte of every snapshot as loading would and reports what it found. Changes nothing.
 
-use std::path::Path;
+use std::{ops::ControlFlow, path::Path};
 
 use env::Disk;
 use lsn::Lsn;
@@ -18,14 +18,14 @@ pub struct SnapshotCheck {
 }
 
 /// Verifies every byte of the snapshots of the data directory `dir`, newest first. `progress` is told (bytes done,
-/// bytes in all) after every chunk.
+/// bytes in all) after every run of chunks, and may end it: then [`Error::Ended`] came of what is not verified.
 ///
 /// # Errors
 /// If the directory cannot be listed. What is wrong with a snapshot is in its [`SnapshotCheck`].
 pub fn check(
     disk: &dyn Disk,
     dir: &Path,
-    mut progress: impl FnMut(u64, u64),
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Vec<SnapshotCheck>, Error> {
     let begins = list_begins(disk, dir)?;
     let loaded: Vec<_> =
@@ -38,7 +38,7 @@ pub fn check(
         let outcome = info.and_then(|info| {
             let verified = verify(disk, dir, &info, |bytes| {
                 done += bytes;
-                progress(done, total);
+                progress(done, total)
             });
             done = done_before + info.file_bytes();
             verified.map(|()| info)
@@ -53,7 +53,7 @@ fn verify(
     disk: &dyn Disk,
     dir: &Path,
     info: &SnapshotInfo,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let reader = SnapshotReader::open(disk, dir, info)?;
     let mut buffers = ReadBuffers::default();
@@ -61,7 +61,9 @@ fn verify(
         for chunk in run.chunks.clone() {
             reader.read(chunk, &mut buffers)?;
         }
-        progress(run.file_bytes);
+        if progress(run.file_bytes).is_break() {
+            return Err(Error::Ended);
+        }
     }
     Ok(())
 }

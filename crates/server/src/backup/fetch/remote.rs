@@ -1,14 +1,21 @@
 //! The server that is backed up, as its HTTP port shows it.
+//!
+//! Invariants
+//! - A server that says nothing for [`SILENCE_MAX`] is given up, and whoever has a [`Breaker`] ends the wait for it at once.
 
 use std::{io::Read, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ureq::{Agent, Body, http::Response};
+use ureq::{Agent, Body, Timeout, http::Response};
 
 use crate::backup::{Offer, Refusal, manifest::Unfinished};
 
 /// How long it may take to be connected.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection on which nothing comes, or nothing is taken, for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// How often it is asked for a session: it answers when there is a snapshot, and may have to make one.
+const BEGIN_TRIES: usize = 90;
 
 /// The server refuses, or cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -46,17 +53,28 @@ pub enum RemoteError {
 }
 
 /// See the module documentation.
-pub(super) struct Remote {
+pub(crate) struct Remote {
     agent: Agent,
     url: String,
     authorization: Option<String>,
 }
 
+/// Ends what a [`Remote`] waits for, from another thread; it is of no use any more then.
+pub(crate) struct Breaker(Agent);
+
+impl Breaker {
+    pub(crate) fn break_off(self) {
+        self.0.shutdown();
+    }
+}
+
 impl Remote {
-    pub(super) fn new(url: &str, password: Option<&str>) -> Remote {
+    pub(crate) fn new(url: &str, password: Option<&str>) -> Remote {
         let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_per_read(Some(SILENCE_MAX))
+            .timeout_per_write(Some(SILENCE_MAX))
             .http_status_as_error(false)
             .proxy(None)
             .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
@@ -68,17 +86,32 @@ impl Remote {
         }
     }
 
-    /// Begins a session; to go on with a copy that was begun, with its snapshot if it is still there, and in the place of its
-    /// session.
-    pub(super) fn begin(&self, unfinished: Option<&Unfinished>) -> Result<Offer, RemoteError> {
-        let resume = unfinished.map_or(String::new(), |Unfinished { begin_lsn, session, .. }| {
-            format!("?resume={begin_lsn}&instead-of={session}")
-        });
-        let mut request = self.agent.post(format!("{}/_backup{resume}", self.url));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
+    pub(crate) fn breaker(&self) -> Breaker {
+        Breaker(self.agent.clone())
+    }
+
+    /// Begins a session, in the place of an earlier one of the same name; to go on with a copy that was begun, with its snapshot
+    /// if it is still there.
+    pub(super) fn begin(&self, Unfinished { session, source }: &Unfinished) -> Result<Offer, RemoteError> {
+        let resume = source.as_ref().map_or(String::new(), |source| format!("&resume={}", source.begin_lsn));
+        let ask = || {
+            let mut request = self.agent.post(format!("{}/_backup?session={session}{resume}", self.url));
+            if let Some(authorization) = &self.authorization {
+                request = request.header("authorization", authorization);
+            }
+            request.send_empty()
+        };
+        let is_waiting =
+            |answer: &Result<_, _>| matches!(answer, Err(ureq::Error::Timeout(Timeout::PerRead)));
+        let mut answer = ask();
+        // A server that is gone is not reached; one that makes a snapshot is.
+        for _ in 1..BEGIN_TRIES {
+            if !is_waiting(&answer) {
+                break;
+            }
+            answer = ask();
         }
-        let text = self.text(self.accepted(request.send_empty())?)?;
+        let text = self.text(self.accepted(answer)?)?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use env::{
     Disk, Prng, SimClock, SimDisk, SimEntropy,
@@ -130,7 +130,7 @@ fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
     let (recovered, found) = recovery(&copy, Durability::Strict);
     assert_eq!(found, payloads);
     assert!(recovered.finish(Arc::new(SimClock::new(0))).unwrap().epoch() > promoted);
-    assert_eq!(check(copy, Path::new(DIR), |_, _| {}).unwrap().epochs, 2);
+    assert_eq!(check(copy, Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap().epochs, 2);
 }
 
 #[test]

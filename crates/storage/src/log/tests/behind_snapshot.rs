@@ -98,7 +98,7 @@ fn a_log_without_its_beginning_is_replayed_with_a_snapshot_only() {
     // One is kept, to be recycled.
     let second = Lsn::new(options().segment_bytes);
     assert!(!segment::list(&*disk, Path::new(DIR)).unwrap().contains(&second), "segments were removed");
-    assert!(check(disk.clone(), Path::new(DIR), |_, _| {}).unwrap().needs_snapshot);
+    assert!(check(disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap().needs_snapshot);
 
     let mut recovery = open(&disk).unwrap();
     let Err(Error::Inconsistent { reason, .. }) = replayed(&mut recovery) else { panic!("replayed alone") };
@@ -193,7 +193,7 @@ fn a_snapshot_vouches_for_the_log_up_to_its_end() {
     let Err(Error::Corrupt(damage)) = recover(&disk).map(|_| ()) else { panic!("a durable batch was cut") };
     assert!(damage.lsn < end && damage.durable_lsn > damage.lsn, "{damage}");
     assert!(damage.to_string().contains("a snapshot says so"), "{damage}");
-    assert!(matches!(check(disk, Path::new(DIR), |_, _| {}), Err(Error::Corrupt(_))));
+    assert!(matches!(check(disk, Path::new(DIR), |_, _| ControlFlow::Continue(())), Err(Error::Corrupt(_))));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
     write_batches(&log, &large(200));
 
     let copied = copy(&disk, &plan);
-    let report = check(copied.clone(), Path::new(DIR), |_, _| {}).unwrap();
+    let report = check(copied.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!((report.start, report.tail.end), (plan.begin_lsn, plan.end_lsn));
     assert!(report.closed_cleanly && report.needs_snapshot);
     assert_eq!(read_to(&copied, &info, Lsn::MAX).0, payloads);
@@ -129,7 +129,10 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
     let last = Path::new(DIR).join(&plan.files.last().unwrap().name);
     let file = copied.open(&last, Access::ReadWrite).unwrap();
     file.set_len(file.len().unwrap() - BLOCK_BYTES).unwrap();
-    assert!(matches!(check(copied, Path::new(DIR), |_, _| {}), Err(Error::Corrupt(_))));
+    assert!(matches!(
+        check(copied, Path::new(DIR), |_, _| ControlFlow::Continue(())),
+        Err(Error::Corrupt(_))
+    ));
 }
 
 /// Where the only record of the batch with this number, from 1, ends: each takes 4024 of two blocks.

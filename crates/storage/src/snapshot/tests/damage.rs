@@ -1,5 +1,7 @@
 //! Bit rot: every byte of every file is protected, so whatever changes is found, and nothing else is ever handed out.
 
+use std::ops::ControlFlow;
+
 use super::*;
 
 /// What somebody who loads all snapshots learns: their contents, or that there is damage.
@@ -130,7 +132,11 @@ fn the_check_names_what_is_damaged_and_goes_on() {
     disk.corrupt(&path, 4096 + 60, 1).unwrap();
     disk.corrupt(&directory(dir()).join("snap-0000000000001000.manifest"), 70, 1).unwrap();
     let mut last = (0, 0);
-    let checks = check(&*disk, dir(), |done, total| last = (done, total)).unwrap();
+    let watch = |done, total| {
+        last = (done, total);
+        ControlFlow::Continue(())
+    };
+    let checks = check(&*disk, dir(), watch).unwrap();
     let begins: Vec<u64> = checks.iter().map(|check| check.begin_lsn.get()).collect();
     assert_eq!(begins, [12288, 8192, 4096]);
     assert_eq!(checks[0].outcome.as_ref().unwrap().rows(), 24);
@@ -139,4 +145,6 @@ fn the_check_names_what_is_damaged_and_goes_on() {
     assert!(damage.to_string().contains("slots 8192 to 8193 cannot be loaded"), "{damage}");
     assert!(matches!(checks[2].outcome, Err(Error::SnapshotCorrupt(_))));
     assert!(last.0 > 0 && last.0 <= last.1);
+    let ended = check(&*disk, dir(), |_, _| ControlFlow::Break(())).unwrap();
+    assert!(matches!(ended[0].outcome, Err(Error::Ended)), "{:?}", ended[0]);
 }
