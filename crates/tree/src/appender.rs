@@ -1,0 +1,129 @@
+//! `Appender`: one sequence of writes behind what a file holds, in pieces of 1 MiB, with the hash of all of it.
+//!
+//! What it is: where blobs and nodes get their offsets. They are handed to the OS when a piece is full.
+//! What it is not: durable; that is the sync of whoever finishes.
+//!
+//! Invariants
+//! - Bytes are contiguous, in the order in which they were put, and written once.
+//! - After a failed write nothing more is written.
+
+use std::{path::PathBuf, sync::Arc};
+
+use env::File;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Pointer, TreeError, format::PAGE_BYTES, header::Header, reader::FileReader};
+
+/// Bytes that are written at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+pub(crate) struct Appender {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    begin: u64,
+    /// What is not written yet, and where it will be.
+    piece: Vec<u8>,
+    piece_offset: u64,
+    hash: Box<Xxh3>,
+    /// The first failure.
+    failure: Option<String>,
+}
+
+impl Appender {
+    /// Appends from `begin` on, a multiple of the page.
+    pub(crate) fn new(reader: &FileReader, begin: u64) -> Appender {
+        Appender {
+            file: reader.file.clone(),
+            path: reader.path.clone(),
+            begin,
+            piece: Vec::new(),
+            piece_offset: begin,
+            hash: Box::new(Xxh3::new()),
+            failure: None,
+        }
+    }
+
+    /// Where the range began.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// Where the next byte will be.
+    pub(crate) fn end(&self) -> u64 {
+        self.piece_offset + self.piece.len() as u64
+    }
+
+    /// What has failed, if anything has.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Appends a node or blob.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<Pointer, TreeError> {
+        let pointer = Pointer::new(self.end(), bytes);
+        self.extend(bytes)?;
+        Ok(pointer)
+    }
+
+    fn extend(&mut self, mut bytes: &[u8]) -> Result<(), TreeError> {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.piece.len()));
+            self.piece.extend_from_slice(now);
+            if self.piece.len() == PIECE_BYTES {
+                self.write_piece()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Zeros up to where a header may stand; the hash of everything up to there.
+    pub(crate) fn end_range(&mut self) -> Result<u128, TreeError> {
+        let zeros = self.end().next_multiple_of(PAGE_BYTES as u64) - self.end();
+        self.extend(&[0; PAGE_BYTES][..zeros as usize])?;
+        // What is in the piece still has to go into the hash, before the header follows it.
+        let mut hash = self.hash.clone();
+        hash.update(&self.piece);
+        Ok(hash.digest128())
+    }
+
+    /// Appends the header that ends the range, and makes everything durable.
+    pub(crate) fn finish(&mut self, header: &Header) -> Result<(), TreeError> {
+        self.extend(&header.encode())?;
+        self.write_piece()?;
+        self.sync()
+    }
+
+    /// Makes everything durable that is written so far.
+    pub(crate) fn flush(&mut self) -> Result<(), TreeError> {
+        self.write_piece()?;
+        self.sync()
+    }
+
+    fn write_piece(&mut self) -> Result<(), TreeError> {
+        self.require_intact()?;
+        let written = self.file.write_all_at(&self.piece, self.piece_offset);
+        written.map_err(|error| self.failed("write", error))?;
+        self.hash.update(&self.piece);
+        self.piece_offset += self.piece.len() as u64;
+        self.piece.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), TreeError> {
+        self.file.sync_data().map_err(|error| self.failed("sync", error))
+    }
+
+    fn require_intact(&self) -> Result<(), TreeError> {
+        match &self.failure {
+            Some(reason) => Err(TreeError::Poisoned { path: self.path.clone(), reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&mut self, operation: &'static str, source: std::io::Error) -> TreeError {
+        let error = TreeError::Io { operation, path: self.path.clone(), source };
+        self.failure.get_or_insert_with(|| error.to_string());
+        error
+    }
+}

@@ -1,0 +1,272 @@
+//! Changing a tree by a sorted batch: one walk from the root, in which every node that changes is written once.
+//!
+//! What it is: the operations are split over the children of each node on the way down; on the way up nodes that have become too
+//! large are cut, those that have become too small are joined with a neighbour, and what is final is appended to the file.
+//! What it is not: a change of anything that exists. A new root refers to the old nodes that have not changed.
+//!
+//! Invariants
+//! - A node is appended before the node that points to it, so that pointers lead backwards.
+//! - Nodes that change nothing are not written: looking, removing what is not there, inserting what is there.
+//! - Whatever holds for the keys below an entry of an inner node is told by its parent (`low`), not by its own first key.
+
+use std::sync::Arc;
+
+use crate::{
+    Options, Pointer, TreeError, TreeId,
+    appender::Appender,
+    encode::{Entry, NewNode, Packing, Shape},
+    header::Root,
+    node::{Key, Node},
+    pointer::Child,
+    reader::{FileReader, Leaves},
+};
+
+/// A node of less than this share of its target is joined with a neighbour.
+const SMALL_SHARE: usize = 4;
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Op<'a> {
+    /// What it is done to.
+    pub key: &'a [u8],
+    /// What is done.
+    pub change: Change<'a>,
+}
+
+/// What is done to a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// It has this value afterwards.
+    Insert(&'a [u8]),
+    /// It is not there afterwards.
+    Remove,
+    /// Nothing; but its value is shown.
+    Look,
+}
+
+/// A batch on its way through a tree.
+pub(crate) struct Batch<'a> {
+    pub(crate) tree: TreeId,
+    pub(crate) reader: &'a FileReader,
+    pub(crate) options: &'a Options,
+    pub(crate) appender: &'a mut Appender,
+    /// Is shown each operation with the value that it found.
+    pub(crate) seen: &'a mut dyn FnMut(&Op<'_>, Option<&[u8]>),
+}
+
+/// A child of a node that is being rewritten.
+enum Slot {
+    /// The one with this number in the old node.
+    Old(usize),
+    New(NewNode),
+}
+
+impl Batch<'_> {
+    /// The root of the tree after `ops`, whose keys are strictly ascending.
+    pub(crate) fn apply(&mut self, root: Option<Root>, ops: &[Op<'_>]) -> Result<Option<Root>, TreeError> {
+        let (mut level, nodes) = match &root {
+            None => (0, self.leaf(None, &[], ops)),
+            Some(root) => (root.level, self.below(root.level, &root.child.pointer, &[], ops)?),
+        };
+        let Some(mut nodes) = nodes else { return Ok(root) };
+        while nodes.len() > 1 {
+            let packing = packing_behind(nodes.last());
+            let children = nodes.iter().map(|node| self.place(level, node)).collect::<Result<Vec<_>, _>>()?;
+            let mut entries: Vec<Entry<'_>> = nodes.iter().zip(&children).map(entry_of).collect();
+            level += 1;
+            nodes = self.shape(level).build(&[], &mut entries, packing);
+        }
+        let Some(top) = nodes.pop() else { return Ok(None) };
+        if level > 0
+            && let top = self.parse(top.bytes.clone())
+            && top.len() == 1
+        {
+            return Ok(Some(Root { level: level - 1, child: top.child(0) }));
+        }
+        let child = Child::decode(&self.place(level, &top)?).expect("just encoded");
+        Ok(Some(Root { level, child }))
+    }
+
+    /// What becomes of a node and everything below it; `None` if it stays as it is.
+    fn below(
+        &mut self,
+        level: u8,
+        pointer: &Pointer,
+        low: &[u8],
+        ops: &[Op<'_>],
+    ) -> Result<Option<Vec<NewNode>>, TreeError> {
+        let node = self.reader.node(self.tree, level, pointer, Leaves::Passing)?;
+        if level == 0 { Ok(self.leaf(Some(&node), low, ops)) } else { self.inner(&node, low, ops) }
+    }
+
+    fn leaf(&mut self, node: Option<&Node>, low: &[u8], ops: &[Op<'_>]) -> Option<Vec<NewNode>> {
+        let len = node.map_or(0, Node::len);
+        let mut entries = Vec::with_capacity(len + ops.len());
+        let (mut next, mut changed, mut behind_all) = (0, false, true);
+        let keep = |entries: &mut Vec<_>, from: usize, to: usize| {
+            entries.extend(node.into_iter().flat_map(|node| (from..to).map(|index| old_entry(node, index))));
+        };
+        for op in ops {
+            let found = node.map_or(Err(0), |node| node.search(op.key));
+            let (Ok(index) | Err(index)) = found;
+            let value = found.ok().and_then(|index| Some(node?.value(index)));
+            (self.seen)(op, value);
+            let inserted = match op.change {
+                Change::Insert(new) if value != Some(new) => Some(new),
+                Change::Remove if value.is_some() => None,
+                _ => continue,
+            };
+            changed = true;
+            behind_all &= index == len;
+            keep(&mut entries, next, index);
+            next = index + usize::from(value.is_some());
+            entries.extend(inserted.map(|value| Entry { key: Key::whole(op.key), value }));
+        }
+        if !changed {
+            return None;
+        }
+        keep(&mut entries, next, len);
+        let packing = if behind_all { Packing::Full } else { Packing::Even };
+        Some(self.shape(0).build(low, &mut entries, packing))
+    }
+
+    fn inner(&mut self, node: &Node, low: &[u8], ops: &[Op<'_>]) -> Result<Option<Vec<NewNode>>, TreeError> {
+        let mut slots = Vec::with_capacity(node.len() + 8);
+        let (mut next, mut rest) = (0, ops);
+        let mut changed_from = None;
+        while let Some(first) = rest.first() {
+            let child = node.child_for(first.key);
+            let count = rest.partition_point(|op| node.child_for(op.key) <= child);
+            let (here, behind) = rest.split_at(count);
+            slots.extend((next..child).map(Slot::Old));
+            let child_low = low_of(node, low, child);
+            match self.below(node.level() - 1, &node.child_pointer(child), &child_low, here)? {
+                None => slots.push(Slot::Old(child)),
+                Some(nodes) => {
+                    changed_from.get_or_insert(child);
+                    slots.extend(nodes.into_iter().map(Slot::New));
+                }
+            }
+            (next, rest) = (child + 1, behind);
+        }
+        slots.extend((next..node.len()).map(Slot::Old));
+        let Some(changed_from) = changed_from else { return Ok(None) };
+        self.join_small(node, low, &mut slots)?;
+        let packing = match slots.last() {
+            Some(Slot::New(last)) if changed_from + 1 == node.len() => packing_behind(Some(last)),
+            _ => Packing::Even,
+        };
+        self.rebuild(node, low, &slots, packing).map(Some)
+    }
+
+    /// Appends the new children of an inner node; then what becomes of the node.
+    fn rebuild(
+        &mut self,
+        node: &Node,
+        low: &[u8],
+        slots: &[Slot],
+        packing: Packing,
+    ) -> Result<Vec<NewNode>, TreeError> {
+        let mut children = Vec::with_capacity(slots.len());
+        for slot in slots {
+            children.push(match slot {
+                Slot::Old(_) => Vec::new(),
+                Slot::New(new) => self.place(node.level() - 1, new)?,
+            });
+        }
+        let entry = |(slot, child)| match slot {
+            &Slot::Old(index) => old_entry(node, index),
+            Slot::New(new) => entry_of((new, child)),
+        };
+        let mut entries: Vec<Entry<'_>> = slots.iter().zip(&children).map(entry).collect();
+        Ok(self.shape(node.level()).build(low, &mut entries, packing))
+    }
+
+    /// Joins new children that are too small with a neighbour.
+    fn join_small(&self, node: &Node, low: &[u8], slots: &mut Vec<Slot>) -> Result<(), TreeError> {
+        let level = node.level() - 1;
+        let target = self.shape(level).target_bytes;
+        let mut index = 0;
+        while index < slots.len() {
+            let Some(left) = pair_to_join(node, slots, index, target) else {
+                index += 1;
+                continue;
+            };
+            let (first, second) = (self.load(node, &slots[left])?, self.load(node, &slots[left + 1])?);
+            let low_of_slot = |slot: &Slot| match slot {
+                &Slot::Old(index) => low_of(node, low, index),
+                Slot::New(new) => new.low.clone(),
+            };
+            let (low, middle) = (low_of_slot(&slots[left]), low_of_slot(&slots[left + 1]));
+            let mut entries: Vec<Entry<'_>> = (0..first.len()).map(|i| old_entry(&first, i)).collect();
+            entries.extend((0..second.len()).map(|i| old_entry(&second, i)));
+            if level > 0 {
+                entries[first.len()].key = Key::whole(&middle);
+            }
+            let joined = self.shape(level).build(&low, &mut entries, Packing::Even);
+            // One node may still be too small, and is looked at again; several are not.
+            index = if joined.len() == 1 { left } else { left + joined.len() };
+            slots.splice(left..left + 2, joined.into_iter().map(Slot::New));
+        }
+        Ok(())
+    }
+
+    fn load(&self, node: &Node, slot: &Slot) -> Result<Arc<Node>, TreeError> {
+        match slot {
+            &Slot::Old(index) => {
+                self.reader.node(self.tree, node.level() - 1, &node.child_pointer(index), Leaves::Passing)
+            }
+            Slot::New(new) => Ok(Arc::new(self.parse(new.bytes.clone()))),
+        }
+    }
+
+    fn parse(&self, bytes: Vec<u8>) -> Node {
+        Node::parse(bytes.into(), self.appender.end()).expect("just encoded")
+    }
+
+    /// Appends a node; returns how its parent stores it.
+    fn place(&mut self, level: u8, node: &NewNode) -> Result<Vec<u8>, TreeError> {
+        let pointer = self.appender.put(&node.bytes)?;
+        if level > 0 {
+            self.reader.remember(&pointer, &node.bytes);
+        }
+        let node_bytes = node.bytes_below.wrapping_add(node.bytes.len() as u64);
+        Ok(Child { pointer, sums: node.sums, node_bytes }.encode())
+    }
+
+    fn shape(&self, level: u8) -> Shape {
+        self.options.shape(self.tree, level)
+    }
+}
+
+fn old_entry(node: &Node, index: usize) -> Entry<'_> {
+    Entry { key: node.key(index), value: node.value(index) }
+}
+
+fn entry_of<'a>((node, child): (&'a NewNode, &'a Vec<u8>)) -> Entry<'a> {
+    Entry { key: Key::whole(&node.low), value: child }
+}
+
+/// The lower bound of what lies below a child of a node that is itself known under `low`.
+fn low_of(node: &Node, low: &[u8], child: usize) -> Vec<u8> {
+    if child == 0 { low.to_vec() } else { node.key(child).to_vec() }
+}
+
+fn packing_behind(last: Option<&NewNode>) -> Packing {
+    if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
+}
+
+/// The left one of two neighbours, of which the one at `index` is new and too small, and the other not too large.
+fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
+    let Some(Slot::New(new)) = slots.get(index) else { return None };
+    if new.grows || new.bytes.len() >= target / SMALL_SHARE {
+        return None;
+    }
+    let fits = |neighbour: &usize| match slots.get(*neighbour) {
+        None => false,
+        Some(&Slot::Old(index)) => node.child_pointer(index).len() <= target,
+        Some(Slot::New(new)) => new.bytes.len() <= target,
+    };
+    let left = index.checked_sub(1).filter(fits);
+    left.or_else(|| fits(&(index + 1)).then_some(index))
+}

@@ -1,0 +1,243 @@
+//! `Node`: a node as it lies in the file, verified once, then searched where it lies.
+//!
+//! What it is: the bytes of [`format`](crate::format), with accessors that need no decoding: keys of a node share their
+//! beginning, so that a search compares what is left, and values are slices.
+//! What it is not: mutable. [`encode`](crate::encode) makes new ones.
+//!
+//! Invariants
+//! - [`Node::parse`] accepts only what `encode` could have written, whatever the bytes: entries lie within the node, keys ascend,
+//!   and inner entries are children that lie before the node. All other functions rely on it.
+
+use std::cmp::Ordering;
+
+use crate::{
+    KEY_BYTES_MAX, Pointer, TreeId, VALUE_BYTES_MAX,
+    format::{LEVEL_MAX, NODE_BYTES_MAX, NODE_FIXED_BYTES, POINTER_BYTES},
+    pointer::Child,
+};
+
+/// A verified node.
+pub(crate) struct Node {
+    bytes: Box<[u8]>,
+    prefix_len: usize,
+    entries: usize,
+}
+
+/// A key in two parts: what a node stores once, and the rest.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) tail: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn whole(key: &'a [u8]) -> Key<'a> {
+        Key { head: &[], tail: key }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> + use<'a> {
+        self.head.iter().chain(self.tail).copied()
+    }
+
+    /// Bytes that both begin with.
+    pub(crate) fn common_len(&self, other: &Key<'_>) -> usize {
+        self.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
+    }
+
+    /// The first `len` bytes.
+    pub(crate) fn first(&self, len: usize) -> Key<'a> {
+        let in_head = len.min(self.head.len());
+        Key { head: &self.head[..in_head], tail: &self.tail[..len - in_head] }
+    }
+
+    /// Appends all but the first `skip` bytes.
+    pub(crate) fn write_from(&self, skip: usize, out: &mut Vec<u8>) {
+        let in_head = skip.min(self.head.len());
+        out.extend_from_slice(&self.head[in_head..]);
+        out.extend_from_slice(&self.tail[skip - in_head..]);
+    }
+
+    /// Replaces the contents of `out`.
+    pub(crate) fn copy_into(&self, out: &mut Vec<u8>) {
+        out.clear();
+        self.write_from(0, out);
+    }
+
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        [self.head, self.tail].concat()
+    }
+}
+
+impl Node {
+    /// Verifies the bytes of a node at `offset`, or says what is wrong with them.
+    pub(crate) fn parse(bytes: Box<[u8]>, offset: u64) -> Result<Node, &'static str> {
+        let fixed: &[u8; NODE_FIXED_BYTES] = bytes.first_chunk().ok_or("a node is cut off")?;
+        let prefix_len = usize::from(u16::from_le_bytes([fixed[2], fixed[3]]));
+        let entries = u32::from_le_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]) as usize;
+        if fixed[0] > LEVEL_MAX {
+            return Err("a node of an impossible level");
+        }
+        // Each entry has an end in the table, so this bounds the loops below by the bytes that are there.
+        if entries == 0 || (NODE_FIXED_BYTES + prefix_len).saturating_add(entries * 4) > bytes.len() {
+            return Err("a node with an impossible number of entries");
+        }
+        let node = Node { bytes, prefix_len, entries };
+        node.check_layout()?;
+        node.check_order()?;
+        if node.level() > 0 {
+            node.check_children(offset)?
+        }
+        Ok(node)
+    }
+
+    fn check_layout(&self) -> Result<(), &'static str> {
+        let data_len = self.bytes.len() - self.data_at();
+        let mut begin = 0;
+        for index in 0..self.entries {
+            let end = self.end(index);
+            if end > data_len || end < begin + 2 {
+                return Err("an entry that is not within its node");
+            }
+            let (suffix_len, entry_len) = (self.suffix_len(begin), end - begin - 2);
+            let value_len = entry_len.checked_sub(suffix_len).ok_or("a key that is not within its node")?;
+            if self.prefix_len + suffix_len > KEY_BYTES_MAX || value_len > VALUE_BYTES_MAX {
+                return Err("an entry longer than possible");
+            }
+            begin = end;
+        }
+        if begin == data_len { Ok(()) } else { Err("a node with bytes behind its entries") }
+    }
+
+    fn check_order(&self) -> Result<(), &'static str> {
+        let ascending = (1..self.entries).all(|index| self.suffix(index - 1) < self.suffix(index));
+        if ascending { Ok(()) } else { Err("a node whose keys are not in order") }
+    }
+
+    fn check_children(&self, offset: u64) -> Result<(), &'static str> {
+        for index in 0..self.entries {
+            let child = Child::decode(self.value(index)).ok_or("an inner entry that is no pointer")?;
+            if child.pointer.end() > offset || child.pointer.len() > NODE_BYTES_MAX {
+                return Err("a pointer that leads to no node");
+            }
+        }
+        Ok(())
+    }
+
+    /// 0 for a leaf.
+    pub(crate) fn level(&self) -> u8 {
+        self.bytes[0]
+    }
+
+    pub(crate) fn tree(&self) -> TreeId {
+        TreeId(self.bytes[1])
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of::<Node>()
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.bytes[NODE_FIXED_BYTES..NODE_FIXED_BYTES + self.prefix_len]
+    }
+
+    fn data_at(&self) -> usize {
+        NODE_FIXED_BYTES + self.prefix_len + self.entries * 4
+    }
+
+    /// Where an entry ends, from `data_at`.
+    fn end(&self, index: usize) -> usize {
+        let at = NODE_FIXED_BYTES + self.prefix_len + index * 4;
+        let bytes = &self.bytes[at..at + 4];
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
+    }
+
+    fn suffix_len(&self, begin: usize) -> usize {
+        let at = self.data_at() + begin;
+        usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
+    }
+
+    /// The rest of a key, and the value.
+    fn entry(&self, index: usize) -> (&[u8], &[u8]) {
+        let begin = if index == 0 { 0 } else { self.end(index - 1) };
+        let data = self.data_at();
+        self.bytes[data + begin + 2..data + self.end(index)].split_at(self.suffix_len(begin))
+    }
+
+    fn suffix(&self, index: usize) -> &[u8] {
+        self.entry(index).0
+    }
+
+    pub(crate) fn value(&self, index: usize) -> &[u8] {
+        self.entry(index).1
+    }
+
+    pub(crate) fn key(&self, index: usize) -> Key<'_> {
+        Key { head: self.prefix(), tail: self.suffix(index) }
+    }
+
+    /// Where `key` is, or would be.
+    pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        let (head, tail) = key.split_at(self.prefix_len.min(key.len()));
+        match head.cmp(self.prefix()) {
+            Ordering::Less => Err(0),
+            Ordering::Greater => Err(self.entries),
+            Ordering::Equal => self.search_suffix(tail),
+        }
+    }
+
+    fn search_suffix(&self, tail: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.entries);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.suffix(middle).cmp(tail) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// The child below which `key` is, if it is anywhere.
+    pub(crate) fn child_for(&self, key: &[u8]) -> usize {
+        match self.search(key) {
+            Ok(index) => index,
+            Err(index) => index.saturating_sub(1),
+        }
+    }
+
+    /// The child of an inner node.
+    pub(crate) fn child(&self, index: usize) -> Child {
+        Child::decode(self.value(index)).expect("verified by `parse`")
+    }
+
+    /// Where a child lies; cheaper than [`Node::child`].
+    pub(crate) fn child_pointer(&self, index: usize) -> Pointer {
+        let bytes: &[u8; POINTER_BYTES] = self.value(index).first_chunk().expect("verified by `parse`");
+        Pointer::decode(bytes)
+    }
+}
+
+/// For fuzzing: whatever the bytes, a node is refused or can be walked. Returns its entries.
+pub fn decode_any(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let node = Node::parse(bytes.into(), u64::MAX >> 16).ok()?;
+    let entry = |index: usize| {
+        let key = node.key(index).to_vec();
+        assert_eq!(node.search(&key), Ok(index));
+        if node.level() > 0 {
+            assert_eq!(node.child(index).pointer, node.child_pointer(index));
+        }
+        (key, node.value(index).to_vec())
+    };
+    Some((0..node.len()).map(entry).collect())
+}

@@ -1,0 +1,178 @@
+//! `Range`: a walk over neighbouring entries, in either direction.
+//!
+//! What it is: the path to one leaf, held while its entries are handed out. Memory does not depend on the length of the range.
+//! What it is not: affected by anything that is written meanwhile.
+
+use std::{ops::Bound, sync::Arc};
+
+use crate::{
+    Snapshot, TreeError, TreeId,
+    node::Node,
+    reader::Leaves,
+    snapshot::{begin_of, end_of, key_of},
+};
+
+/// A key and its value, borrowed from a [`Range`] until it goes on.
+pub type EntryRef<'a> = (&'a [u8], &'a [u8]);
+
+/// Which way a [`Range`] goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the smallest key to the largest.
+    Forward,
+    /// From the largest key to the smallest.
+    Backward,
+}
+
+/// Entries between two keys. After an error it is at its end.
+pub struct Range {
+    snapshot: Snapshot,
+    tree: TreeId,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    direction: Direction,
+    state: State,
+    /// The inner nodes above the leaf, from the root, each with the child that the path goes through.
+    path: Vec<(Arc<Node>, usize)>,
+    leaf: Option<Arc<Node>>,
+    /// The entries of the leaf that are still to come.
+    begin: usize,
+    end: usize,
+    key: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unstarted,
+    Walking,
+    Ended,
+}
+
+impl Range {
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Range {
+        Range {
+            snapshot,
+            tree,
+            from: from.map(<[u8]>::to_vec),
+            to: to.map(<[u8]>::to_vec),
+            direction,
+            state: State::Unstarted,
+            path: Vec::new(),
+            leaf: None,
+            begin: 0,
+            end: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// The next key and value, borrowed: what a long scan should use rather than the iterator.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn next_entry(&mut self) -> Result<Option<EntryRef<'_>>, TreeError> {
+        if self.state != State::Ended
+            && let Err(error) = self.find_entry()
+        {
+            self.end_walk();
+            return Err(error);
+        }
+        let Some(leaf) = &self.leaf else { return Ok(None) };
+        let index = match self.direction {
+            Direction::Forward => {
+                self.begin += 1;
+                self.begin - 1
+            }
+            Direction::Backward => {
+                self.end -= 1;
+                self.end
+            }
+        };
+        leaf.key(index).copy_into(&mut self.key);
+        Ok(Some((&self.key, leaf.value(index))))
+    }
+
+    /// Goes to the next leaf that has entries to come, or to the end.
+    fn find_entry(&mut self) -> Result<(), TreeError> {
+        if self.state == State::Unstarted {
+            self.state = State::Walking;
+            if let Some(root) = self.snapshot.root(self.tree).copied() {
+                let edge = match self.direction {
+                    Direction::Forward => self.from.clone(),
+                    Direction::Backward => self.to.clone(),
+                };
+                self.descend(root.level, &root.child.pointer, key_of(edge.as_ref().map(Vec::as_slice)))?;
+            }
+        }
+        while self.begin >= self.end && self.leaf.is_some() {
+            self.next_leaf()?;
+        }
+        if self.leaf.is_none() {
+            self.state = State::Ended;
+        }
+        Ok(())
+    }
+
+    /// To the neighbour of this leaf, unless the range ends in it.
+    fn next_leaf(&mut self) -> Result<(), TreeError> {
+        let leaf = self.leaf.take();
+        let ends_here = match (self.direction, &leaf) {
+            (_, None) => true,
+            (Direction::Forward, Some(leaf)) => {
+                end_of(leaf, self.to.as_ref().map(Vec::as_slice)) < leaf.len()
+            }
+            (Direction::Backward, Some(leaf)) => begin_of(leaf, self.from.as_ref().map(Vec::as_slice)) > 0,
+        };
+        while !ends_here && let Some((node, child)) = self.path.pop() {
+            let next = match self.direction {
+                Direction::Forward => (child + 1 < node.len()).then_some(child + 1),
+                Direction::Backward => child.checked_sub(1),
+            };
+            if let Some(next) = next {
+                let (level, pointer) = (node.level() - 1, node.child_pointer(next));
+                self.path.push((node, next));
+                return self.descend(level, &pointer, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Down to the leaf where `edge` is, or to the first one in the direction of the walk.
+    fn descend(&mut self, level: u8, pointer: &crate::Pointer, edge: Option<&[u8]>) -> Result<(), TreeError> {
+        let mut pointer = *pointer;
+        for level in (1..=level).rev() {
+            let node = self.snapshot.reader.node(self.tree, level, &pointer, Leaves::Passing)?;
+            let child = match (edge, self.direction) {
+                (Some(key), _) => node.child_for(key),
+                (None, Direction::Forward) => 0,
+                (None, Direction::Backward) => node.len() - 1,
+            };
+            pointer = node.child_pointer(child);
+            self.path.push((node, child));
+        }
+        let leaf = self.snapshot.reader.node(self.tree, 0, &pointer, Leaves::Passing)?;
+        self.begin = begin_of(&leaf, self.from.as_ref().map(Vec::as_slice));
+        self.end = end_of(&leaf, self.to.as_ref().map(Vec::as_slice));
+        self.leaf = Some(leaf);
+        Ok(())
+    }
+
+    fn end_walk(&mut self) {
+        self.state = State::Ended;
+        self.leaf = None;
+        self.path.clear();
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Vec<u8>, Vec<u8>), TreeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).transpose()
+    }
+}

@@ -1,0 +1,1 @@
+//! Crashes and failures at every I/O.

@@ -1,0 +1,1 @@
+//! Damage in every place.
