@@ -1,5 +1,5 @@
-"""The cases and their targets: what is measured, and what counts as good enough; for messages and
-replicas, see message_cases.py and replica_cases.py.
+"""The cases and their targets: what is measured, and what counts as good enough; for messages, replicas
+and documents, see message_cases.py, replica_cases.py and document_cases.py.
 
 Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
 """
@@ -7,6 +7,7 @@ Operation counts are chosen so that one run of Redis takes about four seconds on
 from dataclasses import dataclass
 
 import stall
+from document_cases import DOCUMENT_CASES, DocumentCase
 from driver import Load
 from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least, at_most
 from fill import Fill
@@ -136,7 +137,7 @@ class StallCase:
     ratios = (CALL_CPU_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase | ReplicaCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase | ReplicaCase | DocumentCase
 
 
 def during(op: str) -> str:
@@ -340,4 +341,5 @@ CASES: tuple[Case, ...] = (
     ),
     *MESSAGE_CASES,
     *REPLICA_CASES,
+    *DOCUMENT_CASES,
 )

@@ -13,17 +13,18 @@ import messages
 import procfs
 import report
 from cases import CASES, UNMERGED, Case
+from document_cases import DocumentCase
 from driver import DriverFailed
 from message_cases import MessageCase
 from resp import ServerReply
-from servers import Program, ServerFailed, find_redis, find_sheaf, find_tarantool, find_valkey
+from servers import Program, ServerFailed, find_pouchdb, find_redis, find_sheaf, find_tarantool, find_valkey
 from suite import Progress, Result, Suite
 
 QUICK_SCALE = 10
 # Above this, other work on the machine makes the figures rough.
 LOAD_AVERAGE_QUIET = 0.7
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SERVERS = ("sheaf", "redis", "valkey", "tarantool")
+SERVERS = ("sheaf", "redis", "valkey", "tarantool", "pouchdb-server")
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +54,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/run", description="Sheaf, Redis, Valkey and Tarantool side by side.")
+    parser = argparse.ArgumentParser(prog="bench/run", description="Sheaf and its peers side by side.")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     parser.add_argument(
         "--case",
@@ -89,6 +90,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--redis", metavar="PATH", help="default: redis-server in PATH")
     parser.add_argument("--valkey", metavar="PATH", help="default: the server that bench/setup installed")
     parser.add_argument("--tarantool", metavar="PATH", help="default: tarantool in PATH")
+    parser.add_argument("--pouchdb", metavar="PATH", help="default: the pouchdb-server that bench/setup installed")
     parser.add_argument("--traffic", metavar="PATH", help="default: target/release/traffic, built if it is not there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables with command lines")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of each repetition")
@@ -127,6 +129,8 @@ def _programs(options: argparse.Namespace) -> dict[str, Program]:
         programs["valkey"] = find_valkey(options.valkey)
     if "tarantool" in needed:
         programs["tarantool"] = find_tarantool(options.tarantool)
+    if "pouchdb-server" in needed:
+        programs["pouchdb-server"] = find_pouchdb(options.pouchdb)
     return programs
 
 
@@ -140,7 +144,7 @@ def _benchmark() -> str:
 def _measure(options: argparse.Namespace) -> None:
     programs = _programs(options)
     traffic = None
-    if any(isinstance(case, MessageCase) for case in _cases(options)):
+    if any(isinstance(case, MessageCase | DocumentCase) for case in _cases(options)):
         traffic = messages.find_traffic(options.traffic)
         messages.allow_connections()
     options.data.mkdir(parents=True, exist_ok=True)

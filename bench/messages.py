@@ -1,7 +1,8 @@
 """Runs the traffic program once and reads its figures.
 
 The program (bench/traffic, in Rust) publishes and subscribes over many connections on one thread, and checks that
-every message arrives once and in order. Messages that do not are an error here, not a figure.
+every message arrives once and in order. Messages that do not are an error here, not a figure; nor is a wrong answer
+about a document.
 """
 
 import json
@@ -42,9 +43,9 @@ def allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 
-def measure(program: str, server: Server, arguments: tuple[str, ...]) -> dict[str, float | None]:
-    """One run against a running server. Raises DriverFailed, for a lost, repeated or misplaced message too."""
-    command = [program, *arguments, "--port", str(server.ports.resp), "--pid", str(server.pid)]
+def measure(program: str, server: Server, port: int | str, arguments: tuple[str, ...]) -> dict[str, float | None]:
+    """One run against a port of a running server. Raises DriverFailed, for a lost, repeated or misplaced message too."""
+    command = [program, *arguments, "--port", str(port), "--pid", str(server.pid)]
     try:
         done = subprocess.run(
             command,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, baseline
+from document_cases import DocumentCase
 from figures import Metric, Target
 from message_cases import MessageCase
 from replica_cases import ReplicaCase, Work
@@ -158,6 +159,8 @@ def command_lines(result: Result, context: Context) -> list[str]:
         lines.append(" ".join(["redis-benchmark", *case.load.arguments("PORT", "SET", case.rows // context.scale)]))
     if isinstance(case, MessageCase):
         lines += [" ".join(["traffic", *run.words(context.scale), "--port PORT --pid PID"]) for run in case.runs]
+    if isinstance(case, DocumentCase):
+        lines += [" ".join(["traffic", *run.words(context.scale), "--port HTTP_PORT --pid PID"]) for run in case.runs]
     return lines
 
 

@@ -12,6 +12,7 @@ import contextlib
 import ctypes.util
 import enum
 import http.client
+import json
 import os
 import re
 import shutil
@@ -80,6 +81,11 @@ class Program:
         """Tarantool runs a script, and speaks no Redis protocol."""
         return self.name == "tarantool"
 
+    @property
+    def is_pouchdb(self) -> bool:
+        """pouchdb-server speaks HTTP only, and never syncs."""
+        return self.name == "pouchdb-server"
+
     def arguments(self, directory: Path | str, ports: Ports, persistence: Persistence) -> list[str]:
         """The command line after the program's path."""
         if self.is_sheaf:
@@ -94,6 +100,11 @@ class Program:
         if self.is_tarantool:
             wal_mode = "none" if persistence is Persistence.OFF else "write"
             return [str(Path(__file__).with_name("tarantool.lua")), str(directory), str(ports.resp), wal_mode, str(ports.http), *self.extra]
+        if self.is_pouchdb:
+            return [
+                *("--port", str(ports.http), "--host", "127.0.0.1", "--dir", f"{directory}/databases"),
+                *("--config", f"{directory}/config.json", "--no-stdout-logs", *self.extra),
+            ]
         log = {
             Persistence.OFF: ("--appendonly", "no"),
             Persistence.LOGGED: ("--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no"),
@@ -142,7 +153,10 @@ class Program:
         return replace(self, extra=(*self.extra, *follow))
 
     def version(self) -> str:
-        """Name and version as the program itself tells them."""
+        """Name and version as the program itself tells them, or npm."""
+        if self.is_pouchdb:
+            package = Path(self.path).resolve().parent.parent / "package.json"
+            return f"pouchdb-server {json.loads(package.read_text())['version']}"
         shown = subprocess.run(
             [self.path, "--version"], env=self.environment(), capture_output=True, text=True, timeout=10, check=False
         )
@@ -170,6 +184,13 @@ def find_valkey(path: str | None) -> Program:
 def find_tarantool(path: str | None) -> Program:
     """Debian's tarantool, or the one at `path`."""
     return Program("tarantool", _executable("tarantool", path, "--tarantool"))
+
+
+def find_pouchdb(path: str | None) -> Program:
+    """The pouchdb-server that bench/setup installs, or the one at `path`."""
+    target = Path(__file__).parent.parent / os.environ.get("CARGO_TARGET_DIR", "target")
+    installed = target / "pouchdb-server/node_modules/.bin/pouchdb-server"
+    return Program("pouchdb-server", _executable(str(installed), path, "--pouchdb"))
 
 
 def find_sheaf(path: str | None, workers: int | None) -> Program:

@@ -22,8 +22,10 @@ import resp
 import stall
 import starts
 from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
+from document_cases import DocumentCase, DocumentRun
 from fill import Fill
 from message_cases import MessageCase, Run
+from pouchdb import PouchServer
 from replica_cases import ReplicaCase
 from replication import Pair
 from servers import Fleet, Persistence, Program, Running, Server
@@ -116,6 +118,9 @@ class Suite:
             return servers * (self._fill_s(case) + self.reps * self._run_s(case) * len(case.operations))
         if isinstance(case, MessageCase):
             return servers * self.reps * sum(run.forecast_s(self.scale) for run in case.runs)
+        if isinstance(case, DocumentCase):
+            names = [program.name for program in self.contenders(case)]
+            return self.reps * sum(run.forecast_s(self.scale, name) for name in names for run in case.runs_of(name))
         if isinstance(case, ReplicaCase):
             return servers * self.reps * self._replica_s(case)
         return servers * self._weigh_s(case) * self.reps
@@ -134,6 +139,8 @@ class Suite:
                 self._run_starts(case, result, progress)
             elif isinstance(case, MessageCase):
                 self._run_messages(case, result, progress)
+            elif isinstance(case, DocumentCase):
+                self._run_documents(case, result, progress)
             elif isinstance(case, ReplicaCase):
                 self._run_replicas(case, result, progress)
             else:
@@ -260,18 +267,32 @@ class Suite:
                 for server in fleet.servers:
                     for run in case.runs:
                         words = f"{case.name}: {server.program.name}: {run.op}, repetition {rep} of {self.reps}"
-                        work = partial(self._exchange, server, run, result)
+                        work = partial(self._exchange, server, False, run, result)
                         progress.step(words, run.forecast_s(self.scale), work)
             shutil.rmtree(self.directory / case.name)
 
-    def _exchange(self, server: Server, run: Run, result: Result) -> None:
+    def _exchange(self, server: Server, over_http: bool, run: Run | DocumentRun, result: Result) -> None:
         assert self.traffic is not None
         server.start()
         os.sync()
-        result.add(server.program.name, run.op, messages.measure(self.traffic, server, run.words(self.scale)))
+        port = server.ports.http if over_http else server.ports.resp
+        result.add(server.program.name, run.op, messages.measure(self.traffic, server, port, run.words(self.scale)))
         server.stop()
-        # The messages of durable channels are still there.
+        # The messages of durable channels, or the documents, are still there.
         shutil.rmtree(server.directory)
+
+    # Documents
+
+    def _run_documents(self, case: DocumentCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            with self._fleet(case) as fleet:
+                for server in fleet.servers:
+                    name = server.program.name
+                    for run in case.runs_of(name):
+                        words = f"{case.name}: {name}: {run.op}, repetition {rep} of {self.reps}"
+                        work = partial(self._exchange, server, True, run, result)
+                        progress.step(words, run.forecast_s(self.scale, name), work)
+            shutil.rmtree(self.directory / case.name)
 
     # Replicas
 
@@ -375,7 +396,8 @@ def writes_per_sync(before: tuple[float, float] | None, after: tuple[float, floa
 
 
 def _server(program: Program, directory: Path, persistence: Persistence) -> Server:
-    return (TarantoolServer if program.is_tarantool else Server)(program, directory, persistence)
+    kind = TarantoolServer if program.is_tarantool else PouchServer if program.is_pouchdb else Server
+    return kind(program, directory, persistence)
 
 
 def _make_data(case: StartCase, program: Program, directory: Path, rows: int) -> None:

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import driver  # noqa: E402
 import fill as fill_module  # noqa: E402
 import messages  # noqa: E402
+import pouchdb  # noqa: E402
 import procfs  # noqa: E402
 import replication  # noqa: E402
 import report  # noqa: E402
@@ -32,6 +33,7 @@ import suite  # noqa: E402
 import tarantool  # noqa: E402
 import transactions  # noqa: E402
 from cases import CASES, CPU, OPS_S, UNMERGED, WRITES_PER_SYNC, Target, baseline, during  # noqa: E402
+from document_cases import DOCUMENT_CASES, DocumentRun  # noqa: E402
 from fill import Fill  # noqa: E402
 
 REPORT = """SET: rps=0.0 (overall: 14000.0) avg_msec=0.105 (overall: 0.105)\r====== SET ======
@@ -68,6 +70,18 @@ while True:
     connection, _ = listener.accept()
     asked = connection.recv(1000)
     connection.sendall(b"+PONG\\r\\n" if b"PING" in asked else b"$%d\\r\\n%b\\r\\n" % (len(info), info))
+    connection.close()
+"""
+
+# Answers every request over HTTP with the text that it was given.
+FAKE_HTTP_SERVER = """#!{python}
+import socket, sys
+port, welcome = int(sys.argv[sys.argv.index("--port") + 1]), sys.argv[-1].encode()
+listener = socket.create_server(("127.0.0.1", port))
+while True:
+    connection, _ = listener.accept()
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(welcome), welcome))
     connection.close()
 """
 
@@ -227,7 +241,7 @@ class Messages(unittest.TestCase):
     def measure(self, script: str):
         self.program.write_text(f"#!/bin/sh\n{script}\n")
         self.program.chmod(0o755)
-        return messages.measure(str(self.program), self.server, ("publish",))
+        return messages.measure(str(self.program), self.server, 1, ("publish",))
 
     def test_the_figures_are_what_the_program_prints(self):
         figures = self.measure("""echo '{"publishes_s": 12.5, "cpu_us_per_delivery": null}'""")
@@ -241,6 +255,48 @@ class Messages(unittest.TestCase):
         for printed in ("", "12", '{"publishes_s": "many"}'):
             with self.assertRaises(driver.DriverFailed):
                 messages.parse_figures(printed)
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.directory = Path(scratch.name)
+
+    def start(self, welcome: str) -> pouchdb.PouchServer:
+        binary = self.directory / "package/bin/pouchdb-server"
+        binary.parent.mkdir(parents=True)
+        binary.write_text(FAKE_HTTP_SERVER.format(python=sys.executable))
+        binary.chmod(0o755)
+        (self.directory / "package/package.json").write_text('{"version": "4.5.6"}')
+        program = servers.Program("pouchdb-server", str(binary), (welcome,))
+        server = pouchdb.PouchServer(program, self.directory / "data", servers.Persistence.SYNCED)
+        self.addCleanup(server.kill)
+        server.start()
+        return server
+
+    def test_pouchdb_server_is_known_by_its_welcome(self):
+        server = self.start('{"express-pouchdb": "Welcome!"}')
+        self.assertTrue((server.directory / "config.json").exists())
+        self.assertTrue((server.directory / "databases").is_dir())
+        self.assertEqual(server.program.version(), "pouchdb-server 4.5.6")
+
+    def test_another_server_on_the_port_is_noticed(self):
+        with self.assertRaisesRegex(servers.ServerFailed, "belongs to another server"):
+            self.start('{"couchdb": "Welcome"}')
+
+    def test_a_quick_run_has_fewer_documents_and_seconds(self):
+        run = DocumentRun("PUT", ("put", "--updates"), 20_000)
+        self.assertEqual(run.words(1), ("put", "--updates", "--filled", "20000", "--seconds", "8"))
+        self.assertEqual(run.words(10), ("put", "--updates", "--filled", "2000", "--seconds", "2"))
+        self.assertEqual(DocumentRun("pull", ("pull",), is_timed=False).words(10), ("pull",))
+
+    def test_every_server_of_a_case_has_something_to_do(self):
+        for case in DOCUMENT_CASES:
+            for name in case.contenders:
+                self.assertTrue(case.runs_of(name), case.name)
+            for target in case.targets:
+                self.assertIn(target.op, {run.op for run in case.runs_of("sheaf")})
 
 
 class Replicas(unittest.TestCase):

@@ -27,10 +27,7 @@ pub struct Connection {
 impl Connection {
     /// Connects, and has readiness reported as `token`.
     pub fn open(address: SocketAddr, registry: &Registry, token: Token) -> Result<Connection, Failure> {
-        let stream = std::net::TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
+        let mut stream = connect(address)?;
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         let reader = FrameReader::default();
         Ok(Connection { stream, unsent: Vec::new(), partial: Vec::new(), reader })
@@ -89,8 +86,16 @@ impl Connection {
     }
 }
 
+/// A connection that never waits.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = std::net::TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(TcpStream::from_std(stream))
+}
+
 /// Writes as much as the socket takes.
-fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+pub fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.write(&bytes[sent..]) {

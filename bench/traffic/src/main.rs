@@ -1,14 +1,16 @@
-//! `traffic`: publishers and subscribers over real sockets, for `bench/run` and by hand.
+//! `traffic`: publishers, subscribers, and writers and readers of documents over real sockets, for `bench/run` and by hand.
 //!
-//! What it is: one thread, many connections, and a check of every message: a lost, repeated or misplaced one is a failure.
+//! What it is: one thread, many connections, and a check of every message: a lost, repeated or misplaced one is a failure. So is
+//! a wrong answer about a document.
 //! What it is not: a judge of speed; it prints figures as one line of JSON, with its own CPU share, which says whether it
 //! was the limit.
 //!
-//! Exit status: 0 measured, 1 messages went wrong or the server failed, 2 wrong usage.
+//! Exit status: 0 measured, 1 messages or documents went wrong or the server failed, 2 wrong usage.
 
 #![forbid(unsafe_code)]
 
 mod connection;
+mod documents;
 mod failure;
 mod frames;
 mod latency;
@@ -74,6 +76,7 @@ fn run(matches: &ArgMatches) -> Result<Value, Failure> {
     match task {
         "publish" => publish::run(plan(if options.get_flag("log") { From::LogEnd } else { From::Now })),
         "replay" => replay::run(plan(From::LogStart), count("messages") as u64),
+        "put" | "bulk" | "changes" | "all-docs" | "pull" => documents::run(task, address, process, options),
         "many" => subscribe::many(address, process, count("connections"), count("channels")),
         _ => subscribe::pairs(address, process, count("batch"), seconds()),
     }
@@ -104,9 +107,10 @@ fn command() -> Command {
         .arg(positive("batch", "200", "Pairs at once"))
         .arg(seconds());
     Command::new("traffic")
-        .about("Publishers and subscribers that check every message")
+        .about("Publishers and subscribers that check every message; writers and readers of documents")
         .subcommand_required(true)
         .subcommands([publish, replay, many, pairs])
+        .subcommands(documents::commands())
 }
 
 fn common(name: &'static str, about: &'static str) -> Command {

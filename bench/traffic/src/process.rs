@@ -40,6 +40,16 @@ impl Process {
         self.status_bytes("VmHWM:")
     }
 
+    /// What it has had written to disk so far, by the kernel's account.
+    ///
+    /// # Errors
+    /// If there is no such process, or it is another user's.
+    pub fn written_bytes(self) -> io::Result<u64> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.id))?;
+        let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+        bytes.ok_or_else(|| io::Error::other("/proc: no write_bytes"))
+    }
+
     fn status_bytes(self, name: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -71,5 +81,6 @@ mod tests {
         let process = Process { id: std::process::id() };
         assert!(process.rss_bytes().unwrap() > 1 << 16 && process.cpu_s().unwrap() >= 0.0);
         assert!(process.rss_peak_bytes().unwrap() >= process.rss_bytes().unwrap());
+        assert!(process.written_bytes().is_ok());
     }
 }

@@ -1,0 +1,42 @@
+"""pouchdb-server as a contender: what `servers.Server` is for the Redis protocol, over HTTP.
+
+What it is: start and stop, for the cases of documents. What it is not: a target for anything else.
+"""
+
+import http.client
+import json
+
+from servers import READY_POLL_S, START_TIMEOUT_S, Server, ServerFailed
+
+# Otherwise it writes a line to a file for each request.
+CONFIGURATION = {"log": {"level": "error"}}
+
+
+class PouchServer(Server):
+    """One pouchdb-server on LevelDB."""
+
+    def start(self, timeout_s: float = START_TIMEOUT_S, poll_s: float = READY_POLL_S) -> float:
+        # Neither the directory of the databases nor the file is made by the server as it should be.
+        (self.directory / "databases").mkdir(parents=True, exist_ok=True)
+        (self.directory / "config.json").write_text(json.dumps(CONFIGURATION))
+        return super().start(timeout_s, poll_s)
+
+    def _answers(self) -> bool:
+        try:
+            self._welcome()
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        return True
+
+    def _check_identity(self) -> None:
+        if "express-pouchdb" not in self._welcome():
+            raise ServerFailed(f"port {self.ports.http} belongs to another server")
+
+    def _welcome(self) -> dict[str, object]:
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.ports.http), timeout=10)
+        try:
+            connection.request("GET", "/")
+            welcome: dict[str, object] = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        return welcome
