@@ -61,6 +61,9 @@ pub enum DocError {
     /// The attachment with this name is larger than allowed.
     #[error("{0}")]
     AttachmentTooLarge(String),
+    /// A query, or the definition of an index for queries.
+    #[error(transparent)]
+    Query(#[from] crate::mango::QueryError),
     /// A request that asks for more than a server does at once.
     #[error("the request entity is too large")]
     TooLarge,
@@ -113,6 +116,7 @@ impl DocError {
             DocError::MissingStub(_) => (412, "missing_stub"),
             DocError::DocumentTooLarge(_) => (413, "document_too_large"),
             DocError::AttachmentTooLarge(_) => (413, "attachment_too_large"),
+            DocError::Query(error) => error.row(),
             DocError::TooLarge => (413, "too_large"),
             DocError::Storage(_) => (500, "internal_server_error"),
         }

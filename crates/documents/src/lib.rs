@@ -16,6 +16,7 @@ pub mod codec;
 mod document;
 mod error;
 pub mod json;
+pub mod mango;
 mod names;
 mod rev_path;
 mod rev_tree;

@@ -1,0 +1,32 @@
+//! Mango: queries by selectors, and the JSON indexes that serve them.
+//!
+//! ```text
+//! POST _find -> FindRequest { Selector, Sort, Fields } --+
+//! design documents -> IndexDefinition ------------------+--> Plan: which index, which range of its keys
+//!                                                              -> rows -> Selector decides -> Fields are shown
+//! ```
+//!
+//! What it is: what requests mean, which documents match, in which order, and which index has them.
+//! What it is not: HTTP; views of other languages, text indexes, partitions.
+//!
+//! Values are ordered null, false, true, numbers, strings, arrays, objects. Strings are ordered by code points: CouchDB orders
+//! them as ICU does for no language in particular. Ids are ordered by code points there, too.
+
+mod definition;
+mod error;
+mod field;
+mod find;
+mod key;
+mod plan;
+mod range;
+mod selector;
+mod value;
+
+pub use definition::{ALL_DOCS_INDEX, Filter, IndexDefinition, WithoutIndex};
+pub use error::QueryError;
+pub use field::{FieldPath, Fields};
+pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
+pub use key::{INDEX_KEY_BYTES_MAX, put_key};
+pub use plan::{KeyRange, Plan};
+pub use selector::{Comparison, Condition, Selector};
+pub use value::{Number, Value};

@@ -1,0 +1,237 @@
+//! `IndexDefinition`: what a JSON index holds. Definitions lie in design documents of the language `query`, one per view, as
+//! CouchDB writes them, so that they are replicated:
+//!
+//! ```text
+//! {"language":"query","views":{"by-age":{"map":{"fields":{"age":"asc"},"partial_filter_selector":{}},
+//!                                        "reduce":"_count","options":{"def":{"fields":["age"]}}}}}
+//! ```
+
+use std::borrow::Cow;
+
+use super::find::check_keys;
+use super::{FieldPath, QueryError, Selector, Sort, Value};
+use crate::attachment::Digest;
+use crate::names::DESIGN_PREFIX;
+
+/// The members of a request that makes an index; those of clusters and partitions are read and say nothing here.
+const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
+
+/// What the list of indexes says of the one that every database has: all documents by id.
+pub const ALL_DOCS_INDEX: &str =
+    r#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#;
+
+/// An index. See the module documentation.
+#[derive(Debug, Clone)]
+pub struct IndexDefinition {
+    /// The id of the design document that defines it.
+    pub design: String,
+    /// Its name there.
+    pub name: String,
+    /// What it is sorted by: only documents that have all of these are in it.
+    pub columns: Sort,
+    /// Which documents are in it, if not all.
+    pub filter: Option<Filter>,
+}
+
+/// A selector as it was sent, and read.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// As it was sent.
+    pub json: Value<'static>,
+    /// Read.
+    pub selector: Selector,
+}
+
+/// A design document without an index that it had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WithoutIndex {
+    /// Its new body.
+    Body(Vec<u8>),
+    /// It has no other index: it is to be deleted.
+    Nothing,
+}
+
+impl IndexDefinition {
+    /// Reads a request that makes an index. Names that it does not tell are made from the definition.
+    pub fn parse(body: &Value<'_>) -> Result<IndexDefinition, QueryError> {
+        check_keys(body, &KEYS)?;
+        let text = |key| match body.get(key) {
+            None => Ok(None),
+            Some(value) => value.as_str().map(Some).ok_or_else(|| QueryError::InvalidString(value.to_json())),
+        };
+        match text("type")?.unwrap_or("json") {
+            "json" => {}
+            "text" => return Err(QueryError::NoTextIndexes),
+            other => return Err(QueryError::InvalidIndexType(other.to_owned())),
+        }
+        let map = body.get("index").ok_or(QueryError::MissingKey("index"))?;
+        let mut definition = IndexDefinition::read(map, String::new(), String::new())?;
+        let made = definition.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let design = text("ddoc")?.unwrap_or(&made);
+        definition.design = match design.starts_with(DESIGN_PREFIX) {
+            true => design.to_owned(),
+            false => format!("{DESIGN_PREFIX}{design}"),
+        };
+        definition.name = text("name")?.unwrap_or(&made).to_owned();
+        Ok(definition)
+    }
+
+    /// The indexes that a design document defines. What is none is passed over, as is a document of another language.
+    pub fn all_of(design: &str, body: &Value<'_>) -> Vec<IndexDefinition> {
+        if body.get("language").and_then(Value::as_str) != Some("query") {
+            return Vec::new();
+        }
+        let views = body.get("views").and_then(Value::as_object).unwrap_or_default();
+        let read = |(name, view): &(Cow<'_, str>, Value<'_>)| {
+            IndexDefinition::read(view.get("map")?, design.to_owned(), name.to_string()).ok()
+        };
+        views.iter().filter_map(read).collect()
+    }
+
+    fn read(map: &Value<'_>, design: String, name: String) -> Result<IndexDefinition, QueryError> {
+        if map.as_object().is_none() {
+            return Err(QueryError::InvalidIndex(map.to_json()));
+        }
+        check_keys(map, &["fields", "partial_filter_selector"])?;
+        let columns = match map.get("fields").ok_or(QueryError::MissingKey("fields"))? {
+            // As design documents have them.
+            Value::Object(fields) => {
+                let each = fields.iter().map(|field| Value::Object(vec![field.clone()]));
+                Sort::parse(&Value::Array(each.collect()))?
+            }
+            fields => Sort::parse(fields)?,
+        };
+        if columns.fields.is_empty() {
+            return Err(QueryError::NoIndexDefinition);
+        }
+        let filter = match map.get("partial_filter_selector") {
+            Some(json) if json.as_object() != Some(&[]) => {
+                Some(Filter { selector: Selector::parse(json)?, json: json.clone().into_owned() })
+            }
+            _ => None,
+        };
+        Ok(IndexDefinition { design, name, columns, filter })
+    }
+
+    /// Names what is in the index: it changes with the columns and the filter, not with names.
+    pub fn digest(&self) -> [u8; 16] {
+        let mut json = Vec::new();
+        Value::Array(self.columns.fields.iter().map(|path| Value::string(path.name())).collect())
+            .render(&mut json);
+        if let Some(filter) = &self.filter {
+            filter.json.render(&mut json);
+        }
+        Digest::of(&json).0
+    }
+
+    /// The body of the design document with this index in it; `None` if it is there already. `body`: what there is.
+    pub fn put_into(&self, body: Option<&Value<'_>>) -> Result<Option<Vec<u8>>, QueryError> {
+        let mut document = match body {
+            None => object([("language", Value::string("query"))]),
+            Some(body) => match body.get("language") {
+                Some(Value::String(language)) if language == "query" => body.clone().into_owned(),
+                other => {
+                    return Err(QueryError::InvalidLanguage(other.map_or("null".into(), Value::to_json)));
+                }
+            },
+        };
+        let mut views = match document.get("views") {
+            Some(views @ Value::Object(_)) => views.clone(),
+            _ => object([]),
+        };
+        let view = self.view();
+        // Members and their order are compared: an index with another direction is another index.
+        if views.get(&self.name).is_some_and(|there| there.to_json() == view.to_json()) {
+            return Ok(None);
+        }
+        set(&mut views, &self.name, view);
+        set(&mut document, "views", views);
+        let mut out = Vec::new();
+        document.render(&mut out);
+        Ok(Some(out))
+    }
+
+    /// The design document without the index of this name.
+    pub fn remove_from(body: &Value<'_>, name: &str) -> Result<WithoutIndex, QueryError> {
+        let mut document = body.clone().into_owned();
+        let views = document.get("views").and_then(Value::as_object).unwrap_or_default();
+        let others: Vec<_> = views.iter().filter(|(key, _)| key != name).cloned().collect();
+        if others.len() == views.len() {
+            return Err(QueryError::IndexNotFound(name.to_owned()));
+        }
+        if others.is_empty() {
+            remove(&mut document, "views");
+        } else {
+            set(&mut document, "views", Value::Object(others));
+        }
+        if document.as_object().is_some_and(|members| members.iter().all(|(key, _)| key == "language")) {
+            return Ok(WithoutIndex::Nothing);
+        }
+        let mut out = Vec::new();
+        document.render(&mut out);
+        Ok(WithoutIndex::Body(out))
+    }
+
+    /// Appends what the list of indexes says of it.
+    pub fn render(&self, out: &mut Vec<u8>) {
+        let fields = self.columns.fields.iter().map(|path| object([(&path.name(), self.direction())]));
+        let mut definition = object([("fields", Value::Array(fields.collect()))]);
+        if let Some(filter) = &self.filter {
+            set(&mut definition, "partial_filter_selector", filter.json.clone());
+        }
+        let members = [
+            ("ddoc", Value::string(self.design.clone())),
+            ("name", Value::string(self.name.clone())),
+            ("type", Value::string("json")),
+            ("partitioned", Value::Bool(false)),
+            ("def", definition),
+        ];
+        object(members).render(out);
+    }
+
+    /// What it is sorted by in a document, if the document is in it.
+    pub fn values_of<'v, 'a>(&self, document: &'v Value<'a>) -> Option<Vec<&'v Value<'a>>> {
+        let values =
+            self.columns.fields.iter().map(|path| path.find(document)).collect::<Option<Vec<_>>>()?;
+        self.filter.as_ref().is_none_or(|filter| filter.selector.matches(document)).then_some(values)
+    }
+
+    fn direction(&self) -> Value<'static> {
+        Value::string(self.columns.direction())
+    }
+
+    fn view(&self) -> Value<'static> {
+        let names: Vec<String> = self.columns.fields.iter().map(FieldPath::name).collect();
+        let fields =
+            Value::Object(names.iter().map(|name| (Cow::Owned(name.clone()), self.direction())).collect());
+        let given = names.iter().map(|name| match self.columns.descending {
+            true => object([(name, self.direction())]),
+            false => Value::string(name.clone()),
+        });
+        let filter = self.filter.as_ref().map_or_else(|| object([]), |filter| filter.json.clone());
+        let map = object([("fields", fields), ("partial_filter_selector", filter)]);
+        let options = object([("def", object([("fields", Value::Array(given.collect()))]))]);
+        object([("map", map), ("reduce", Value::string("_count")), ("options", options)])
+    }
+}
+
+fn object<const N: usize>(members: [(&str, Value<'static>); N]) -> Value<'static> {
+    Value::Object(members.into_iter().map(|(key, value)| (Cow::Owned(key.to_owned()), value)).collect())
+}
+
+fn set(object: &mut Value<'static>, key: &str, value: Value<'static>) {
+    let Value::Object(members) = object else { return };
+    match members.iter().position(|(name, _)| name == key) {
+        Some(index) => members[index].1 = value,
+        None => members.push((Cow::Owned(key.to_owned()), value)),
+    }
+}
+
+fn remove(object: &mut Value<'static>, key: &str) {
+    if let Value::Object(members) = object {
+        members.retain(|(name, _)| name != key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

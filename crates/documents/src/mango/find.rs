@@ -1,0 +1,287 @@
+//! `FindRequest`: what `_find` and `_explain` are asked, and the order and the place to go on that it names.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::{FieldPath, Fields, QueryError, Selector, Value};
+use crate::names::DESIGN_PREFIX;
+
+/// How many documents a query gives that names no limit.
+pub const FIND_LIMIT_DEFAULT: u64 = 25;
+
+/// The members that the request may have; those of clusters are read and say nothing here.
+const KEYS: [&str; 14] = [
+    "selector",
+    "use_index",
+    "bookmark",
+    "limit",
+    "skip",
+    "sort",
+    "fields",
+    "partition",
+    "r",
+    "conflicts",
+    "stale",
+    "update",
+    "stable",
+    "execution_stats",
+];
+
+/// A query. See the module documentation.
+#[derive(Debug, Clone)]
+pub struct FindRequest {
+    /// Which documents.
+    pub selector: Selector,
+    /// The same as it was sent.
+    pub selector_json: Value<'static>,
+    /// Which index is to be used.
+    pub use_index: Option<IndexHint>,
+    /// Where to go on.
+    pub bookmark: Option<Bookmark>,
+    /// How many documents at most.
+    pub limit: u64,
+    /// How many that match are passed over first.
+    pub skip: u64,
+    /// In which order.
+    pub sort: Sort,
+    /// What is shown of them.
+    pub fields: Fields,
+    /// Whether `_conflicts` are shown.
+    pub conflicts: bool,
+    /// Whether an index is brought up to date first.
+    pub update: bool,
+    /// Whether to say what it took.
+    pub execution_stats: bool,
+}
+
+/// The index that a query wants to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexHint {
+    /// The id of the design document.
+    pub design: String,
+    /// The name of the index in it, if one is named.
+    pub name: Option<String>,
+}
+
+/// The order of the documents.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sort {
+    /// By what, the most important first. None: as an index has them.
+    pub fields: Vec<FieldPath>,
+    /// Whether the largest is first.
+    pub descending: bool,
+}
+
+/// The last entry that a reply was made from: the next one goes on behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bookmark {
+    /// Which index the entry is of: the digest of its definition, or zeros for all documents by id.
+    pub index: [u8; 16],
+    /// The key of the entry.
+    pub key: Vec<u8>,
+}
+
+impl FindRequest {
+    /// Reads the body of the request.
+    pub fn parse(body: &Value<'_>) -> Result<FindRequest, QueryError> {
+        check_keys(body, &KEYS)?;
+        let selector = body.get("selector").ok_or(QueryError::MissingKey("selector"))?;
+        let bookmark = match body.get("bookmark") {
+            None | Some(Value::Null) => None,
+            Some(bookmark) => Bookmark::parse(bookmark)?,
+        };
+        Ok(FindRequest {
+            selector: Selector::parse(selector)?,
+            selector_json: selector.clone().into_owned(),
+            use_index: body.get("use_index").map_or(Ok(None), IndexHint::parse)?,
+            bookmark,
+            limit: non_negative(body, "limit", FIND_LIMIT_DEFAULT)?,
+            skip: non_negative(body, "skip", 0)?,
+            sort: body.get("sort").map_or(Ok(Sort::default()), Sort::parse)?,
+            fields: body.get("fields").map_or(Ok(Fields::default()), Fields::parse)?,
+            conflicts: boolean(body, "conflicts", false)?,
+            update: boolean(body, "update", true)?,
+            execution_stats: boolean(body, "execution_stats", false)?,
+        })
+    }
+}
+
+impl IndexHint {
+    fn parse(value: &Value<'_>) -> Result<Option<IndexHint>, QueryError> {
+        let invalid = || QueryError::InvalidIndexName(value.to_json());
+        let hint = |design: &str, name: Option<&str>| {
+            let design = if design.starts_with(DESIGN_PREFIX) {
+                design.into()
+            } else {
+                format!("{DESIGN_PREFIX}{design}")
+            };
+            Ok(Some(IndexHint { design, name: name.map(str::to_owned) }))
+        };
+        match value {
+            Value::Null => Ok(None),
+            Value::String(text) => {
+                let rest = text.strip_prefix(DESIGN_PREFIX).unwrap_or(text);
+                match rest.split_once('/') {
+                    Some((design, name)) => hint(design, Some(name)),
+                    None => hint(rest, None),
+                }
+            }
+            Value::Array(parts) => match &parts[..] {
+                [] => Ok(None),
+                [design] => hint(design.as_str().ok_or_else(invalid)?, None),
+                [design, name] => {
+                    hint(design.as_str().ok_or_else(invalid)?, Some(name.as_str().ok_or_else(invalid)?))
+                }
+                _ => Err(invalid()),
+            },
+            _ => Err(invalid()),
+        }
+    }
+}
+
+impl Sort {
+    /// Reads the member `sort`, or the fields of an index.
+    pub fn parse(value: &Value<'_>) -> Result<Sort, QueryError> {
+        let specs = value.as_array().ok_or_else(|| QueryError::InvalidSort(value.to_json()))?;
+        let mut sort = Sort::default();
+        for (index, spec) in specs.iter().enumerate() {
+            let (name, descending) = match (spec.as_str(), spec.as_object()) {
+                (Some(name), _) if !name.is_empty() => (name, false),
+                (_, Some([(name, direction)])) => match direction.as_str() {
+                    Some("asc") => (&**name, false),
+                    Some("desc") => (&**name, true),
+                    _ => return Err(QueryError::InvalidSortDirection(direction.to_json())),
+                },
+                _ => return Err(QueryError::InvalidSortField(spec.to_json())),
+            };
+            if index > 0 && descending != sort.descending {
+                return Err(QueryError::MixedSort);
+            }
+            sort.descending = descending;
+            sort.fields.push(FieldPath::parse(name)?);
+        }
+        Ok(sort)
+    }
+
+    /// What the direction is called.
+    pub fn direction(&self) -> &'static str {
+        if self.descending { "desc" } else { "asc" }
+    }
+}
+
+impl Bookmark {
+    /// What a reply without documents has.
+    pub const NONE: &str = "nil";
+
+    fn parse(value: &Value<'_>) -> Result<Option<Bookmark>, QueryError> {
+        let invalid = || QueryError::InvalidBookmark(value.to_json());
+        match value.as_str().ok_or_else(invalid)? {
+            "" | Bookmark::NONE => Ok(None),
+            text => {
+                let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid())?;
+                let (index, key) = bytes.split_first_chunk().ok_or_else(invalid)?;
+                Ok(Some(Bookmark { index: *index, key: key.to_vec() }))
+            }
+        }
+    }
+
+    /// As a reply shows it.
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode([&self.index, &self.key[..]].concat())
+    }
+}
+
+/// That an object has no members but these.
+pub(super) fn check_keys(body: &Value<'_>, keys: &[&str]) -> Result<(), QueryError> {
+    let mut members = body.as_object().unwrap_or_default().iter();
+    match members.find(|(key, _)| !keys.contains(&&**key)) {
+        Some((key, _)) => Err(QueryError::InvalidKey(key.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn non_negative(body: &Value<'_>, key: &str, otherwise: u64) -> Result<u64, QueryError> {
+    let Some(value) = body.get(key) else { return Ok(otherwise) };
+    value.as_u64().ok_or_else(|| QueryError::InvalidNonNegative(value.to_json()))
+}
+
+fn boolean(body: &Value<'_>, key: &str, otherwise: bool) -> Result<bool, QueryError> {
+    let Some(value) = body.get(key) else { return Ok(otherwise) };
+    value.as_bool().ok_or_else(|| QueryError::InvalidBoolean(value.to_json()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<FindRequest, QueryError> {
+        FindRequest::parse(&Value::parse(text).expect(text))
+    }
+
+    #[test]
+    fn only_the_selector_is_needed() {
+        let request = parse(r#"{"selector":{"a":1}}"#).expect("a request");
+        assert_eq!((request.limit, request.skip, request.update), (25, 0, true));
+        assert_eq!(request.selector_json.to_json(), r#"{"a":1}"#);
+        assert!(request.use_index.is_none() && request.bookmark.is_none() && request.fields.is_all());
+        let request = r#"{"selector":{},"limit":0,"skip":7,"r":1,"stable":true,"bookmark":"nil","execution_stats":true}"#;
+        let request = parse(request).expect("a request");
+        assert_eq!((request.limit, request.skip, request.execution_stats), (0, 7, true));
+    }
+
+    #[test]
+    fn indexes_are_named_in_several_ways() {
+        let hint = |text: &str| {
+            let request = parse(&format!("{{\"selector\":{{}},\"use_index\":{text}}}")).expect(text);
+            request.use_index.map(|hint| (hint.design, hint.name))
+        };
+        let design = ("_design/d".to_owned(), None);
+        let both = ("_design/d".to_owned(), Some("n".to_owned()));
+        assert_eq!(hint("\"d\""), Some(design.clone()));
+        assert_eq!(hint("\"_design/d\""), Some(design.clone()));
+        assert_eq!(hint("\"_design/d/n\""), Some(both.clone()));
+        assert_eq!(hint("\"d/n\""), Some(both.clone()));
+        assert_eq!(hint("[\"d\"]"), Some(design));
+        assert_eq!(hint("[\"_design/d\",\"n\"]"), Some(both));
+        assert_eq!((hint("[]"), hint("null")), (None, None));
+    }
+
+    #[test]
+    fn orders_have_one_direction() {
+        let sort = |text: &str| Sort::parse(&Value::parse(text).expect(text));
+        let sorted = sort(r#"[{"a":"desc"},{"b.c":"desc"}]"#).expect("an order");
+        assert_eq!((sorted.fields.len(), sorted.descending, sorted.direction()), (2, true, "desc"));
+        assert_eq!(sort(r#"["a",{"b":"asc"}]"#).map(|sort| sort.descending), Ok(false));
+        assert_eq!(sort(r#"["a",{"b":"desc"}]"#), Err(QueryError::MixedSort));
+        assert_eq!(sort("{}"), Err(QueryError::InvalidSort("{}".into())));
+        assert_eq!(sort("[\"\"]"), Err(QueryError::InvalidSortField("\"\"".into())));
+        assert_eq!(sort("[{\"a\":\"up\"}]"), Err(QueryError::InvalidSortDirection("\"up\"".into())));
+    }
+
+    #[test]
+    fn bookmarks_come_back() {
+        let bookmark = Bookmark { index: [7; 16], key: vec![1, 255, 0] };
+        let request = format!(r#"{{"selector":{{}},"bookmark":"{}"}}"#, bookmark.text());
+        assert_eq!(parse(&request).expect("a request").bookmark, Some(bookmark));
+    }
+
+    #[test]
+    fn each_error_has_its_text() {
+        let told = |text: &str| parse(text).expect_err(text).to_string();
+        assert_eq!(told("{}"), "Missing required key: selector");
+        assert_eq!(told(r#"{"selector":{},"foo":1}"#), "Invalid key foo for this request.");
+        assert_eq!(told(r#"{"selector":1}"#), "Selector must be a JSON object, not: 1");
+        assert_eq!(
+            told(r#"{"selector":{},"limit":-1}"#),
+            "-1 is not an integer greater than or equal to zero"
+        );
+        assert_eq!(
+            told(r#"{"selector":{},"skip":"1"}"#),
+            "\"1\" is not an integer greater than or equal to zero"
+        );
+        assert_eq!(told(r#"{"selector":{},"conflicts":1}"#), "Invalid boolean value: 1");
+        assert_eq!(told(r#"{"selector":{},"use_index":1}"#), "Invalid index name: 1");
+        assert_eq!(told(r#"{"selector":{},"bookmark":"%"}"#), "Invalid bookmark value: \"%\"");
+        assert_eq!(told(r#"{"selector":{},"bookmark":"YQ"}"#), "Invalid bookmark value: \"YQ\"");
+    }
+}

@@ -1,0 +1,124 @@
+//! Keys of indexes: bytes whose order is the order of the values they are made from.
+//!
+//! Each value begins with a tag: 1 null, 2 false, 3 true, 4 a number, 5 a string, 6 an array, 7 an object.
+//! - A number: 8 bytes of its float, big endian, the sign bit turned over, all bits if it is negative.
+//! - A string: its bytes, each 0 followed by 255, then 0 0.
+//! - An array: its values, then 0. An object: each key as a string without tag, preceded by 1, and its value; then 0.
+//!
+//! So no key is the beginning of another, and keys of several values are those of each, one after the other. A key is cut after
+//! [`INDEX_KEY_BYTES_MAX`] bytes: values that differ only later have equal keys, and numbers do that are equal as floats.
+//! Whoever looks something up by keys compares the values as well.
+
+use super::Value;
+
+/// How many bytes of a key are kept.
+pub const INDEX_KEY_BYTES_MAX: usize = 1024;
+
+/// Appends the key of a value to those before it in `out`, which are all of one key.
+pub fn put_key(out: &mut Vec<u8>, value: &Value<'_>) {
+    put_value(out, value);
+    out.truncate(INDEX_KEY_BYTES_MAX);
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value<'_>) {
+    // What follows would be cut anyway.
+    if out.len() >= INDEX_KEY_BYTES_MAX {
+        return;
+    }
+    match value {
+        Value::Null => out.push(1),
+        Value::Bool(false) => out.push(2),
+        Value::Bool(true) => out.push(3),
+        Value::Number(number) => {
+            out.push(4);
+            let bits = number.float().to_bits();
+            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+            out.extend_from_slice(&ordered.to_be_bytes());
+        }
+        Value::String(text) => {
+            out.push(5);
+            put_text(out, text);
+        }
+        Value::Array(values) => {
+            out.push(6);
+            values.iter().for_each(|value| put_value(out, value));
+            out.push(0);
+        }
+        Value::Object(members) => {
+            out.push(7);
+            for (key, value) in members {
+                out.push(1);
+                put_text(out, key);
+                put_value(out, value);
+            }
+            out.push(0);
+        }
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes().take(INDEX_KEY_BYTES_MAX) {
+        out.push(byte);
+        if byte == 0 {
+            out.push(255);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// The end of all keys that begin with these bytes: less than none of them, and no more than any other that is greater.
+/// `None` if there is no end.
+pub(crate) fn end_of_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if let Some(next) = last.checked_add(1) {
+            prefix.push(next);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mango::value::tests::values;
+    use proptest::prelude::*;
+    use std::cmp::Ordering;
+
+    fn key(values: &[Value<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        values.iter().for_each(|value| put_key(&mut out, value));
+        out
+    }
+
+    #[test]
+    fn long_keys_are_cut() {
+        let text = |end: &str| Value::string("x".repeat(2 * INDEX_KEY_BYTES_MAX) + end);
+        assert_eq!(key(&[text("a")]).len(), INDEX_KEY_BYTES_MAX);
+        assert_eq!(key(&[text("a"), Value::Null]), key(&[text("b")]));
+        assert!(key(&[Value::string("x".repeat(INDEX_KEY_BYTES_MAX - 4))]) < key(&[text("")]));
+        let nested = (0..2000).fold(Value::Null, |value, _| Value::Array(vec![value]));
+        assert!(key(&[nested]).len() == INDEX_KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn prefixes_end() {
+        assert_eq!(end_of_prefix(vec![1, 2]), Some(vec![1, 3]));
+        assert_eq!(end_of_prefix(vec![1, 255, 255]), Some(vec![2]));
+        assert_eq!(end_of_prefix(vec![255]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_in_the_order_of_values(a in values(), b in values(), c in values(), d in values()) {
+            let keys = key(std::slice::from_ref(&a)).cmp(&key(std::slice::from_ref(&b)));
+            let values = a.cmp(&b);
+            prop_assert!(keys == values || keys == Ordering::Equal && !a.to_json().eq(&b.to_json()), "{:?} {:?}", a, b);
+            if keys != Ordering::Equal {
+                prop_assert_eq!(key(&[a, c]).cmp(&key(&[b, d])), keys);
+            } else if values == Ordering::Equal {
+                prop_assert_eq!(key(&[a, c.clone()]).cmp(&key(&[b, d.clone()])), key(&[c]).cmp(&key(&[d])));
+            }
+        }
+    }
+}

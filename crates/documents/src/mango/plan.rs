@@ -1,0 +1,242 @@
+//! `Plan`: which index answers a query, and which of its entries are looked at.
+//!
+//! What it is: CouchDB's choice. An index can be used if every document that matches is in it, and if it has the documents in
+//! the order that is asked for. Of those the one is best whose first columns the selector bounds most; then the one with the
+//! fewest columns; then the first by name. If there is none, all documents are looked at.
+//! What it is not: the reading. Every document that an entry leads to is compared with the selector: a range may hold too much.
+
+use std::cmp::Reverse;
+
+use super::key::{end_of_prefix, put_key};
+use super::range::{FieldRange, bounded_fields, requires};
+use super::{Bookmark, FieldPath, FindRequest, IndexDefinition, QueryError, Value};
+
+/// How a query is answered. See the module documentation.
+#[derive(Debug, Clone)]
+pub struct Plan<'i> {
+    /// The index; `None`: all documents by id.
+    pub index: Option<&'i IndexDefinition>,
+    /// The entries that are looked at, in the order of their keys; `None`: no document can match.
+    pub keys: Option<KeyRange>,
+    /// Whether they are looked at from the last to the first.
+    pub descending: bool,
+    /// What the reply is to say of it.
+    pub warning: Option<String>,
+}
+
+/// Keys of an index, or ids, from one on to before another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRange {
+    /// The first.
+    pub from: Vec<u8>,
+    /// Before which they end; `None`: with the last one.
+    pub to: Option<Vec<u8>>,
+}
+
+impl<'i> Plan<'i> {
+    /// Chooses among the indexes of a database.
+    pub fn choose(request: &FindRequest, indexes: &'i [IndexDefinition]) -> Result<Plan<'i>, QueryError> {
+        let named =
+            |index: &&IndexDefinition| request.use_index.as_ref().is_some_and(|hint| hint.names(index));
+        // An index of some documents is used by who names it: that all that match are in it is then their word.
+        let usable = |index: &&IndexDefinition| {
+            (index.filter.is_none() || named(index)) && is_usable(&index.columns.fields, request)
+        };
+        let usable: Vec<&IndexDefinition> = indexes.iter().filter(usable).collect();
+        let best =
+            |indexes: Vec<&'i IndexDefinition>| indexes.into_iter().min_by_key(|index| merit(index, request));
+        let hinted = best(usable.iter().copied().filter(|index| named(index)).collect());
+        let index = hinted.or_else(|| best(usable));
+        if index.is_none() && !all_docs_is_usable(request) {
+            return Err(QueryError::NoUsableIndex);
+        }
+        let keys = match index {
+            Some(index) => keys_of_index(index, request),
+            None => ids(request),
+        };
+        let mut plan =
+            Plan { index, keys, descending: request.sort.descending, warning: warning(index, request) };
+        plan.go_on(request)?;
+        Ok(plan)
+    }
+
+    /// A bookmark behind the entry with this key.
+    pub fn bookmark(&self, key: &[u8]) -> Bookmark {
+        Bookmark { index: self.index.map_or([0; 16], IndexDefinition::digest), key: key.to_vec() }
+    }
+
+    /// Leaves out what is before and with the bookmark.
+    fn go_on(&mut self, request: &FindRequest) -> Result<(), QueryError> {
+        let (Some(bookmark), Some(keys)) = (&request.bookmark, &mut self.keys) else { return Ok(()) };
+        if bookmark.index != self.index.map_or([0; 16], IndexDefinition::digest) {
+            return Err(QueryError::InvalidBookmark(Value::string(bookmark.text()).to_json()));
+        }
+        if self.descending {
+            let end = bookmark.key.clone();
+            if keys.to.as_ref().is_none_or(|to| *to > end) {
+                keys.to = Some(end);
+            }
+        } else {
+            // The first key that is greater.
+            let behind = [&bookmark.key[..], &[0]].concat();
+            keys.from = std::mem::take(&mut keys.from).max(behind);
+        }
+        Ok(())
+    }
+
+    /// Appends what `_explain` says.
+    pub fn explain(&self, request: &FindRequest, database: &str, out: &mut Vec<u8>) {
+        let hint =
+            request.use_index.iter().flat_map(|hint| [Some(&hint.design), hint.name.as_ref()]).flatten();
+        let fields = || Value::Array(request.fields.names().map(Value::string).collect());
+        let number = |number: u64| Value::parse(&number.to_string()).map_or(Value::Null, Value::into_owned);
+        let sort = request
+            .sort
+            .fields
+            .iter()
+            .map(|path| (path.name().into(), Value::string(request.sort.direction())));
+        let options = [
+            ("use_index", Value::Array(hint.map(|part| Value::string(part.clone())).collect())),
+            (
+                "bookmark",
+                Value::string(request.bookmark.as_ref().map_or(Bookmark::NONE.into(), Bookmark::text)),
+            ),
+            ("limit", number(request.limit)),
+            ("skip", number(request.skip)),
+            ("sort", Value::Object(sort.collect())),
+            ("fields", fields()),
+            ("partition", Value::string("")),
+            ("r", number(1)),
+            ("conflicts", Value::Bool(request.conflicts)),
+            ("stale", Value::Bool(false)),
+            ("update", Value::Bool(request.update)),
+            ("stable", Value::Bool(false)),
+            ("execution_stats", Value::Bool(request.execution_stats)),
+        ];
+        let mut index = super::ALL_DOCS_INDEX.as_bytes().to_vec();
+        if let Some(definition) = self.index {
+            index.clear();
+            definition.render(&mut index);
+        }
+        let name = |key: &'static str| Value::string(key).to_json();
+        let options = options.map(|(key, value)| format!("{}:{}", name(key), value.to_json())).join(",");
+        out.extend_from_slice(b"{\"dbname\":");
+        crate::json::put_string(out, database);
+        out.extend_from_slice(b",\"index\":");
+        out.extend_from_slice(&index);
+        let rest = format!(
+            ",\"partitioned\":false,\"selector\":{},\"opts\":{{{options}}},\"limit\":{},\"skip\":{},\"fields\":{},\"covering\":false}}",
+            request.selector_json.to_json(),
+            request.limit,
+            request.skip,
+            fields().to_json(),
+        );
+        out.extend_from_slice(rest.as_bytes());
+    }
+}
+
+/// Whether an index with these columns has all documents that match, in the right order.
+fn is_usable(columns: &[FieldPath], request: &FindRequest) -> bool {
+    let sort = &request.sort.fields;
+    let always = |path: &FieldPath| ["_id", "_rev"].contains(&&*path.name());
+    let has_all =
+        columns.iter().all(|path| sort.contains(path) || always(path) || requires(&request.selector, path));
+    // Columns that can have one value only do not change the order.
+    let constant = columns.iter().take_while(|path| {
+        sort.first() != Some(path) && FieldRange::of(&request.selector, path).only().is_some()
+    });
+    has_all && (sort.is_empty() || columns[constant.count()..].starts_with(sort))
+}
+
+fn all_docs_is_usable(request: &FindRequest) -> bool {
+    match &request.sort.fields[..] {
+        [] => true,
+        [path] => path.name() == "_id",
+        _ => false,
+    }
+}
+
+/// By what indexes are compared, the best first.
+fn merit<'a>(index: &'a IndexDefinition, request: &FindRequest) -> (Reverse<usize>, usize, &'a str, &'a str) {
+    let bounded = bounded_fields(&request.selector);
+    let prefix = index.columns.fields.iter().take_while(|path| bounded.contains(path)).count();
+    (Reverse(prefix), index.columns.fields.len(), &index.design, &index.name)
+}
+
+/// From the first column on: as long as there is one value only, and then one range.
+fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRange> {
+    let ranges: Vec<_> =
+        index.columns.fields.iter().map(|path| FieldRange::of(&request.selector, path)).collect();
+    if ranges.iter().any(FieldRange::is_empty) {
+        return None;
+    }
+    let mut prefix = Vec::new();
+    let constant = ranges.iter().map_while(FieldRange::only);
+    constant.clone().for_each(|value| put_key(&mut prefix, value));
+    let range = ranges.get(constant.count());
+    // Keys of values that are not equal may be: both ends belong to it.
+    let bound = |value: &Value<'_>| {
+        let mut key = prefix.clone();
+        put_key(&mut key, value);
+        key
+    };
+    let low = range.and_then(|range| range.low).map(|(value, _)| bound(value));
+    let high = range.and_then(|range| range.high).map(|(value, _)| bound(value));
+    Some(KeyRange { to: end_of_prefix(high.unwrap_or_else(|| prefix.clone())), from: low.unwrap_or(prefix) })
+}
+
+/// The ids between which the selector wants them.
+fn ids(request: &FindRequest) -> Option<KeyRange> {
+    let id = FieldPath::parse("_id").ok()?;
+    let range = FieldRange::of(&request.selector, &id);
+    if range.is_empty() {
+        return None;
+    }
+    let (least, most) = (Value::string(""), Value::Array(Vec::new()));
+    let from = match range.low {
+        Some((Value::String(id), _)) => id.as_bytes().to_vec(),
+        Some((other, _)) if *other >= most => return None,
+        _ => Vec::new(),
+    };
+    let to = match range.high {
+        // Behind the id itself, which may be one of them.
+        Some((Value::String(id), _)) => Some([id.as_bytes(), &[0]].concat()),
+        Some((other, _)) if *other < least => return None,
+        _ => None,
+    };
+    Some(KeyRange { from, to })
+}
+
+fn warning(index: Option<&IndexDefinition>, request: &FindRequest) -> Option<String> {
+    let mut warnings = Vec::new();
+    if let Some(hint) =
+        request.use_index.as_ref().filter(|hint| !index.is_some_and(|index| hint.names(index)))
+    {
+        warnings.push(match &hint.name {
+            Some(name) => {
+                format!(
+                    "{}, {name} was not used because it is not a valid index for this query.",
+                    hint.design
+                )
+            }
+            None => format!(
+                "{} was not used because it does not contain a valid index for this query.",
+                hint.design
+            ),
+        });
+    }
+    if index.is_none() {
+        warnings.push("No matching index found, create an index to optimize query time.".to_owned());
+    }
+    (!warnings.is_empty()).then(|| warnings.join("\n"))
+}
+
+impl super::IndexHint {
+    /// Whether this index is meant.
+    fn names(&self, index: &IndexDefinition) -> bool {
+        self.design == index.design && self.name.as_ref().is_none_or(|name| *name == index.name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

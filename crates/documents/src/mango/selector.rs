@@ -1,0 +1,300 @@
+//! Selectors: which documents a query is about.
+//!
+//! What it is: `{"age":{"$gt":20},"$or":[...]}` read into conditions on fields, and whether a document meets them.
+//! What it is not: the choice of an index (`plan`), which looks at the conditions.
+//!
+//! Invariants
+//! - A condition on a field that is not there is not met, but `$exists: false`. A negation is moved to the conditions it is about,
+//!   so it does not change that; only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` it turns over what there was.
+//! - Regular expressions are matched in linear time; those that cannot be (back references, look around) are refused.
+
+use regex::Regex;
+
+use super::{FieldPath, QueryError, Value};
+
+/// How many bytes a compiled regular expression may take.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// What a document has to be like.
+#[derive(Debug, Clone)]
+pub enum Selector {
+    /// All of these. None: any document.
+    And(Vec<Selector>),
+    /// One of these at least.
+    Or(Vec<Selector>),
+    /// Not this. Only inside conditions on elements.
+    Not(Box<Selector>),
+    /// A field meets a condition.
+    Field(FieldPath, Condition),
+}
+
+/// What a value has to be like.
+#[derive(Debug, Clone)]
+pub enum Condition {
+    /// `$eq` and the others that compare.
+    Is(Comparison, Value<'static>),
+    /// `$exists`
+    Exists(bool),
+    /// `$type`
+    Type(String),
+    /// `$in`; of an array, one of its elements.
+    In(Vec<Value<'static>>),
+    /// `$nin`
+    NotIn(Vec<Value<'static>>),
+    /// `$all`: an array with all of these.
+    All(Vec<Value<'static>>),
+    /// `$size`: an array with so many elements.
+    Size(u64),
+    /// `$mod`: divisor and remainder of a whole number.
+    Mod(i128, i128),
+    /// `$regex`
+    Regex(Box<Regex>),
+    /// `$beginsWith`
+    BeginsWith(String),
+    /// `$elemMatch`: one element of an array.
+    ElemMatch(Box<Selector>),
+    /// `$allMatch`: all elements of an array that has some.
+    AllMatch(Box<Selector>),
+    /// `$keyMapMatch`: one key of an object.
+    KeyMapMatch(Box<Selector>),
+    /// `$not`, where the condition has no opposite.
+    Not(Box<Condition>),
+}
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `$eq`
+    Equal,
+    /// `$ne`
+    NotEqual,
+    /// `$lt`
+    Less,
+    /// `$lte`
+    LessOrEqual,
+    /// `$gt`
+    Greater,
+    /// `$gte`
+    GreaterOrEqual,
+}
+
+impl Selector {
+    /// Reads a selector.
+    pub fn parse(value: &Value<'_>) -> Result<Selector, QueryError> {
+        let members = value.as_object().ok_or_else(|| QueryError::InvalidSelector(value.to_json()))?;
+        if members.is_empty() {
+            return Ok(Selector::And(Vec::new()));
+        }
+        let selector = normalized(read(value, &FieldPath::default())?, false);
+        match selector.is_on_fields() {
+            true => Ok(selector),
+            false => Err(QueryError::MissingFieldName),
+        }
+    }
+
+    /// Whether a document, or another value, is as the selector says.
+    pub fn matches(&self, value: &Value<'_>) -> bool {
+        match self {
+            Selector::And(all) => all.iter().all(|selector| selector.matches(value)),
+            Selector::Or(any) => any.iter().any(|selector| selector.matches(value)),
+            Selector::Not(selector) => !selector.matches(value),
+            Selector::Field(path, condition) => match path.find(value) {
+                Some(value) => condition.matches(value),
+                None => matches!(condition, Condition::Exists(false)),
+            },
+        }
+    }
+
+    /// Whether all conditions name a field.
+    fn is_on_fields(&self) -> bool {
+        match self {
+            Selector::And(all) | Selector::Or(all) => all.iter().all(Selector::is_on_fields),
+            Selector::Not(selector) => selector.is_on_fields(),
+            Selector::Field(path, _) => !path.is_empty(),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether a value that is there is as the condition says.
+    fn matches(&self, value: &Value<'_>) -> bool {
+        match self {
+            Condition::Is(comparison, other) => comparison.holds(value, other),
+            Condition::Exists(exists) => *exists,
+            Condition::Type(name) => value.type_name() == name,
+            Condition::In(values) => is_in(value, values),
+            Condition::NotIn(values) => !is_in(value, values),
+            Condition::All(values) => has_all(value, values),
+            Condition::Size(size) => value.as_array().is_some_and(|elements| elements.len() as u64 == *size),
+            Condition::Mod(divisor, remainder) => match value {
+                Value::Number(number) => {
+                    number.integer().is_some_and(|number| number % divisor == *remainder)
+                }
+                _ => false,
+            },
+            Condition::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
+            Condition::BeginsWith(start) => value.as_str().is_some_and(|text| text.starts_with(&**start)),
+            Condition::ElemMatch(selector) => value
+                .as_array()
+                .is_some_and(|elements| elements.iter().any(|element| selector.matches(element))),
+            Condition::AllMatch(selector) => value.as_array().is_some_and(|elements| {
+                !elements.is_empty() && elements.iter().all(|element| selector.matches(element))
+            }),
+            Condition::KeyMapMatch(selector) => value.as_object().is_some_and(|members| {
+                members.iter().any(|(key, _)| selector.matches(&Value::string(&**key)))
+            }),
+            Condition::Not(condition) => !condition.matches(value),
+        }
+    }
+
+    /// What is met by a value that is there exactly if this is not.
+    fn negated(self) -> Condition {
+        match self {
+            Condition::Is(comparison, value) => Condition::Is(comparison.opposite(), value),
+            Condition::Exists(exists) => Condition::Exists(!exists),
+            Condition::In(values) => Condition::NotIn(values),
+            Condition::NotIn(values) => Condition::In(values),
+            Condition::Not(condition) => *condition,
+            other => Condition::Not(Box::new(other)),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, value: &Value<'_>, other: &Value<'_>) -> bool {
+        let order = value.cmp(other);
+        match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
+        }
+    }
+
+    fn opposite(self) -> Comparison {
+        match self {
+            Comparison::Equal => Comparison::NotEqual,
+            Comparison::NotEqual => Comparison::Equal,
+            Comparison::Less => Comparison::GreaterOrEqual,
+            Comparison::LessOrEqual => Comparison::Greater,
+            Comparison::Greater => Comparison::LessOrEqual,
+            Comparison::GreaterOrEqual => Comparison::Less,
+        }
+    }
+}
+
+fn is_in(value: &Value<'_>, values: &[Value<'static>]) -> bool {
+    match value {
+        Value::Array(elements) => elements.iter().any(|element| values.iter().any(|other| element == other)),
+        _ => values.iter().any(|other| value == other),
+    }
+}
+
+fn has_all(value: &Value<'_>, values: &[Value<'static>]) -> bool {
+    let Value::Array(elements) = value else { return false };
+    let whole = matches!(values, [only @ Value::Array(_)] if value == only);
+    whole || values.iter().all(|wanted| elements.iter().any(|element| element == wanted))
+}
+
+/// Moves negations to the conditions that they are about. `negate`: whether there is one around it.
+fn normalized(selector: Selector, negate: bool) -> Selector {
+    let each = |all: Vec<Selector>| all.into_iter().map(|selector| normalized(selector, negate)).collect();
+    match selector {
+        Selector::And(all) if negate => Selector::Or(each(all)),
+        Selector::Or(all) if negate => Selector::And(each(all)),
+        Selector::And(all) => Selector::And(each(all)),
+        Selector::Or(all) => Selector::Or(each(all)),
+        Selector::Not(selector) => normalized(*selector, !negate),
+        Selector::Field(path, condition) if negate => Selector::Field(path, condition.negated()),
+        field => field,
+    }
+}
+
+/// Reads what is said of the value at `path`.
+fn read(value: &Value<'_>, path: &FieldPath) -> Result<Selector, QueryError> {
+    match value.as_object() {
+        // An object without members is a value to be equal to, where there is a field that could be.
+        Some([]) if path.is_empty() => Ok(Selector::And(Vec::new())),
+        Some([(key, argument)]) => read_member(key, argument, path),
+        Some(members) if !members.is_empty() => {
+            let each = members.iter().map(|(key, argument)| read_member(key, argument, path));
+            each.collect::<Result<_, _>>().map(Selector::And)
+        }
+        _ => Ok(Selector::Field(path.clone(), Condition::Is(Comparison::Equal, value.clone().into_owned()))),
+    }
+}
+
+fn read_member(key: &str, argument: &Value<'_>, path: &FieldPath) -> Result<Selector, QueryError> {
+    let each = |operator| {
+        let arguments = argument.as_array().ok_or_else(|| bad_argument(operator, argument))?;
+        arguments.iter().map(|argument| read(argument, path)).collect::<Result<Vec<_>, _>>()
+    };
+    match key {
+        "$and" => each("$and").map(Selector::And),
+        "$or" => each("$or").map(Selector::Or),
+        "$nor" => Ok(Selector::Not(Box::new(Selector::Or(each("$nor")?)))),
+        "$not" if argument.as_object().is_none() => Err(bad_argument("$not", argument)),
+        "$not" => Ok(Selector::Not(Box::new(read(argument, path)?))),
+        _ if key.starts_with('$') => Ok(Selector::Field(path.clone(), read_condition(key, argument)?)),
+        _ => read(argument, &path.join(FieldPath::parse(key)?)),
+    }
+}
+
+fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, QueryError> {
+    let bad = |operator| bad_argument(operator, argument);
+    let text = |operator| argument.as_str().ok_or_else(|| bad(operator));
+    let list = |operator| {
+        let values = argument.as_array().ok_or_else(|| bad(operator))?;
+        Ok(values.iter().map(|value| value.clone().into_owned()).collect())
+    };
+    let elements = |operator| match argument {
+        Value::Object(_) => read(argument, &FieldPath::default()).map(Box::new),
+        _ => Err(bad(operator)),
+    };
+    let is = |comparison| Ok(Condition::Is(comparison, argument.clone().into_owned()));
+    match operator {
+        "$eq" => is(Comparison::Equal),
+        "$ne" => is(Comparison::NotEqual),
+        "$lt" => is(Comparison::Less),
+        "$lte" => is(Comparison::LessOrEqual),
+        "$gt" => is(Comparison::Greater),
+        "$gte" => is(Comparison::GreaterOrEqual),
+        "$exists" => argument.as_bool().map(Condition::Exists).ok_or_else(|| bad("$exists")),
+        "$type" => text("$type").map(|name| Condition::Type(name.to_owned())),
+        "$in" => list("$in").map(Condition::In),
+        "$nin" => list("$nin").map(Condition::NotIn),
+        "$all" => list("$all").map(Condition::All),
+        "$size" => argument.as_u64().map(Condition::Size).ok_or_else(|| bad("$size")),
+        "$mod" => read_mod(argument).ok_or_else(|| bad("$mod")),
+        "$regex" => read_regex(text("$regex")?).ok_or_else(|| bad("$regex")),
+        "$beginsWith" => text("$beginsWith").map(|start| Condition::BeginsWith(start.to_owned())),
+        "$elemMatch" => elements("$elemMatch").map(Condition::ElemMatch),
+        "$allMatch" => elements("$allMatch").map(Condition::AllMatch),
+        "$keyMapMatch" => elements("$keyMapMatch").map(Condition::KeyMapMatch),
+        "$text" | "$where" | "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere" => {
+            Err(QueryError::NotSupported(operator.to_owned()))
+        }
+        _ => Err(QueryError::InvalidOperator(operator.to_owned())),
+    }
+}
+
+fn read_mod(argument: &Value<'_>) -> Option<Condition> {
+    let [Value::Number(divisor), Value::Number(remainder)] = argument.as_array()? else { return None };
+    // Minus one would overflow with the smallest number; all numbers have remainder 0 there, as with one.
+    let divisor = divisor.integer()?.checked_abs().filter(|divisor| *divisor != 0)?;
+    Some(Condition::Mod(divisor, remainder.integer()?))
+}
+
+fn read_regex(text: &str) -> Option<Condition> {
+    let regex = regex::RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build().ok()?;
+    Some(Condition::Regex(Box::new(regex)))
+}
+
+fn bad_argument(operator: &'static str, argument: &Value<'_>) -> QueryError {
+    QueryError::BadArgument(operator, argument.to_json())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,359 @@
+//! `Value`: JSON that queries look into, and how values are ordered.
+//!
+//! Numbers keep their text, objects the order of their members: what is shown is what was stored. An object is less than
+//! another by its first member that differs: by the key, then by the value; then by having fewer members.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use crate::json::{JsonError, Kind, Reader, put_string};
+
+/// A JSON value that borrows its strings where it can.
+#[derive(Debug, Clone)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number.
+    Number(Number<'a>),
+    /// A string.
+    String(Cow<'a, str>),
+    /// An array.
+    Array(Vec<Value<'a>>),
+    /// An object. A key that is there twice means its last value.
+    Object(Vec<(Cow<'a, str>, Value<'a>)>),
+}
+
+/// A number, as it was written and what it is.
+#[derive(Debug, Clone)]
+pub struct Number<'a> {
+    text: Cow<'a, str>,
+    float: f64,
+}
+
+impl<'a> Number<'a> {
+    fn new(text: &'a str) -> Number<'a> {
+        // What is too large for a float is infinite: it is ordered last, which it is.
+        Number { float: text.parse().unwrap_or(f64::INFINITY), text: Cow::Borrowed(text) }
+    }
+
+    /// As a float, without a sign if it is zero.
+    pub fn float(&self) -> f64 {
+        self.float + 0.0
+    }
+
+    /// The text, if it is a whole number without point and exponent.
+    pub fn integer(&self) -> Option<i128> {
+        self.text.parse().ok()
+    }
+
+    /// What tells numbers apart that are the same float. From 2^53 on floats are whole.
+    fn exact(&self) -> i128 {
+        self.integer().unwrap_or(self.float as i128)
+    }
+}
+
+impl<'a> Value<'a> {
+    /// Reads a text that is one value.
+    pub fn parse(text: &'a str) -> Result<Value<'a>, JsonError> {
+        let mut reader = Reader::of(text);
+        let value = Value::read(&mut reader)?;
+        reader.end()?;
+        Ok(value)
+    }
+
+    /// Reads the value that comes next.
+    pub fn read(reader: &mut Reader<'a>) -> Result<Value<'a>, JsonError> {
+        Ok(match reader.peek()? {
+            Kind::Null => {
+                reader.raw()?;
+                Value::Null
+            }
+            Kind::Bool => Value::Bool(reader.boolean()?),
+            Kind::Number => Value::Number(Number::new(reader.raw()?)),
+            Kind::String => Value::String(reader.string()?),
+            Kind::Array => {
+                let mut values = Vec::new();
+                reader.array(|reader| {
+                    values.push(Value::read(reader)?);
+                    Ok::<_, JsonError>(())
+                })?;
+                Value::Array(values)
+            }
+            Kind::Object => {
+                let mut members = Vec::new();
+                reader.object(|reader, key| {
+                    members.push((key, Value::read(reader)?));
+                    Ok::<_, JsonError>(())
+                })?;
+                Value::Object(members)
+            }
+        })
+    }
+
+    /// A string.
+    pub fn string(text: impl Into<Cow<'a, str>>) -> Value<'a> {
+        Value::String(text.into())
+    }
+
+    /// The value of a member, if this is an object that has it.
+    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
+        match self {
+            Value::Object(members) => {
+                members.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+            }
+            _ => None,
+        }
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether this is one, if it is a bool.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number, if this is a whole one that is not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Value::Number(number) => number.integer().and_then(|number| u64::try_from(number).ok()),
+            _ => None,
+        }
+    }
+
+    /// The elements, if this is an array.
+    pub fn as_array(&self) -> Option<&[Value<'a>]> {
+        match self {
+            Value::Array(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The members, if this is an object.
+    pub fn as_object(&self) -> Option<&[(Cow<'a, str>, Value<'a>)]> {
+        match self {
+            Value::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// What `$type` calls it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        }
+    }
+
+    /// The same, borrowing nothing.
+    pub fn into_owned(self) -> Value<'static> {
+        let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(value) => Value::Bool(value),
+            Value::Number(Number { text, float }) => Value::Number(Number { text: own(text), float }),
+            Value::String(text) => Value::String(own(text)),
+            Value::Array(values) => Value::Array(values.into_iter().map(Value::into_owned).collect()),
+            Value::Object(members) => Value::Object(
+                members.into_iter().map(|(key, value)| (own(key), value.into_owned())).collect(),
+            ),
+        }
+    }
+
+    /// Appends it as JSON.
+    pub fn render(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Null => out.extend_from_slice(b"null"),
+            Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Value::Number(number) => out.extend_from_slice(number.text.as_bytes()),
+            Value::String(text) => put_string(out, text),
+            Value::Array(values) => {
+                out.push(b'[');
+                for (index, value) in values.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    value.render(out);
+                }
+                out.push(b']');
+            }
+            Value::Object(members) => {
+                out.push(b'{');
+                for (index, (key, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    put_string(out, key);
+                    out.push(b':');
+                    value.render(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+
+    /// As JSON, for texts of errors.
+    pub fn to_json(&self) -> String {
+        let mut out = Vec::new();
+        self.render(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Null => 0,
+            Value::Bool(false) => 1,
+            Value::Bool(true) => 2,
+            Value::Number(_) => 3,
+            Value::String(_) => 4,
+            Value::Array(_) => 5,
+            Value::Object(_) => 6,
+        }
+    }
+}
+
+impl Ord for Value<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Value::Number(a), Value::Number(b)) => a.float().total_cmp(&b.float()).then_with(|| {
+                match a.float().abs() < 9_007_199_254_740_992.0 {
+                    true => Ordering::Equal,
+                    false => a.exact().cmp(&b.exact()),
+                }
+            }),
+            (Value::String(a), Value::String(b)) => a.cmp(b),
+            (Value::Array(a), Value::Array(b)) => a.cmp(b),
+            (Value::Object(a), Value::Object(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Value<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Value<'_> {}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Few keys and few values of each type, so that they meet.
+    pub(crate) fn values() -> impl Strategy<Value = Value<'static>> {
+        let number = prop_oneof![
+            (-3i32..4).prop_map(|number| number.to_string()),
+            any::<f64>().prop_map(|number| format!("{number:e}")),
+            any::<i128>().prop_map(|number| number.to_string()),
+            Just("1.0".to_owned()),
+            Just("-0".to_owned()),
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            number.prop_map(|text| Value::parse(&text).expect("a number").into_owned()),
+            "[ab\0\u{1}é]{0,3}".prop_map(Value::string),
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+                proptest::collection::vec(("[ab]".prop_map(Cow::Owned), inner), 0..3).prop_map(
+                    |mut members| {
+                        members.dedup_by(|a, b| a.0 == b.0);
+                        Value::Object(members)
+                    }
+                ),
+            ]
+        })
+    }
+
+    #[test]
+    fn values_are_in_couchdbs_order() {
+        let texts = [
+            "null",
+            "false",
+            "true",
+            "-1e400",
+            "-2",
+            "-0.5",
+            "0",
+            "1",
+            "1.5",
+            "9007199254740992",
+            "9007199254740993",
+            "170141183460469231731687303715884105727",
+            "1e400",
+            "\"\"",
+            "\"a\"",
+            "\"aa\"",
+            "\"b\"",
+            "[]",
+            "[null]",
+            "[1,2]",
+            "[2]",
+            "[[]]",
+            "{}",
+            "{\"a\":1}",
+            "{\"a\":2}",
+            "{\"a\":2,\"b\":1}",
+            "{\"b\":0}",
+        ];
+        let values: Vec<Value<'_>> = texts.iter().map(|text| Value::parse(text).expect(text)).collect();
+        for (index, pair) in values.array_windows::<2>().enumerate() {
+            assert!(pair[0] < pair[1], "{} {}", texts[index], texts[index + 1]);
+        }
+        let value = |text: &'static str| Value::parse(text).expect("JSON");
+        assert_eq!(value("1"), value("1.0"));
+        assert_eq!(value("-0"), value("0e5"));
+        assert_ne!(value("[1]"), value("1"));
+    }
+
+    #[test]
+    fn values_are_shown_as_they_were_read() {
+        let text = r#"{"b":[1.50,-0,1E9,null,true],"a":{"":"\n\""},"a":false}"#;
+        let value = Value::parse(text).expect("JSON");
+        assert_eq!(value.to_json(), text);
+        assert_eq!(value.get("a"), Some(&Value::Bool(false)), "the last one counts");
+        assert_eq!(value.into_owned().to_json(), text);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_is_total(a in values(), b in values(), c in values()) {
+            prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
+            prop_assert_eq!(a.cmp(&a), Ordering::Equal);
+            let mut sorted = [a, b, c];
+            sorted.sort();
+            prop_assert!(sorted[0] <= sorted[1] && sorted[1] <= sorted[2] && sorted[0] <= sorted[2]);
+        }
+
+        #[test]
+        fn text_comes_back(value in values()) {
+            let text = value.to_json();
+            prop_assert_eq!(Value::parse(&text).expect("JSON"), value);
+        }
+    }
+}
