@@ -1,0 +1,109 @@
+//! Errors: what scripts catch, and what clients are told.
+
+use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, Result, Table, Value};
+
+/// Why there is no result: the text for the client, its code first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptError(pub Vec<u8>);
+
+/// A function of a library. Its errors say, as those of Lua do, where it was called.
+pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
+    lua: &Lua,
+    run: impl Fn(&Lua, A) -> Result<R> + MaybeSend + 'static,
+) -> Result<Function> {
+    lua.create_function(move |lua, args| run(lua, args).map_err(|error| placed(lua, error)))
+}
+
+/// What a function builds would not fit into the memory that scripts may use.
+pub(crate) fn too_large() -> Error {
+    Error::runtime("not enough memory")
+}
+
+/// The error with the line of the script before it.
+fn placed(lua: &Lua, error: Error) -> Error {
+    match (error, script_line(lua)) {
+        (Error::RuntimeError(text), Some((source, line))) => {
+            let source = source.trim_start_matches('@');
+            Error::RuntimeError(format!("{source}:{line}: {text}"))
+        }
+        (error, _) => error,
+    }
+}
+
+/// Frames of the stack that are searched for a script: a script that has called itself so deep is told no line.
+const FRAMES_MAX: usize = 64;
+
+/// The innermost place in a script: its source, such as `@user_script`, and the line.
+pub(crate) fn script_line(lua: &Lua) -> Option<(String, usize)> {
+    for level in 0..FRAMES_MAX {
+        let place = lua.inspect_stack(level, |frame| {
+            let source = frame.source().source?.into_owned();
+            Some((source, frame.current_line()?))
+        })?;
+        if let Some(place) = place.filter(|(source, _)| source.starts_with("@user_")) {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// The text of an error of the machine or of a library, without what the machine says around it.
+pub(crate) fn text_of(error: &Error) -> String {
+    match cause_of(error) {
+        Error::BadArgument { cause, pos, to, .. } => {
+            let function = to.as_deref().unwrap_or("?");
+            format!("bad argument #{pos} to '{function}' ({})", text_of(cause))
+        }
+        Error::FromLuaConversionError { from, to, .. } => {
+            let to = if to == "String" { "string" } else { to };
+            format!("{to} expected, got {from}")
+        }
+        Error::RuntimeError(text) => text.clone(),
+        Error::SyntaxError { message, .. } => message.clone(),
+        Error::MemoryError(_) => "not enough memory".to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// An error that scripts see as a table with its text in the field `err`.
+#[derive(Debug)]
+struct Raised(String);
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// An error of the `redis` table.
+pub(crate) fn raised(text: impl Into<String>) -> Error {
+    Error::external(Raised(text.into()))
+}
+
+/// A table with this text in the field `err`.
+pub(crate) fn error_table(lua: &Lua, text: &str) -> Result<Table> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("err", text)?;
+    Ok(table)
+}
+
+/// What a function of the server failed with.
+fn cause_of(error: &Error) -> &Error {
+    match error {
+        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => cause_of(cause),
+        other => other,
+    }
+}
+
+/// An error as scripts see it: what they raised themselves as it is, others as a table or as their text.
+pub(crate) fn as_value(lua: &Lua, error: Value) -> Result<Value> {
+    match error {
+        Value::Error(error) => match cause_of(&error).downcast_ref::<Raised>() {
+            Some(Raised(text)) => Ok(Value::Table(error_table(lua, text)?)),
+            None => Ok(Value::String(lua.create_string(text_of(&error))?)),
+        },
+        other => Ok(other),
+    }
+}

@@ -1,0 +1,184 @@
+//! `cjson`: Lua values as JSON and back.
+//!
+//! Settings that a script changes (`encode_max_depth` and so on) hold until it ends.
+
+mod decode;
+mod encode;
+
+use std::sync::Arc;
+
+use mlua::{Lua, Result, String as LuaString, Table, Value, Variadic};
+use std::sync::Mutex;
+
+use crate::error::function;
+
+/// How deep values may be nested, whatever a script sets.
+const DEPTH_MAX: usize = 1000;
+
+/// What a script may set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    encode_depth_max: usize,
+    decode_depth_max: usize,
+    precision: usize,
+    keeps_buffer: bool,
+    encodes_invalid: Invalid,
+    decodes_invalid: bool,
+    sparse: Sparse,
+}
+
+/// What becomes of numbers that JSON does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Invalid {
+    Refuse,
+    Write,
+    Null,
+}
+
+/// What becomes of arrays with many holes.
+#[derive(Debug, Clone, Copy)]
+struct Sparse {
+    converts: bool,
+    ratio: u64,
+    safe: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            encode_depth_max: DEPTH_MAX,
+            decode_depth_max: DEPTH_MAX,
+            precision: 14,
+            keeps_buffer: true,
+            encodes_invalid: Invalid::Refuse,
+            decodes_invalid: true,
+            sparse: Sparse { converts: false, ratio: 2, safe: 10 },
+        }
+    }
+}
+
+/// The settings of the script that runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Options>>);
+
+impl Shared {
+    /// A script begins.
+    pub(crate) fn reset(&self) {
+        self.set(|options| *options = Options::default());
+    }
+
+    fn get(&self) -> Options {
+        self.set(|options| *options)
+    }
+
+    fn set<R>(&self, change: impl FnOnce(&mut Options) -> R) -> R {
+        change(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+/// The library. What it encodes is at most `bytes_max` long.
+pub(crate) fn library(lua: &Lua, options: &Shared, bytes_max: usize) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.set("_NAME", "cjson")?;
+    table.set("_VERSION", "2.1.0")?;
+    table.set("null", Value::NULL)?;
+    let shared = options.clone();
+    let encode = function(lua, move |lua, values: Variadic<Value>| match &values[..] {
+        [value] => {
+            let mut out = Vec::new();
+            encode::encode(value, &shared.get(), bytes_max, &mut out)?;
+            lua.create_string(&out)
+        }
+        _ => Err(mlua::Error::runtime("bad argument #1 to 'encode' (expected 1 argument)")),
+    })?;
+    table.set("encode", encode)?;
+    let shared = options.clone();
+    let decode = function(lua, move |lua, values: Variadic<LuaString>| match &values[..] {
+        [text] => decode::decode(lua, &text.as_bytes(), &shared.get()),
+        _ => Err(mlua::Error::runtime("bad argument #1 to 'decode' (expected 1 argument)")),
+    })?;
+    table.set("decode", decode)?;
+    add_settings(lua, &table, options)?;
+    Ok(table)
+}
+
+/// The functions that set something, if they are given a value, and say what is set.
+fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
+    let depth = |pick: fn(&mut Options) -> &mut usize, max: usize| {
+        let shared = options.clone();
+        function(lua, move |_, value: Option<f64>| {
+            if let Some(value) = value {
+                if !(1.0..=2_147_483_647.0).contains(&value) {
+                    return Err(mlua::Error::runtime(
+                        "bad argument #1 (expected integer between 1 and 2147483647)",
+                    ));
+                }
+                shared.set(|options| *pick(options) = (value as usize).min(max));
+            }
+            Ok(shared.set(|options| *pick(options)))
+        })
+    };
+    table.set("encode_max_depth", depth(|it| &mut it.encode_depth_max, DEPTH_MAX)?)?;
+    table.set("decode_max_depth", depth(|it| &mut it.decode_depth_max, DEPTH_MAX)?)?;
+    table.set("encode_number_precision", depth(|it| &mut it.precision, 17)?)?;
+    let flag = |pick: fn(&mut Options) -> &mut bool| {
+        let shared = options.clone();
+        function(lua, move |_, value: Option<bool>| {
+            if let Some(value) = value {
+                shared.set(|options| *pick(options) = value);
+            }
+            Ok(shared.set(|options| *pick(options)))
+        })
+    };
+    table.set("encode_keep_buffer", flag(|it| &mut it.keeps_buffer)?)?;
+    table.set("decode_invalid_numbers", flag(|it| &mut it.decodes_invalid)?)?;
+    let shared = options.clone();
+    let invalid = function(lua, move |lua, value: Value| {
+        let wanted = match &value {
+            Value::Nil => None,
+            Value::Boolean(true) => Some(Invalid::Write),
+            Value::Boolean(false) => Some(Invalid::Refuse),
+            Value::String(text) if text.as_bytes() == b"null" => Some(Invalid::Null),
+            _ => return Err(mlua::Error::runtime("bad argument #1 (invalid option)")),
+        };
+        if let Some(wanted) = wanted {
+            shared.set(|options| options.encodes_invalid = wanted);
+        }
+        match shared.get().encodes_invalid {
+            Invalid::Refuse => Ok(Value::Boolean(false)),
+            Invalid::Write => Ok(Value::Boolean(true)),
+            Invalid::Null => Ok(Value::String(lua.create_string("null")?)),
+        }
+    })?;
+    table.set("encode_invalid_numbers", invalid)?;
+    let shared = options.clone();
+    let sparse =
+        function(lua, move |_, (converts, ratio, safe): (Option<bool>, Option<f64>, Option<f64>)| {
+            Ok(shared.set(|options| {
+                let sparse = &mut options.sparse;
+                sparse.converts = converts.unwrap_or(sparse.converts);
+                sparse.ratio = ratio.map_or(sparse.ratio, |ratio| ratio as u64);
+                sparse.safe = safe.map_or(sparse.safe, |safe| safe as u64);
+                (sparse.converts, sparse.ratio, sparse.safe)
+            }))
+        })?;
+    table.set("encode_sparse_array", sparse)?;
+    // There is one set of options, which every script begins anew.
+    let copy = table.clone();
+    table.set("new", function(lua, move |_, ()| Ok(copy.clone()))?)
+}
+
+/// For fuzzing: decodes bytes, and encodes what comes of them.
+pub fn check(bytes: &[u8]) {
+    let lua = Lua::new();
+    let options = Options::default();
+    if let Ok(value) = decode::decode(&lua, bytes, &options) {
+        let mut out = Vec::new();
+        if encode::encode(&value, &options, 1 << 20, &mut out).is_ok() {
+            decode::decode(&lua, &out, &options).expect("what was encoded decodes");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Lua values as JSON. Tables that are being written are on a stack of their own, not on that of the thread.
+
+use mlua::{Result, Table, Value};
+
+use super::{Invalid, Options};
+use crate::{
+    error::too_large,
+    numbers::{append_general, number_of},
+};
+
+/// A table that is being written.
+enum Open {
+    /// The elements up to `len`, of which `next` is the next.
+    Array { table: Table, next: i64, len: i64 },
+    /// What is left of the pairs.
+    Object(std::vec::IntoIter<(Value, Value)>),
+}
+
+/// Appends a value.
+pub(super) fn encode(value: &Value, options: &Options, bytes_max: usize, out: &mut Vec<u8>) -> Result<()> {
+    let mut open = Vec::new();
+    begin(value, options, &mut open, out)?;
+    while let Some(innermost) = open.last_mut() {
+        if out.len() > bytes_max {
+            return Err(too_large());
+        }
+        let value = match innermost {
+            Open::Array { next, len, .. } if *next > *len => {
+                out.push(b']');
+                open.pop();
+                continue;
+            }
+            Open::Array { table, next, .. } => {
+                if *next > 1 {
+                    out.push(b',');
+                }
+                *next += 1;
+                table.raw_get(*next - 1)?
+            }
+            Open::Object(pairs) => match pairs.next() {
+                None => {
+                    out.push(b'}');
+                    open.pop();
+                    continue;
+                }
+                Some((key, value)) => {
+                    if out.last() != Some(&b'{') {
+                        out.push(b',');
+                    }
+                    append_key(&key, options, out)?;
+                    value
+                }
+            },
+        };
+        begin(&value, options, &mut open, out)?;
+    }
+    Ok(())
+}
+
+/// Appends a value, or begins with a table.
+fn begin(value: &Value, options: &Options, open: &mut Vec<Open>, out: &mut Vec<u8>) -> Result<()> {
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        Value::LightUserData(pointer) if pointer.0.is_null() => out.extend_from_slice(b"null"),
+        Value::Boolean(true) => out.extend_from_slice(b"true"),
+        Value::Boolean(false) => out.extend_from_slice(b"false"),
+        Value::Integer(number) => append_number(*number as f64, options, out)?,
+        Value::Number(number) => append_number(*number, options, out)?,
+        Value::String(text) => append_string(&text.as_bytes(), out),
+        Value::Table(table) => {
+            if open.len() >= options.encode_depth_max {
+                let depth = open.len() + 1;
+                return Err(mlua::Error::runtime(format!("Cannot serialise, excessive depth ({depth})")));
+            }
+            match array_len(table, options)? {
+                Some(len) => {
+                    out.push(b'[');
+                    open.push(Open::Array { table: table.clone(), next: 1, len });
+                }
+                None => {
+                    out.push(b'{');
+                    let pairs = table.pairs::<Value, Value>().collect::<Result<Vec<_>>>()?;
+                    open.push(Open::Object(pairs.into_iter()));
+                }
+            }
+        }
+        other => {
+            let name = other.type_name();
+            return Err(mlua::Error::runtime(format!("Cannot serialise {name}: type not supported")));
+        }
+    }
+    Ok(())
+}
+
+/// The length of the array that a table is; `None` if it is an object: it is empty, or has keys that are no indices.
+fn array_len(table: &Table, options: &Options) -> Result<Option<i64>> {
+    let (mut len, mut count) = (0, 0u64);
+    for pair in table.pairs::<Value, Value>() {
+        match pair?.0 {
+            Value::Integer(index) if index > 0 => len = len.max(index),
+            _ => return Ok(None),
+        }
+        count += 1;
+    }
+    let sparse = options.sparse;
+    if sparse.ratio > 0 && len as u64 > count.saturating_mul(sparse.ratio) && len as u64 > sparse.safe {
+        if sparse.converts {
+            return Ok(None);
+        }
+        return Err(mlua::Error::runtime("Cannot serialise table: excessively sparse array"));
+    }
+    Ok((len > 0).then_some(len))
+}
+
+fn append_key(key: &Value, options: &Options, out: &mut Vec<u8>) -> Result<()> {
+    match key {
+        Value::String(text) => append_string(&text.as_bytes(), out),
+        Value::Integer(_) | Value::Number(_) => {
+            out.push(b'"');
+            let number = number_of(key).unwrap_or_default();
+            append_number(number, options, out)?;
+            out.push(b'"');
+        }
+        _ => {
+            return Err(mlua::Error::runtime("Cannot serialise table: table key must be a number or string"));
+        }
+    }
+    out.push(b':');
+    Ok(())
+}
+
+fn append_number(number: f64, options: &Options, out: &mut Vec<u8>) -> Result<()> {
+    if !number.is_finite() {
+        match options.encodes_invalid {
+            Invalid::Refuse => {
+                return Err(mlua::Error::runtime("Cannot serialise number: must not be NaN or Inf"));
+            }
+            Invalid::Null => {
+                out.extend_from_slice(b"null");
+                return Ok(());
+            }
+            Invalid::Write => {}
+        }
+    }
+    append_general(number, options.precision, out);
+    Ok(())
+}
+
+fn append_string(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text {
+        let escape = match byte {
+            b'"' | b'\\' | b'/' => byte,
+            0x08 => b'b',
+            0x0c => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0..0x20 | 0x7f => {
+                out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                continue;
+            }
+            plain => {
+                out.push(plain);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', escape]);
+    }
+    out.push(b'"');
+}

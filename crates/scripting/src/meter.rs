@@ -1,0 +1,110 @@
+//! What a script may use, and whether it must stop.
+//!
+//! The script asks for leave every so many instructions (a hook of the machine), and library functions that can run for
+//! long ask every so many steps. Other threads may stop it between two questions.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+};
+
+/// Instructions between two questions: some tens of microseconds.
+pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
+
+/// What a script may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory of the machine, in bytes, with everything that is kept between scripts.
+    pub memory_bytes_max: usize,
+    /// Instructions of one run; 0 for no limit.
+    pub instructions_max: u64,
+}
+
+/// Why a script does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stop {
+    /// Somebody has ended it.
+    Killed = 1,
+    /// It has used all instructions that it may.
+    TooLong,
+    /// Whoever runs it will run it again under other circumstances.
+    Again,
+}
+
+impl Stop {
+    const ALL: [Stop; 3] = [Stop::Killed, Stop::TooLong, Stop::Again];
+}
+
+/// See the module documentation. Shared with those who may stop the script.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicU8,
+    instructions: AtomicU64,
+    instructions_max: AtomicU64,
+}
+
+impl Meter {
+    /// Has the script stop at its next question. The first reason counts.
+    pub fn stop(&self, why: Stop) {
+        let _ = self.0.stop.compare_exchange(0, why as u8, Relaxed, Relaxed);
+    }
+
+    /// Why the script must stop, if it must.
+    pub fn stopped(&self) -> Option<Stop> {
+        let why = self.0.stop.load(Relaxed);
+        Stop::ALL.into_iter().find(|stop| *stop as u8 == why)
+    }
+
+    /// A run begins.
+    pub(crate) fn begin(&self, instructions_max: u64) {
+        self.0.stop.store(0, Relaxed);
+        self.0.instructions.store(0, Relaxed);
+        self.0.instructions_max.store(instructions_max, Relaxed);
+    }
+
+    /// About so many instructions were executed since the last question. Only the thread of the script asks.
+    pub(crate) fn count(&self, instructions: u32) -> mlua::Result<()> {
+        let used = self.0.instructions.load(Relaxed) + u64::from(instructions);
+        self.0.instructions.store(used, Relaxed);
+        let max = self.0.instructions_max.load(Relaxed);
+        if max != 0 && used > max {
+            self.stop(Stop::TooLong);
+        }
+        self.leave()
+    }
+
+    /// Whether to go on.
+    pub(crate) fn leave(&self) -> mlua::Result<()> {
+        match self.stopped() {
+            None => Ok(()),
+            Some(_) => Err(mlua::Error::runtime("script stopped")),
+        }
+    }
+}
+
+/// Counts the steps of a function that can run for long, as if they were instructions.
+#[derive(Debug)]
+pub(crate) struct Steps<'m> {
+    meter: &'m Meter,
+    left: u32,
+}
+
+impl<'m> Steps<'m> {
+    pub(crate) fn new(meter: &'m Meter) -> Steps<'m> {
+        Steps { meter, left: INSTRUCTIONS_PER_QUESTION }
+    }
+
+    #[inline]
+    pub(crate) fn step(&mut self) -> mlua::Result<()> {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = INSTRUCTIONS_PER_QUESTION;
+            return self.meter.count(INSTRUCTIONS_PER_QUESTION);
+        }
+        Ok(())
+    }
+}

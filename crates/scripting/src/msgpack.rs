@@ -1,0 +1,146 @@
+//! `cmsgpack`: Lua values as MessagePack and back.
+
+mod pack;
+mod unpack;
+
+use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
+
+use crate::error::function;
+
+/// How deep tables are packed; deeper ones become nil, as in Redis.
+const PACK_DEPTH_MAX: usize = 16;
+
+/// How deep values may be nested that are unpacked.
+const UNPACK_DEPTH_MAX: usize = 100;
+
+/// The library. What it packs is at most `bytes_max` long.
+pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.set("_NAME", "cmsgpack")?;
+    table.set("_VERSION", "lua-cmsgpack 0.4.0")?;
+    table.set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
+    let packed = function(lua, move |lua, values: Variadic<Value>| {
+        if values.is_empty() {
+            return Err(mlua::Error::runtime("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
+        }
+        let mut out = Vec::new();
+        for value in values {
+            pack::pack(&value, 0, bytes_max, &mut out)?;
+        }
+        lua.create_string(&out)
+    })?;
+    table.set("pack", packed)?;
+    let all =
+        function(lua, |lua, bytes: LuaString| Ok(unpack::unpack(lua, &bytes.as_bytes(), 0, usize::MAX)?.0))?;
+    table.set("unpack", all)?;
+    let one = function(lua, |lua, (bytes, offset): (LuaString, Option<i64>)| {
+        some(lua, &bytes, 1, offset.unwrap_or(0))
+    })?;
+    table.set("unpack_one", one)?;
+    let limited = function(lua, |lua, (bytes, limit, offset): (LuaString, i64, Option<i64>)| {
+        some(lua, &bytes, limit, offset.unwrap_or(0))
+    })?;
+    table.set("unpack_limit", limited)?;
+    Ok(table)
+}
+
+/// At most `limit` values from `offset` on, and before them where the next one begins, -1 behind the last one.
+fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64) -> Result<MultiValue> {
+    let bytes = bytes.as_bytes();
+    let (Ok(limit), Ok(offset)) = (usize::try_from(limit), usize::try_from(offset)) else {
+        return Err(mlua::Error::runtime(format!(
+            "Invalid request to unpack with offset of {offset} and limit of {}.",
+            bytes.len()
+        )));
+    };
+    if offset > bytes.len() {
+        return Err(mlua::Error::runtime(format!(
+            "Start offset {offset} greater than input length {}.",
+            bytes.len()
+        )));
+    }
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let (mut values, end) = unpack::unpack(lua, &bytes, offset, limit)?;
+    values.push_front(Value::Integer(if end == bytes.len() { -1 } else { end as i64 }));
+    Ok(values)
+}
+
+/// For fuzzing: unpacks bytes, and packs what comes of them.
+pub fn check(bytes: &[u8]) {
+    let lua = Lua::new();
+    if let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX) {
+        let mut out = Vec::new();
+        for value in &values {
+            pack::pack(value, 0, 1 << 20, &mut out).expect("what was unpacked can be packed");
+        }
+        let again = unpack::unpack(&lua, &out, 0, usize::MAX).expect("what was packed can be unpacked");
+        assert_eq!(again.0.len(), values.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::testing::TestVm;
+
+    #[test]
+    fn values_have_their_shortest_form() {
+        let mut vm = TestVm::new();
+        let table = [
+            ("nil", "c0"),
+            ("true, false", "c3c2"),
+            ("0, 127, -1, -32", "007fffe0"),
+            ("128, 256, 65536, 4294967296", "cc80cd0100ce00010000cf0000000100000000"),
+            ("-33, -129, -32769, -2147483649", "d0dfd1ff7fd2ffff7fffd3ffffffff7fffffff"),
+            ("1.5", "ca3fc00000"),
+            ("0.1", "cb3fb999999999999a"),
+            ("'abc'", "a3616263"),
+            ("{1, 2}", "920102"),
+            ("{}", "90"),
+            ("{a = 1}", "81a16101"),
+        ];
+        for (values, expected) in table {
+            let script = format!(
+                "return (cmsgpack.pack({values}):gsub('.', function(c) return ('%02x'):format(c:byte()) end))"
+            );
+            assert_eq!(vm.eval(&script, &[], &[]), format!("\"{expected}\""), "{values}");
+        }
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked() {
+        let mut vm = TestVm::new();
+        let script = "local a, b, c = cmsgpack.unpack(cmsgpack.pack(1, 'x', {k = {1, 2, -3.25}})) \
+                      return {a, b, c.k[1], c.k[2], tostring(c.k[3])}";
+        assert_eq!(vm.eval(script, &[], &[]), r#"[:1, "x", :1, :2, "-3.25"]"#);
+        let script = "local s = cmsgpack.pack(7, 8) local o, v = cmsgpack.unpack_one(s) \
+                      local p, w = cmsgpack.unpack_one(s, o) return {o, v, p, w}";
+        assert_eq!(vm.eval(script, &[], &[]), "[:1, :7, :-1, :8]");
+    }
+
+    #[test]
+    fn what_is_no_messagepack_is_refused() {
+        let mut vm = TestVm::new();
+        let table = [
+            ("'\\221\\255\\255\\255\\255'", "Missing bytes in input."),
+            ("'\\163ab'", "Missing bytes in input."),
+            ("'\\193'", "Bad data format in input."),
+            ("('\\145'):rep(5000) .. '\\192'", "Bad data format in input."),
+        ];
+        for (bytes, expected) in table {
+            let script = format!("local ok, e = pcall(cmsgpack.unpack, {bytes}) return e");
+            let shown = vm.eval(&script, &[], &[]);
+            assert!(shown.contains(expected), "{bytes}: {shown}");
+        }
+        let own = "local t = {} t[1] = t return #cmsgpack.pack(t)";
+        assert_eq!(vm.eval(own, &[], &[]), ":17", "what is too deep is nil");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            super::check(&bytes);
+        }
+    }
+}

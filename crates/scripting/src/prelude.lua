@@ -1,0 +1,169 @@
+-- What scripts run in: their globals, read-only, and functions that catch errors but not the end of a script.
+--
+-- Runs once for each machine, in the globals that Lua begins with, which no script ever sees. Protected tables are empty
+-- ones that look into the real ones; whatever could change or show the real ones is replaced here.
+local redis, libraries, caught, blame, compile = ...
+
+local error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
+  error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type
+local concat, insert, resume = table.concat, table.insert, coroutine.resume
+local collectgarbage = collectgarbage
+
+local READ_ONLY = 'Attempt to modify a readonly table'
+
+-- Protected tables and the real ones.
+local protected = {}
+
+local function refuse()
+  error(READ_ONLY, 2)
+end
+
+local function protect(real)
+  local guard = setmetatable({}, { __index = real, __newindex = refuse, __metatable = false })
+  protected[guard] = real
+  return guard
+end
+
+local function require_open(table)
+  if protected[table] then
+    error(READ_ONLY, 0)
+  end
+end
+
+-- Errors of the server's functions become text, and that a script must end is raised again.
+local function settled(ok, ...)
+  if ok then
+    return true, ...
+  end
+  return false, caught((...))
+end
+
+local open = {}
+for name, value in pairs(string) do open[name] = value end
+for name, value in pairs(libraries.string) do open[name] = value end
+local string_guard = protect(open)
+local strings = getmetatable('')
+strings.__index = string_guard
+strings.__metatable = protect(strings)
+
+local tables = {}
+for name, value in pairs(table) do tables[name] = value end
+function tables.insert(table, ...)
+  require_open(table)
+  return insert(table, ...)
+end
+
+local maths = {}
+for name, value in pairs(math) do maths[name] = value end
+for name, value in pairs(libraries.math) do maths[name] = value end
+
+local coroutines = {}
+for name, value in pairs(coroutine) do coroutines[name] = value end
+function coroutines.resume(...)
+  return settled(resume(...))
+end
+
+local globals = {
+  _VERSION = _VERSION,
+  assert = assert,
+  error = error,
+  getmetatable = getmetatable,
+  ipairs = ipairs,
+  next = next,
+  rawequal = rawequal,
+  select = select,
+  tonumber = tonumber,
+  tostring = tostring,
+  type = type,
+  unpack = unpack,
+  string = string_guard,
+  table = protect(tables),
+  math = protect(maths),
+  coroutine = protect(coroutines),
+  redis = protect(redis),
+  cjson = protect(libraries.cjson),
+  cmsgpack = protect(libraries.cmsgpack),
+  struct = protect(libraries.struct),
+  bit = protect(libraries.bit),
+  os = protect(libraries.os),
+}
+
+function globals.pcall(run, ...)
+  return settled(pcall(run, ...))
+end
+
+function globals.xpcall(run, handle)
+  return settled(xpcall(run, function(problem) return handle(caught(problem)) end))
+end
+
+function globals.pairs(table)
+  local real = protected[table]
+  if not real then
+    return pairs(table)
+  end
+  local copy = {}
+  for name, value in next, real do copy[name] = value end
+  return next, copy, nil
+end
+
+function globals.rawget(table, name)
+  return rawget(protected[table] or table, name)
+end
+
+function globals.rawset(table, name, value)
+  require_open(table)
+  return rawset(table, name, value)
+end
+
+function globals.setmetatable(table, meta)
+  require_open(table)
+  return setmetatable(table, meta)
+end
+
+function globals.collectgarbage(wish)
+  if wish == 'count' then
+    return collectgarbage('count')
+  end
+  if wish == nil or wish == 'collect' then
+    collectgarbage('collect')
+  end
+  return 0
+end
+
+function globals.gcinfo()
+  return math.floor(collectgarbage('count'))
+end
+
+-- Text only: bytecode could do anything.
+function globals.loadstring(text, name)
+  return compile(text, name)
+end
+
+function globals.load(more, name)
+  local parts = {}
+  while true do
+    local part = more()
+    if part == nil or part == '' then
+      return compile(concat(parts), name or '=(load)')
+    end
+    parts[#parts + 1] = part
+  end
+end
+
+setmetatable(globals, {
+  __index = function(_, name)
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+  end,
+})
+local guard = protect(globals)
+globals._G = guard
+
+local function run(script)
+  return xpcall(script, blame)
+end
+
+local function run_with(script, keys, args)
+  return xpcall(function() return script(keys, args) end, blame)
+end
+
+return guard, globals, run, run_with

@@ -1,0 +1,117 @@
+//! The `redis` table: what needs nobody but the machine. `call`, `pcall`, `log` and `acl_check_cmd` ask who runs the script.
+//!
+//! Errors of this table are tables with a field `err`: see [`raised`](crate::error::raised).
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use mlua::{Lua, Result, Table, Value, Variadic};
+use wire::Protocol;
+
+use crate::{error::raised, numbers::number_of, sha1_hex};
+
+/// What clients take the server for.
+const VERSION: &str = "7.2.4";
+const VERSION_NUMBER: u32 = 0x0007_0204;
+
+/// What the script that runs has set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings(Arc<AtomicBool>);
+
+impl Settings {
+    /// A script begins.
+    pub(crate) fn reset(&self) {
+        self.0.store(false, Relaxed);
+    }
+
+    /// The protocol of replies that the script gets.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.0.load(Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+}
+
+/// The functions, for the prelude.
+pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
+    let table = lua.create_table()?;
+    let sha = lua.create_function(|lua, values: Variadic<Value>| match &values[..] {
+        [value] => {
+            let text = lua.coerce_string(value.clone())?;
+            let hex = text.map_or_else(|| sha1_hex(b""), |text| sha1_hex(&text.as_bytes()));
+            lua.create_string(hex)
+        }
+        _ => Err(raised("ERR wrong number of arguments")),
+    })?;
+    table.set("sha1hex", sha)?;
+    table.set(
+        "error_reply",
+        lua.create_function(|lua, values: Variadic<Value>| reply_table(lua, &values, true))?,
+    )?;
+    table.set(
+        "status_reply",
+        lua.create_function(|lua, values: Variadic<Value>| reply_table(lua, &values, false))?,
+    )?;
+    let settings = settings.clone();
+    let setresp = lua.create_function(move |_, values: Variadic<Value>| {
+        let [version] = &values[..] else { return Err(raised("ERR redis.setresp() requires one argument.")) };
+        match number_of(version) {
+            Some(2.0) => settings.0.store(false, Relaxed),
+            Some(3.0) => settings.0.store(true, Relaxed),
+            _ => return Err(raised("ERR RESP version must be 2 or 3.")),
+        }
+        Ok(())
+    })?;
+    table.set("setresp", setresp)?;
+    let set_repl = lua.create_function(|_, values: Variadic<Value>| {
+        let [flags] = &values[..] else { return Err(raised("ERR redis.set_repl() requires two arguments.")) };
+        // Effects are logged, whatever a script asks for: it could not know what of it a crash may take.
+        match number_of(flags) {
+            Some(flags) if (0.0..4.0).contains(&flags) => Ok(()),
+            _ => Err(raised(
+                "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+            )),
+        }
+    })?;
+    table.set("set_repl", set_repl)?;
+    table.set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+    table.set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
+    table.set("debug", lua.create_function(|_, _: Variadic<Value>| Ok(()))?)?;
+    Ok(table)
+}
+
+/// The values of the table that are no functions.
+pub(crate) const NUMBERS: [(&str, u32); 10] = [
+    ("LOG_DEBUG", 0),
+    ("LOG_VERBOSE", 1),
+    ("LOG_NOTICE", 2),
+    ("LOG_WARNING", 3),
+    ("REPL_NONE", 0),
+    ("REPL_AOF", 1),
+    ("REPL_SLAVE", 2),
+    ("REPL_REPLICA", 2),
+    ("REPL_ALL", 3),
+    ("REDIS_VERSION_NUM", VERSION_NUMBER),
+];
+
+/// Its texts.
+pub(crate) const TEXTS: [(&str, &str); 1] = [("REDIS_VERSION", VERSION)];
+
+/// `redis.error_reply`, `redis.status_reply`: a table with one field.
+fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    match values {
+        [Value::String(text)] if is_error => {
+            table.raw_set("err", lua.create_string(error_text(&text.as_bytes()))?)?;
+        }
+        [Value::String(text)] => table.raw_set("ok", text)?,
+        _ => table.raw_set("err", "ERR wrong number or type of arguments")?,
+    }
+    Ok(table)
+}
+
+/// The text of an error with its code: what a script gave, without `-`, and with `ERR` before it if it is one word.
+fn error_text(given: &[u8]) -> Vec<u8> {
+    let text = given.strip_prefix(b"-").unwrap_or(given).trim_ascii_end();
+    if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }
+}

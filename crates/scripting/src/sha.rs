@@ -1,0 +1,66 @@
+//! The names of scripts: the SHA-1 of their source, as hexadecimal digits.
+
+use std::fmt;
+
+use sha1::{Digest, Sha1};
+
+/// The name of a script. Compares whatever the case of its digits was.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sha([u8; 20]);
+
+impl Sha {
+    /// The name of this source.
+    pub fn of(source: &[u8]) -> Sha {
+        Sha(Sha1::digest(source).into())
+    }
+
+    /// The name that these digits are; `None` if they are none.
+    pub fn parse(digits: &[u8]) -> Option<Sha> {
+        if digits.len() != 40 {
+            return None;
+        }
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
+        }
+        Some(Sha(bytes))
+    }
+}
+
+impl fmt::Display for Sha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Sha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The SHA-1 of bytes as hexadecimal digits.
+pub fn sha1_hex(bytes: &[u8]) -> String {
+    Sha::of(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_digits_of_any_case() {
+        let sha = Sha::of(b"return 1");
+        assert_eq!(sha.to_string(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(Sha::parse(sha.to_string().to_uppercase().as_bytes()), Some(sha));
+        for bad in [
+            "",
+            "e0",
+            "g0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db0",
+        ] {
+            assert_eq!(Sha::parse(bad.as_bytes()), None);
+        }
+    }
+}

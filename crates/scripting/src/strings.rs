@@ -1,0 +1,19 @@
+//! Functions of strings that Lua's own would build without bounds.
+
+use mlua::{Lua, Result, String as LuaString, Table};
+
+use crate::error::{function, too_large};
+
+/// Puts the functions in the library of strings. What they build is at most `bytes_max` long.
+pub(crate) fn install(lua: &Lua, string: &Table, bytes_max: usize) -> Result<()> {
+    let repeated = function(lua, move |lua, (text, count): (LuaString, f64)| {
+        let text = text.as_bytes();
+        let count = if count > 0.0 { count as usize } else { 0 };
+        match text.len().checked_mul(count) {
+            Some(0) => lua.create_string(""),
+            Some(bytes) if bytes <= bytes_max => lua.create_string(text.repeat(count)),
+            _ => Err(too_large()),
+        }
+    })?;
+    string.raw_set("rep", repeated)
+}

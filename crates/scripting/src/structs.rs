@@ -1,0 +1,386 @@
+//! `struct`: values as bytes in the layout of C structures, and back.
+//!
+//! A format is a list of letters: `<` `>` `=` byte order, `!n` alignment, `x` a byte of padding, `b B h H l L T i I` integers
+//! (`in` of n bytes), `f d` floating point numbers, `s` a string that ends with a zero byte, `cn` n bytes, `c0` as many bytes as
+//! the string has, or as the number before it says.
+
+use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
+
+use crate::{
+    error::{function, too_large},
+    numbers::number_of,
+};
+
+/// The widest integer, and the coarsest alignment, in bytes.
+const INTEGER_BYTES_MAX: usize = 32;
+
+/// The alignment of `!` alone.
+const NATURAL_ALIGN: usize = 8;
+
+/// Values that are returned at once: the stack of the machine holds no more.
+const VALUES_MAX: usize = 7000;
+
+/// The library. What it packs is at most `bytes_max` long.
+pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
+    let table = lua.create_table()?;
+    let packed = function(lua, move |lua, (format, values): (LuaString, Variadic<Value>)| {
+        let out = pack(lua, &format.as_bytes(), &values, bytes_max)?;
+        lua.create_string(&out)
+    })?;
+    table.set("pack", packed)?;
+    let unpacked = function(lua, |lua, (format, bytes, at): (LuaString, LuaString, Option<i64>)| {
+        unpack(lua, &format.as_bytes(), &bytes.as_bytes(), at.unwrap_or(1))
+    })?;
+    table.set("unpack", unpacked)?;
+    table.set("size", function(lua, |_, format: LuaString| size(&format.as_bytes()))?)?;
+    Ok(table)
+}
+
+/// What one item of a format is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Item {
+    Pad,
+    Integer {
+        bytes: usize,
+        signed: bool,
+    },
+    Float,
+    Double,
+    /// Up to a zero byte.
+    Text,
+    /// So many bytes; `None`: as many as there are.
+    Bytes(Option<usize>),
+}
+
+impl Item {
+    fn bytes(self) -> usize {
+        match self {
+            Item::Pad => 1,
+            Item::Integer { bytes, .. } => bytes,
+            Item::Float => 4,
+            Item::Double => 8,
+            Item::Text | Item::Bytes(None) => 0,
+            Item::Bytes(Some(len)) => len,
+        }
+    }
+
+    fn align(self) -> usize {
+        match self {
+            Item::Integer { .. } | Item::Float | Item::Double => self.bytes(),
+            _ => 1,
+        }
+    }
+}
+
+/// Reads a format.
+struct Format<'a> {
+    rest: &'a [u8],
+    is_little: bool,
+    align_max: usize,
+}
+
+impl<'a> Format<'a> {
+    fn new(format: &'a [u8]) -> Format<'a> {
+        Format { rest: format, is_little: cfg!(target_endian = "little"), align_max: 1 }
+    }
+
+    fn number(&mut self) -> Result<Option<usize>> {
+        let len = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        let mut number = 0usize;
+        for digit in digits {
+            let next = number.checked_mul(10).and_then(|it| it.checked_add((digit - b'0').into()));
+            number = next
+                .filter(|it| i32::try_from(*it).is_ok())
+                .ok_or_else(|| mlua::Error::runtime("integral size overflow"))?;
+        }
+        Ok((len > 0).then_some(number))
+    }
+
+    fn integer_bytes(&mut self, default: usize) -> Result<usize> {
+        let bytes = self.number()?.unwrap_or(default);
+        if bytes > INTEGER_BYTES_MAX || bytes == 0 {
+            return Err(mlua::Error::runtime(format!(
+                "integral size {bytes} is larger than limit of {INTEGER_BYTES_MAX}"
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// The next item, and how many bytes of padding stand before it at this offset.
+    fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
+        while let Some((&letter, rest)) = self.rest.split_first() {
+            self.rest = rest;
+            let integer = |bytes, signed| Item::Integer { bytes, signed };
+            let item = match letter {
+                b' ' => continue,
+                b'<' => {
+                    self.is_little = true;
+                    continue;
+                }
+                b'>' => {
+                    self.is_little = false;
+                    continue;
+                }
+                b'=' => continue,
+                b'!' => {
+                    let align = self.integer_bytes(NATURAL_ALIGN)?;
+                    if !align.is_power_of_two() {
+                        return Err(mlua::Error::runtime("alignment is not a power of 2"));
+                    }
+                    self.align_max = align;
+                    continue;
+                }
+                b'x' => Item::Pad,
+                b'b' => integer(1, true),
+                b'B' => integer(1, false),
+                b'h' => integer(2, true),
+                b'H' => integer(2, false),
+                b'l' => integer(8, true),
+                b'L' | b'T' => integer(8, false),
+                b'i' => integer(self.integer_bytes(4)?, true),
+                b'I' => integer(self.integer_bytes(4)?, false),
+                b'f' => Item::Float,
+                b'd' => Item::Double,
+                b's' => Item::Text,
+                b'c' => match self.number()? {
+                    Some(0) => Item::Bytes(None),
+                    number => Item::Bytes(Some(number.unwrap_or(1))),
+                },
+                other => {
+                    let shown = other.escape_ascii();
+                    return Err(mlua::Error::runtime(format!("invalid format option '{shown}'")));
+                }
+            };
+            let align = item.align().min(self.align_max);
+            if align > 1 && !align.is_power_of_two() {
+                return Err(mlua::Error::runtime("alignment is not a power of 2"));
+            }
+            return Ok(Some((item, at.next_multiple_of(align.max(1)) - at)));
+        }
+        Ok(None)
+    }
+}
+
+fn pack(lua: &Lua, format: &[u8], values: &[Value], bytes_max: usize) -> Result<Vec<u8>> {
+    let (mut format, mut out, mut values) = (Format::new(format), Vec::new(), values.iter());
+    let mut position = 1;
+    while let Some((item, padding)) = format.next(out.len())? {
+        if out.len() + padding + item.bytes() > bytes_max {
+            return Err(too_large());
+        }
+        out.resize(out.len() + padding, 0);
+        if item == Item::Pad {
+            out.push(0);
+            continue;
+        }
+        position += 1;
+        let value = values.next().unwrap_or(&Value::Nil);
+        let bad = |wanted: &str| {
+            let found = value.type_name();
+            mlua::Error::runtime(format!(
+                "bad argument #{position} to 'pack' ({wanted} expected, got {found})"
+            ))
+        };
+        let number = || lua.coerce_number(value.clone())?.ok_or_else(|| bad("number"));
+        match item {
+            Item::Pad => {}
+            Item::Integer { bytes, .. } => {
+                let number = number()?;
+                let bits = if number < 0.0 { number as i64 as u64 } else { number as u64 };
+                append_integer(bits, number < 0.0, bytes, format.is_little, &mut out);
+            }
+            Item::Float => append(&(number()? as f32).to_be_bytes(), format.is_little, &mut out),
+            Item::Double => append(&number()?.to_be_bytes(), format.is_little, &mut out),
+            Item::Text | Item::Bytes(_) => {
+                let text = lua.coerce_string(value.clone())?.ok_or_else(|| bad("string"))?;
+                let text = text.as_bytes();
+                let len = match item {
+                    Item::Bytes(Some(len)) => len,
+                    _ => text.len(),
+                };
+                let kept = text.get(..len).ok_or_else(|| mlua::Error::runtime("string too short"))?;
+                out.extend_from_slice(kept);
+                if item == Item::Text {
+                    out.push(0);
+                }
+                if out.len() > bytes_max {
+                    return Err(too_large());
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Appends bytes that stand in big-endian order.
+fn append(bytes: &[u8], is_little: bool, out: &mut Vec<u8>) {
+    if is_little { out.extend(bytes.iter().rev()) } else { out.extend_from_slice(bytes) }
+}
+
+fn append_integer(bits: u64, is_negative: bool, bytes: usize, is_little: bool, out: &mut Vec<u8>) {
+    let mut wide = [if is_negative { 0xff } else { 0 }; INTEGER_BYTES_MAX];
+    wide[INTEGER_BYTES_MAX - 8..].copy_from_slice(&bits.to_be_bytes());
+    append(&wide[INTEGER_BYTES_MAX - bytes..], is_little, out);
+}
+
+fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue> {
+    let Some(mut at) = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)) else {
+        return Err(mlua::Error::runtime("offset must be 1 or greater"));
+    };
+    let (mut format, mut values) = (Format::new(format), Vec::new());
+    while let Some((item, padding)) = format.next(at)? {
+        if values.len() == VALUES_MAX {
+            return Err(mlua::Error::runtime("too many results to unpack"));
+        }
+        let start = at.saturating_add(padding);
+        let len = match item {
+            // The number before it says how many.
+            Item::Bytes(None) => match values.pop().as_ref().and_then(number_of) {
+                Some(len) if len >= 0.0 => len as usize,
+                _ => return Err(mlua::Error::runtime("format 'c0' needs a previous size")),
+            },
+            Item::Text => {
+                let rest = bytes.get(start..).unwrap_or_default();
+                let zero = rest.iter().position(|byte| *byte == 0);
+                zero.ok_or_else(|| mlua::Error::runtime("unfinished string in data"))?
+            }
+            item => item.bytes(),
+        };
+        let end = start.saturating_add(len);
+        let taken = bytes.get(start..end).ok_or_else(|| mlua::Error::runtime("data string too short"))?;
+        at = end + usize::from(item == Item::Text);
+        let ordered = || match format.is_little {
+            true => taken.iter().rev().copied().collect::<Vec<u8>>(),
+            false => taken.to_vec(),
+        };
+        match item {
+            Item::Pad => {}
+            Item::Integer { signed, .. } => values.push(Value::Number(integer(&ordered(), signed))),
+            Item::Float => {
+                let bits = ordered().first_chunk().copied().unwrap_or_default();
+                values.push(Value::Number(f32::from_be_bytes(bits).into()));
+            }
+            Item::Double => {
+                let bits = ordered().first_chunk().copied().unwrap_or_default();
+                values.push(Value::Number(f64::from_be_bytes(bits)));
+            }
+            Item::Text | Item::Bytes(_) => values.push(Value::String(lua.create_string(taken)?)),
+        }
+    }
+    values.push(Value::Number((at + 1) as f64));
+    Ok(values.into_iter().collect())
+}
+
+/// The lowest 64 bits of a number in big-endian order.
+fn integer(bytes: &[u8], signed: bool) -> f64 {
+    let mut wide = [0; 8];
+    let kept = &bytes[bytes.len().saturating_sub(8)..];
+    wide[8 - kept.len()..].copy_from_slice(kept);
+    let bits = u64::from_be_bytes(wide);
+    if !signed {
+        return bits as f64;
+    }
+    let unused = 64 - 8 * kept.len() as u32;
+    ((bits << unused) as i64 >> unused) as f64
+}
+
+fn size(format: &[u8]) -> Result<usize> {
+    let (mut format, mut at) = (Format::new(format), 0usize);
+    while let Some((item, padding)) = format.next(at)? {
+        match item {
+            Item::Text => return Err(mlua::Error::runtime("variable-size format in 'struct.size'")),
+            Item::Bytes(None) => return Err(mlua::Error::runtime("variable-length format in 'struct.size'")),
+            _ => {}
+        }
+        at = at
+            .checked_add(padding + item.bytes())
+            .filter(|at| i32::try_from(*at).is_ok())
+            .ok_or_else(|| mlua::Error::runtime("integral size overflow"))?;
+    }
+    Ok(at)
+}
+
+/// For fuzzing: a format, and bytes that it reads; what was read is written again.
+pub fn check(format: &[u8], bytes: &[u8]) {
+    let lua = Lua::new();
+    let _ = size(format);
+    if let Ok(values) = unpack(&lua, format, bytes, 1) {
+        let values: Vec<Value> = values.into_iter().collect();
+        let _ = pack(&lua, format, &values, 1 << 20);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::testing::TestVm;
+
+    #[test]
+    fn values_have_the_layout_of_c() {
+        let mut vm = TestVm::new();
+        let table = [
+            ("'>I2', 258", "0102"),
+            ("'<I2', 258", "0201"),
+            ("'>i4', -2", "fffffffe"),
+            ("'>bBhHlL', -1, 255, -2, 65535, -3, 4", "fffffffeffff"),
+            ("'>d', 1", "3ff0000000000000"),
+            ("'<f', 1", "0000803f"),
+            ("'s', 'ab'", "616200"),
+            ("'c3', 'abcd'", "616263"),
+            ("'>I1c0', 2, 'ab'", "026162"),
+            ("'>!4I1I4', 1, 2", "0100000000000002"),
+            ("'>xI1', 7", "0007"),
+            ("'>i16', -1", "ffffffffffffffffffffffffffffffff"),
+        ];
+        for (values, expected) in table {
+            let script = format!(
+                "return (struct.pack({values}):gsub('.', function(c) return ('%02x'):format(c:byte()) end))"
+            );
+            let shown = vm.eval(&script, &[], &[]);
+            assert!(shown.starts_with(&format!("\"{expected}")), "{values}: {shown}");
+        }
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked() {
+        let mut vm = TestVm::new();
+        let script = "local a, b, c, d, n = struct.unpack('>I2i4sI1', struct.pack('>I2i4sI1', 7, -9, 'text', 3)) \
+                      return {a, b, c, d, n}";
+        assert_eq!(vm.eval(script, &[], &[]), r#"[:7, :-9, "text", :3, :13]"#);
+        assert_eq!(vm.eval("return {struct.unpack('>I1c0', '\\2abc')}", &[], &[]), r#"["ab", :4]"#);
+        assert_eq!(vm.eval("return struct.size('>!4I1I4c5')", &[], &[]), ":13");
+    }
+
+    #[test]
+    fn what_has_no_layout_is_refused() {
+        let mut vm = TestVm::new();
+        let table = [
+            ("struct.pack, 'y', 1", "invalid format option \\'y\\'"),
+            ("struct.pack, 'i99', 1", "integral size 99 is larger than limit of 32"),
+            ("struct.pack, 'c4', 'abc'", "string too short"),
+            ("struct.pack, 'c2000000000', 'x'", "not enough memory"),
+            ("struct.pack, 'I4'", "number expected, got nil"),
+            ("struct.unpack, 'I4', 'abc'", "data string too short"),
+            ("struct.unpack, 'c0', 'abc'", "format \\'c0\\' needs a previous size"),
+            ("struct.unpack, 's', 'abc'", "unfinished string in data"),
+            ("struct.unpack, 'I4', 'abcd', 0", "offset must be 1 or greater"),
+            ("struct.unpack, 'I4', 'abcd', 9007199254740992", "data string too short"),
+            ("struct.size, 'c2147483648'", "integral size overflow"),
+            ("struct.size, '!3'", "alignment is not a power of 2"),
+        ];
+        for (call, expected) in table {
+            let shown = vm.eval(&format!("local ok, e = pcall({call}) return e"), &[], &[]);
+            assert!(shown.contains(expected), "{call}: {shown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(format in "[<>=!xbBhHlLTiIfdsc0-9 ]{0,16}", bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            super::check(format.as_bytes(), &bytes);
+        }
+    }
+}

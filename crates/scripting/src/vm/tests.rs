@@ -1,0 +1,320 @@
+use super::*;
+use crate::testing::TestVm;
+
+/// Scripts and their replies on one machine.
+fn check(table: &[(&str, &str)]) {
+    let mut vm = TestVm::new();
+    for (script, expected) in table {
+        assert_eq!(vm.eval(script, &["k1", "k2"], &["a1"]), *expected, "{script}");
+    }
+}
+
+/// Scripts and parts of their replies.
+fn check_parts(table: &[(&str, &str)]) {
+    let mut vm = TestVm::new();
+    for (script, expected) in table {
+        let shown = vm.eval(script, &["k1", "k2"], &["a1"]);
+        assert!(shown.contains(expected), "{script}: {shown}");
+    }
+}
+
+#[test]
+fn values_become_replies() {
+    check(&[
+        ("return 1", ":1"),
+        ("return 3.99", ":3"),
+        ("return -3.99", ":-3"),
+        ("return 1e20", ":-9223372036854775808"),
+        ("return 'x'", "\"x\""),
+        ("return true", ":1"),
+        ("return false", "nil"),
+        ("return nil", "nil"),
+        ("return", "nil"),
+        ("return {1, 2, nil, 3}", "[:1, :2]"),
+        ("return {1, {2, {'x'}}}", "[:1, [:2, [\"x\"]]]"),
+        ("return {ok = 'fine'}", "+fine"),
+        ("return {err = 'FOO bar'}", "-FOO bar"),
+        ("return {err = 'bar\\r\\n'}", "-bar"),
+        ("return {double = 3.5}", "\"3.5\""),
+        ("return {map = {a = 1}}", "[\"a\", :1]"),
+        ("return {set = {a = true}}", "[\"a\"]"),
+        ("return {big_number = '12345678901234567890'}", "\"12345678901234567890\""),
+        ("return {verbatim_string = {format = 'txt', string = 'x'}}", "\"x\""),
+    ]);
+    let mut vm = TestVm::new();
+    vm.protocol = wire::Protocol::Resp3;
+    for (script, expected) in [
+        ("return {map = {a = 1}}", "{\"a\": :1}"),
+        ("return {set = {a = true}}", "~[\"a\"]"),
+        ("return {double = 3.5}", ",3.5"),
+        ("return true", ":1"),
+        ("redis.setresp(3) return true", "#true"),
+        ("redis.setresp(3) return false", "#false"),
+        ("return {big_number = '123'}", "(123"),
+        ("return {verbatim_string = {format = 'txt', string = 'x'}}", "txt\"x\""),
+    ] {
+        assert_eq!(vm.eval(script, &[], &[]), expected, "{script}");
+    }
+}
+
+#[test]
+fn replies_become_values() {
+    check(&[
+        ("return type(redis.call('set', KEYS[1], ARGV[1]).ok)", "\"string\""),
+        ("return redis.call('get', KEYS[1])", "\"a1\""),
+        ("return tostring(redis.call('get', 'none'))", "\"false\""),
+        ("redis.setresp(3) return tostring(redis.call('get', 'none'))", "\"nil\""),
+        ("return redis.call('raw', '*2\\r\\n:1\\r\\n$-1\\r\\n')[2] == false", ":1"),
+        ("return redis.call('raw', '%1\\r\\n+a\\r\\n:1\\r\\n').map ~= nil", ":1"),
+        ("return redis.call('raw', '~1\\r\\n$1\\r\\na\\r\\n').set.a", ":1"),
+        ("return tostring(redis.call('raw', ',1.5\\r\\n').double)", "\"1.5\""),
+        ("return redis.call('raw', '#t\\r\\n')", ":1"),
+        ("return redis.call('raw', '(123\\r\\n').big_number", "\"123\""),
+        ("return redis.call('raw', '=5\\r\\ntxt:x\\r\\n').verbatim_string.string", "\"x\""),
+        ("return redis.pcall('raw', '-WRONGTYPE x\\r\\n').err", "\"WRONGTYPE x\""),
+        ("redis.call('set', 'n', 0.1) return redis.call('get', 'n')", "\"0.10000000000000001\""),
+        ("redis.call('set', 'n', 10) return redis.call('get', 'n')", "\"10\""),
+        ("redis.call('set', 'n', 1e17) return redis.call('get', 'n')", "\"1e+17\""),
+    ]);
+}
+
+#[test]
+fn errors_say_where_they_were_raised() {
+    let mut vm = TestVm::new();
+    let mut told = |script: &str| {
+        let shown = vm.eval(script, &[], &[]);
+        let name = format!(" script: {}, on @user_script:", Sha::of(script.as_bytes()));
+        shown.replace(&name, " @")
+    };
+    for (script, expected) in [
+        ("error('x')", "-ERR user_script:1: x @1."),
+        ("\nerror('x', 0)", "-ERR x @2."),
+        ("error({err = 'FOO bar'})", "-FOO bar @1."),
+        ("error()", "-ERR nil @1."),
+        ("error({1})", "-ERR unknown error @1."),
+        (
+            "return foo",
+            "-ERR user_script:1: Script attempted to access nonexistent global variable 'foo' @1.",
+        ),
+        ("\n\nfoo = 1", "-ERR user_script:3: Attempt to modify a readonly table @3."),
+        ("local x = nil + 1", "-ERR user_script:1: attempt to perform arithmetic on a nil value @1."),
+        ("return redis.call('nosuch')", "-ERR Unknown Redis command called from script @1."),
+        ("return redis.call()", "-ERR Please specify at least one argument for this redis lib call @1."),
+        (
+            "return redis.call('set', 'a', {})",
+            "-ERR Lua redis lib command arguments must be strings or integers @1.",
+        ),
+        ("return redis.call('raw', '-WRONGTYPE x\\r\\n')", "-WRONGTYPE x @1."),
+        ("return redis.sha1hex()", "-ERR wrong number of arguments @1."),
+        ("return redis.log('x')", "-ERR redis.log() requires two arguments or more. @1."),
+        ("return redis.log('x', 'y')", "-ERR First argument must be a number (log level). @1."),
+        ("return redis.log(9, 'y')", "-ERR Invalid debug level. @1."),
+        ("return redis.setresp(1)", "-ERR RESP version must be 2 or 3. @1."),
+        ("return redis.setresp()", "-ERR redis.setresp() requires one argument. @1."),
+        (
+            "return redis.set_repl(99)",
+            "-ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE. @1.",
+        ),
+        (
+            "return cjson.decode('x')",
+            "-ERR user_script:1: Expected value but found invalid token at character 1 @1.",
+        ),
+    ] {
+        assert_eq!(told(script), expected, "{script}");
+    }
+    let compiling = "-ERR Error compiling script (new function): user_script:1: '=' expected near 'x'";
+    assert_eq!(told("x x"), compiling);
+    assert_eq!(
+        told("return {err = redis.pcall('nosuch').err}"),
+        "-ERR Unknown Redis command called from script"
+    );
+}
+
+#[test]
+fn scripts_catch_errors() {
+    check(&[
+        ("return ({pcall(redis.call, 'nosuch')})[2].err", "\"ERR Unknown Redis command called from script\""),
+        ("local _, e = pcall(cjson.decode, 'x') return type(e)", "\"string\""),
+        (
+            "local _, e = xpcall(function() cjson.decode('x') end, function(e) return type(e) end) return e",
+            "\"string\"",
+        ),
+        (
+            "local co = coroutine.create(function() cjson.decode('x') end) return type(({coroutine.resume(co)})[2])",
+            "\"string\"",
+        ),
+        (
+            "local co = coroutine.wrap(function() coroutine.yield(redis.call('raw', ':7\\r\\n')) end) return co()",
+            ":7",
+        ),
+    ]);
+}
+
+#[test]
+fn the_table_of_the_server_is_complete() {
+    check(&[
+        ("return redis.sha1hex('')", "\"da39a3ee5e6b4b0d3255bfef95601890afd80709\""),
+        ("return redis.error_reply('x')", "-ERR x"),
+        ("return redis.error_reply('-MY error')", "-MY error"),
+        ("return redis.error_reply()", "-ERR wrong number or type of arguments"),
+        ("return redis.status_reply('PONG')", "+PONG"),
+        ("return redis.status_reply(1)", "-ERR wrong number or type of arguments"),
+        ("return redis.replicate_commands()", ":1"),
+        ("return redis.breakpoint()", "nil"),
+        ("return redis.acl_check_cmd('get')", ":1"),
+        ("return {redis.LOG_DEBUG, redis.LOG_WARNING, redis.REPL_ALL, redis.REPL_NONE}", "[:0, :3, :3, :0]"),
+        ("return {KEYS[1], KEYS[2], ARGV[1], #KEYS, #ARGV}", "[\"k1\", \"k2\", \"a1\", :2, :1]"),
+        ("return os.clock() > 1", ":1"),
+        ("return {bit.band(7, 3), bit.bor(1, 4), bit.tohex(255, 4)}", "[:3, :5, \"00ff\"]"),
+        ("return loadstring('return KEYS[1]')()", "\"k1\""),
+        ("return tostring(cjson.null)", "\"userdata: (nil)\""),
+    ]);
+    let mut vm = TestVm::new();
+    assert_eq!(vm.eval("redis.log(redis.LOG_WARNING, 'a', 1) return 1", &[], &[]), ":1");
+    assert_eq!(vm.calls.logged, [(crate::LogLevel::Warning, "a 1".to_string())]);
+}
+
+#[test]
+fn nothing_outlives_a_script() {
+    let mut vm = TestVm::new();
+    for script in [
+        "x = 1",
+        "_G.x = 1",
+        "rawset(_G, 'x', 1)",
+        "redis.call = nil",
+        "string.rep = nil",
+        "rawset(string, 'rep', nil)",
+        "getmetatable('').__index = nil",
+        "getmetatable('').__index.x = 1",
+        "setmetatable(_G, {})",
+        "setmetatable(string, {})",
+        "table.insert(_G, 1)",
+        "table.insert(redis, 1)",
+        "getmetatable(_G).__index = nil",
+        "cjson.encode = 1",
+        "math.pi = 3",
+        "coroutine.resume = nil",
+        "loadstring('x = 1')()",
+        "setmetatable({}, {__index = _G, __newindex = _G}).x = 1",
+        "return load(function() return nil end, nil, nil, {}) == dofile",
+    ] {
+        let shown = vm.eval(script, &[], &[]);
+        assert!(shown.starts_with("-ERR"), "{script}: {shown}");
+    }
+    // What pairs shows of a library is a copy.
+    vm.eval("local _, t = pairs(string) t.rep = nil t.evil = 1", &[], &[]);
+    vm.eval(
+        "for k, v in pairs(_G) do if type(v) == 'table' then pcall(function() v.evil = 1 end) end end",
+        &[],
+        &[],
+    );
+    vm.eval("math.randomseed(5)", &[], &[]);
+    vm.eval("KEYS[1] = 'changed'", &["k"], &[]);
+    let probe = "return {tostring(rawget(_G, 'x')), ('x'):rep(2), type(redis.call), tostring(string.evil), \
+                 tostring(redis.evil), KEYS[1], #_G}";
+    assert_eq!(vm.eval(probe, &["k"], &[]), r#"["nil", "xx", "function", "nil", "nil", "k", :0]"#);
+    let random = "return tostring(math.random())";
+    assert_eq!(vm.eval(random, &[], &[]), vm.eval(random, &[], &[]));
+}
+
+#[test]
+fn there_is_no_way_out() {
+    check_parts(&[
+        ("return dofile('/etc/passwd')", "nonexistent global variable 'dofile'"),
+        ("return loadfile('/etc/passwd')", "nonexistent global variable 'loadfile'"),
+        ("return require('os')", "nonexistent global variable 'require'"),
+        ("return io.open('/etc/passwd')", "nonexistent global variable 'io'"),
+        ("return os.execute('true')", "attempt to call field 'execute' (a nil value)"),
+        ("return debug.getregistry()", "nonexistent global variable 'debug'"),
+        ("return getfenv(0)", "nonexistent global variable 'getfenv'"),
+        ("return setfenv(1, {})", "nonexistent global variable 'setfenv'"),
+        ("return newproxy(true)", "nonexistent global variable 'newproxy'"),
+        ("return package.loaded", "nonexistent global variable 'package'"),
+        ("local f, e = loadstring(string.dump(function() end)) return e", "binary"),
+        ("return loadstring('\\27Lua')", "nil"),
+    ]);
+    let mut vm = TestVm::new();
+    let bytecode = [b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00".as_slice(), &[0; 64]].concat();
+    assert!(vm.vm().load(Sha::of(&bytecode), &bytecode).is_err());
+}
+
+#[test]
+fn what_is_too_much_is_refused() {
+    check_parts(&[
+        ("local function f() return 1 + f() end return f()", "stack overflow"),
+        ("return ('x'):rep(1e9)", "not enough memory"),
+        ("return ('x'):rep(1e18)", "not enough memory"),
+        ("return (''):rep(1e18)", "\"\""),
+        ("local t = {} for i = 1, 1e9 do t[i] = i end", "not enough memory"),
+        ("local s = 'x' while true do s = s .. s end", "not enough memory"),
+        ("return unpack({}, 1, 1e7)", "too many results to unpack"),
+        ("local t = {} t[1] = t return t", "reached lua stack limit"),
+        ("return loadstring('return ' .. ('('):rep(1000) .. '1' .. (')'):rep(1000))", "nil"),
+        ("local function f(s) return (s:gsub('.', f)) end return f('x')", "stack overflow"),
+        ("local s = ('x'):rep(1e6) return (s:gsub('x', s))", "not enough memory"),
+    ]);
+    // The machine is as good as new.
+    let mut vm = TestVm::new();
+    vm.limits.instructions_max = 100_000;
+    assert!(vm.eval("local t = {} for i = 1, 60 do t = {t, t} end return t", &[], &[]).contains("too large"));
+    vm.limits.instructions_max = 0;
+    for _ in 0..3 {
+        assert!(
+            vm.eval("local t = {} for i = 1, 1e9 do t[i] = i end", &[], &[]).contains("not enough memory")
+        );
+        assert_eq!(vm.eval("return #('x'):rep(1000000)", &[], &[]), ":1000000");
+    }
+}
+
+#[test]
+fn endless_scripts_end() {
+    let mut vm = TestVm::new();
+    vm.limits.instructions_max = 1_000_000;
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "while true do local co = coroutine.create(function() while true do end end) coroutine.resume(co) end",
+        "local co = coroutine.wrap(function() while true do end end) co()",
+        "local function f() return f() end return f()",
+        "table.sort({3, 2, 1}, function() while true do end end)",
+        "return (('x'):gsub('x', function() while true do end end))",
+        "setmetatable({}, {__index = function() while true do end end}).x = nil return setmetatable({}, {__index = \
+         function() while true do end end}).x",
+        "load(function() return ' ' end)()",
+    ] {
+        assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
+    }
+    assert_eq!(vm.eval("return 1", &[], &[]), ":1");
+}
+
+#[test]
+fn others_stop_a_script() {
+    let mut vm = TestVm::new();
+    vm.limits.instructions_max = 0;
+    let meter = vm.vm().meter().clone();
+    let (done, stopped) = std::sync::mpsc::channel();
+    let killer = std::thread::spawn(move || {
+        // Until the script runs there is nothing to stop: a stop before is forgotten when it begins.
+        while stopped.try_recv().is_err() {
+            meter.stop(Stop::Killed);
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(
+        vm.eval("while true do pcall(function() while true do end end) end", &[], &[]),
+        "stopped: Killed"
+    );
+    done.send(()).expect("the thread listens");
+    killer.join().expect("it ends");
+    assert_eq!(vm.eval("pcall(redis.call, 'again') return 1", &[], &[]), "stopped: Again");
+}
+
+#[test]
+fn compiled_scripts_are_forgotten_before_they_are_too_many() {
+    let mut vm = TestVm::new();
+    for number in 0..PROGRAMS_MAX + 10 {
+        assert_eq!(vm.eval(&format!("return {number}"), &[], &[]), format!(":{number}"));
+    }
+    assert!(vm.vm().programs.len() <= PROGRAMS_MAX);
+}
