@@ -12,22 +12,44 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod blob;
+pub mod change;
 pub mod codec;
+mod database;
+mod doc_info;
 mod document;
+mod documents;
+mod edit_request;
 mod error;
+mod found;
+mod id;
 pub mod json;
+mod layer;
 pub mod mango;
 mod names;
 mod rev_path;
 mod rev_tree;
 mod revision;
+mod scan;
+mod snapshot;
+mod state;
+mod store_error;
 mod view;
+mod writer;
 
 pub use attachment::{
     ATTACHMENTS_MAX, AttachmentView, ContentView, DEFAULT_CONTENT_TYPE, Digest, NewAttachment, NewContent,
 };
+pub use change::ChangeError;
+pub use database::{Database, Listener, Notice};
+pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
 pub use document::{DocRev, Limits, NewDocument, edit_hash};
+pub use documents::{CatalogWriter, DATABASES_MAX, Documents};
+pub use edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History, Uploaded};
 pub use error::DocError;
+pub use found::Found;
+pub use id::{DbId, DbIdError, DocId, UploadId};
+pub use layer::LocalDoc;
 pub use names::{
     ATTACHMENT_NAME_BYTES_MAX, DATABASE_NAME_BYTES_MAX, DESIGN_PREFIX, ID_BYTES_MAX, LOCAL_PREFIX,
     check_attachment_name, check_database_name, check_id,
@@ -35,4 +57,14 @@ pub use names::{
 pub use rev_path::RevPath;
 pub use rev_tree::{Leaf, Merged, RevTree};
 pub use revision::{REV_TEXT_BYTES, Rev, RevError};
+pub use scan::{AllDocs, Changes, Direction, IdRange};
+pub use snapshot::{AttachmentReader, DatabaseInfo, Pick, RevsDiff, Snapshot};
+pub use state::REVS_LIMIT;
+pub use store_error::StoreError;
 pub use view::{DocumentView, RevStatus};
+pub use writer::{
+    REVS_LIMIT_MAX, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, SECURITY_BYTES_MAX, UPLOADS_MAX, Writer,
+};
+
+#[cfg(test)]
+mod tests;

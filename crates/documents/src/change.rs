@@ -1,0 +1,466 @@
+//! `Change`: what a record of the log says about one database, or about which databases there are.
+//!
+//! What it is: the only way documents change. A change is made under the lock of its database after everything that can be
+//! wrong was found, and applied by the same function live, in recovery and on replicas.
+//! What it is not: a request. Conditions were decided before; applying fails only if the change does not fit what is there,
+//! which means that files or the log are damaged.
+//!
+//! Invariants
+//! - A record has at most one change per database.
+//! - Decoding arbitrary bytes never panics, allocates no more than the bytes justify, and every change has one encoding.
+//!
+//! # Encoding
+//! Numbers are LEB128, `bytes` and `text` have their length before them ([`crate::codec`]), `db` is a u64, little endian, as are
+//! all fixed numbers. A hash is 16 bytes. A change is one of
+//!
+//! | opcode | change | fields |
+//! |--------|--------|--------|
+//! | 0x01 | Create | name text; the database is called by the LSN of its record |
+//! | 0x02 | Delete | db |
+//! | 0x03 | Update | db, update sequence before it (number), operations up to the end |
+//!
+//! and an operation is one of
+//!
+//! | opcode | operation | fields |
+//! |--------|-----------|--------|
+//! | 0x10 | Edit | id text, flags (bit 0: deleted), path, body bytes, count of attachments, attachments |
+//! | 0x11 | PutLocal | id text, revision number, body bytes |
+//! | 0x12 | RemoveLocal | id text |
+//! | 0x13 | Purge | id text, count, that many revisions (20 bytes each) |
+//! | 0x14 | SetSecurity | bytes |
+//! | 0x15 | SetRevsLimit | number |
+//! | 0x16 | Chunk | upload number, bytes |
+//! | 0x17 | Discard | number of the first upload, number of the first that stays |
+//!
+//! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An attachment is its
+//! name text, type text, revpos number, digest (16 bytes), length number, and a source: 0 and its bytes; 1 and a number n: it is
+//! that of the same name of the n-th revision of the path; 2 and the number of an upload.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::attachment::Digest;
+use crate::codec::{Input, put_bytes, put_number};
+use crate::id::{DbId, DocId, UploadId};
+use crate::rev_path::RevPath;
+use crate::revision::Rev;
+
+const CREATE: u8 = 0x01;
+const DELETE: u8 = 0x02;
+const UPDATE: u8 = 0x03;
+
+const EDIT: u8 = 0x10;
+const PUT_LOCAL: u8 = 0x11;
+const REMOVE_LOCAL: u8 = 0x12;
+const PURGE: u8 = 0x13;
+const SET_SECURITY: u8 = 0x14;
+const SET_REVS_LIMIT: u8 = 0x15;
+const CHUNK: u8 = 0x16;
+const DISCARD: u8 = 0x17;
+
+const FLAG_DELETED: u8 = 1;
+
+const INLINE: u8 = 0;
+const KEPT: u8 = 1;
+const UPLOADED: u8 = 2;
+
+/// The fewest bytes that an attachment takes in an edit.
+const ATTACHMENT_BYTES_MIN: usize = 21;
+
+/// Bytes that are no change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed change of documents")]
+pub struct ChangeError;
+
+/// See the module documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// A database with this name begins.
+    Create {
+        /// Its name.
+        name: &'a str,
+    },
+    /// A database ends.
+    Delete {
+        /// Which.
+        db: DbId,
+    },
+    /// A database changes.
+    Update {
+        /// Which.
+        db: DbId,
+        /// Its update sequence before the change.
+        since_seq: u64,
+        /// What changes, in order.
+        operations: Operations<'a>,
+    },
+}
+
+/// What an update consists of: an iterator that decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operations<'a> {
+    rest: &'a [u8],
+}
+
+/// One step of an update. See the module documentation for what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// A new revision of a document, or one with its ancestors.
+    Edit(Edit),
+    /// A `_local` document as it is from now on.
+    PutLocal {
+        /// Its id, without the prefix.
+        id: DocId,
+        /// The N of its revision `0-N`.
+        rev: u64,
+        /// Minified JSON.
+        body: Bytes,
+    },
+    /// A `_local` document goes.
+    RemoveLocal {
+        /// Its id, without the prefix.
+        id: DocId,
+    },
+    /// Leaves go without a trace, and with the last one the document.
+    Purge {
+        /// The document.
+        id: DocId,
+        /// The leaves.
+        revs: Vec<Rev>,
+    },
+    /// The security object is replaced.
+    SetSecurity(Bytes),
+    /// How many revisions a branch keeps from now on.
+    SetRevsLimit(u32),
+    /// The next bytes of an attachment that a later edit refers to.
+    Chunk {
+        /// Which; an id that is not known begins.
+        upload: UploadId,
+        /// Its next bytes; none to begin.
+        bytes: Bytes,
+    },
+    /// Uploads end that no edit will refer to.
+    Discard {
+        /// The first of them.
+        from: UploadId,
+        /// The first behind them.
+        to: UploadId,
+    },
+}
+
+/// A new revision. See [`Operation::Edit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The document.
+    pub id: DocId,
+    /// Whether the revision deletes it.
+    pub deleted: bool,
+    /// The revision and its ancestors, as far as they may be unknown.
+    pub path: RevPath,
+    /// Minified JSON.
+    pub body: Bytes,
+    /// All attachments that the revision has.
+    pub attachments: Vec<EditAttachment>,
+}
+
+/// An attachment of a new revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditAttachment {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// Its media type.
+    pub content_type: Arc<str>,
+    /// The number of the revision that brought it.
+    pub revpos: u32,
+    /// Of its bytes.
+    pub digest: Digest,
+    /// How many bytes it has.
+    pub length: u64,
+    /// Where they are.
+    pub source: Source,
+}
+
+/// Where the bytes of an attachment are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Here.
+    Inline(Bytes),
+    /// With the revision so many steps before the newest of the path.
+    Kept(usize),
+    /// In chunks that came before.
+    Upload(UploadId),
+}
+
+impl<'a> Change<'a> {
+    /// Decodes what [`encode_create`], [`encode_delete`] or [`UpdateEncoder`] made. The operations of an update are decoded
+    /// as they are asked for.
+    ///
+    /// # Errors
+    /// If the bytes are no change.
+    pub fn decode(bytes: &'a [u8]) -> Result<Change<'a>, ChangeError> {
+        decode_change(bytes).ok_or(ChangeError)
+    }
+}
+
+fn decode_change(bytes: &[u8]) -> Option<Change<'_>> {
+    let mut input = Input::new(bytes);
+    let change = match input.byte()? {
+        CREATE => Change::Create { name: input.text()? },
+        DELETE => Change::Delete { db: decode_db(&mut input)? },
+        UPDATE => {
+            let (db, since_seq) = (decode_db(&mut input)?, input.number()?);
+            return Some(Change::Update { db, since_seq, operations: Operations { rest: input.rest() } });
+        }
+        _ => return None,
+    };
+    input.is_empty().then_some(change)
+}
+
+fn decode_db(input: &mut Input<'_>) -> Option<DbId> {
+    Some(DbId::new(lsn::Lsn::new(u64::from_le_bytes(input.array()?))))
+}
+
+/// The change that creates a database.
+pub fn encode_create(name: &str) -> Vec<u8> {
+    let mut out = vec![CREATE];
+    put_bytes(&mut out, name.as_bytes());
+    out
+}
+
+/// The change that deletes a database.
+pub fn encode_delete(db: DbId) -> Vec<u8> {
+    let mut out = vec![DELETE];
+    out.extend_from_slice(&db.get().to_le_bytes());
+    out
+}
+
+/// Collects the operations of an update.
+#[derive(Debug)]
+pub struct UpdateEncoder {
+    bytes: Vec<u8>,
+    head_bytes: usize,
+}
+
+impl UpdateEncoder {
+    /// An update of `db`, whose update sequence is `since_seq`.
+    pub fn new(db: DbId, since_seq: u64) -> UpdateEncoder {
+        let mut bytes = vec![UPDATE];
+        bytes.extend_from_slice(&db.get().to_le_bytes());
+        put_number(&mut bytes, since_seq);
+        UpdateEncoder { head_bytes: bytes.len(), bytes }
+    }
+
+    /// Adds an operation.
+    pub fn push(&mut self, operation: &Operation) {
+        operation.encode_into(&mut self.bytes);
+    }
+
+    /// Adds an edit.
+    pub fn push_edit(&mut self, edit: &Edit) {
+        edit.encode_into(&mut self.bytes);
+    }
+
+    /// Whether there is no operation.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.len() == self.head_bytes
+    }
+
+    /// The change.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Iterator for Operations<'_> {
+    type Item = Result<Operation, ChangeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut input = Input::new(self.rest);
+        let operation = decode_operation(&mut input).ok_or(ChangeError);
+        // Behind what cannot be read nothing can be.
+        self.rest = if operation.is_ok() { input.rest() } else { &[] };
+        Some(operation)
+    }
+}
+
+fn decode_operation(input: &mut Input<'_>) -> Option<Operation> {
+    Some(match input.byte()? {
+        EDIT => Operation::Edit(decode_edit(input)?),
+        PUT_LOCAL => {
+            let (id, rev) = (input.text()?.into(), input.number()?);
+            Operation::PutLocal { id, rev, body: copied(input.bytes()?) }
+        }
+        REMOVE_LOCAL => Operation::RemoveLocal { id: input.text()?.into() },
+        PURGE => {
+            let id = input.text()?.into();
+            let count = input.count(Rev::BYTES)?;
+            let revs = (0..count).map(|_| Rev::from_bytes(input.take(Rev::BYTES)?)).collect::<Option<_>>()?;
+            Operation::Purge { id, revs }
+        }
+        SET_SECURITY => Operation::SetSecurity(copied(input.bytes()?)),
+        SET_REVS_LIMIT => Operation::SetRevsLimit(input.number_u32()?),
+        CHUNK => {
+            let upload = UploadId(input.number()?);
+            Operation::Chunk { upload, bytes: copied(input.bytes()?) }
+        }
+        DISCARD => Operation::Discard { from: UploadId(input.number()?), to: UploadId(input.number()?) },
+        _ => return None,
+    })
+}
+
+fn decode_edit(input: &mut Input<'_>) -> Option<Edit> {
+    let id = input.text()?.into();
+    let flags = input.byte()?;
+    if flags & !FLAG_DELETED != 0 {
+        return None;
+    }
+    let path = decode_path(input)?;
+    let body = copied(input.bytes()?);
+    let count = input.count(ATTACHMENT_BYTES_MIN)?;
+    let attachments = (0..count).map(|_| decode_attachment(input, &path)).collect::<Option<_>>()?;
+    Some(Edit { id, deleted: flags & FLAG_DELETED != 0, path, body, attachments })
+}
+
+fn decode_path(input: &mut Input<'_>) -> Option<RevPath> {
+    let newest = input.number_u32()?;
+    let count = input.count(16)?;
+    let hashes = (0..count).map(|_| input.array()).collect::<Option<_>>()?;
+    RevPath::new(newest, hashes)
+}
+
+fn decode_attachment(input: &mut Input<'_>, path: &RevPath) -> Option<EditAttachment> {
+    let (name, content_type) = (input.text()?.into(), input.text()?.into());
+    let (revpos, digest, length) = (input.number_u32()?, Digest(input.array()?), input.number()?);
+    let source = match input.byte()? {
+        INLINE => {
+            let bytes = copied(input.bytes()?);
+            if bytes.len() as u64 != length {
+                return None;
+            }
+            Source::Inline(bytes)
+        }
+        KEPT => {
+            let back = usize::try_from(input.number()?).ok()?;
+            if back >= path.count() {
+                return None;
+            }
+            Source::Kept(back)
+        }
+        UPLOADED => Source::Upload(UploadId(input.number()?)),
+        _ => return None,
+    };
+    Some(EditAttachment { name, content_type, revpos, digest, length, source })
+}
+
+fn copied(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+impl Operation {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        match self {
+            Operation::Edit(edit) => edit.encode_into(out),
+            Operation::PutLocal { id, rev, body } => {
+                out.push(PUT_LOCAL);
+                put_bytes(out, id.as_bytes());
+                put_number(out, *rev);
+                put_bytes(out, body);
+            }
+            Operation::RemoveLocal { id } => {
+                out.push(REMOVE_LOCAL);
+                put_bytes(out, id.as_bytes());
+            }
+            Operation::Purge { id, revs } => {
+                out.push(PURGE);
+                put_bytes(out, id.as_bytes());
+                put_number(out, revs.len() as u64);
+                revs.iter().for_each(|rev| out.extend_from_slice(&rev.to_bytes()));
+            }
+            Operation::SetSecurity(security) => {
+                out.push(SET_SECURITY);
+                put_bytes(out, security);
+            }
+            Operation::SetRevsLimit(limit) => {
+                out.push(SET_REVS_LIMIT);
+                put_number(out, u64::from(*limit));
+            }
+            Operation::Chunk { upload, bytes } => {
+                out.push(CHUNK);
+                put_number(out, upload.0);
+                put_bytes(out, bytes);
+            }
+            Operation::Discard { from, to } => {
+                out.push(DISCARD);
+                put_number(out, from.0);
+                put_number(out, to.0);
+            }
+        }
+    }
+}
+
+impl Edit {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        out.push(EDIT);
+        put_bytes(out, self.id.as_bytes());
+        out.push(if self.deleted { FLAG_DELETED } else { 0 });
+        put_number(out, u64::from(self.path.newest().number()));
+        put_number(out, self.path.count() as u64);
+        self.path.revs().for_each(|rev| out.extend_from_slice(&rev.hash()));
+        put_bytes(out, &self.body);
+        put_number(out, self.attachments.len() as u64);
+        self.attachments.iter().for_each(|attachment| attachment.encode_into(out));
+    }
+}
+
+impl EditAttachment {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.name.as_bytes());
+        put_bytes(out, self.content_type.as_bytes());
+        put_number(out, u64::from(self.revpos));
+        out.extend_from_slice(&self.digest.0);
+        put_number(out, self.length);
+        match &self.source {
+            Source::Inline(bytes) => {
+                out.push(INLINE);
+                put_bytes(out, bytes);
+            }
+            Source::Kept(back) => {
+                out.push(KEPT);
+                put_number(out, *back as u64);
+            }
+            Source::Upload(upload) => {
+                out.push(UPLOADED);
+                put_number(out, upload.0);
+            }
+        }
+    }
+}
+
+/// Decodes hostile bytes, and encodes again what they are: for the fuzz target.
+///
+/// # Panics
+/// If the two differ.
+#[doc(hidden)]
+pub fn check_round_trip(bytes: &[u8]) {
+    let again = match Change::decode(bytes) {
+        Err(ChangeError) => return,
+        Ok(Change::Create { name }) => encode_create(name),
+        Ok(Change::Delete { db }) => encode_delete(db),
+        Ok(Change::Update { db, since_seq, operations }) => {
+            let mut encoder = UpdateEncoder::new(db, since_seq);
+            for operation in operations {
+                let Ok(operation) = operation else { return };
+                encoder.push(&operation);
+            }
+            encoder.finish()
+        }
+    };
+    assert_eq!(again, bytes, "a second encoding");
+}
+
+#[cfg(test)]
+mod tests;

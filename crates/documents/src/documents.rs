@@ -1,0 +1,180 @@
+//! `Documents`: all document databases of a server.
+//!
+//! What it is: which databases there are, under which names; where records of the log are applied.
+//! What it is not: a thread; the server says when files are written.
+//!
+//! Invariants
+//! - A name leads to one database. A database that was deleted takes no more changes, so that none stands behind the record of
+//!   its end.
+//! - Lock order: the catalog, then databases by id.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use lsn::Lsn;
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
+
+use crate::DocError;
+use crate::change::{Change, encode_create, encode_delete};
+use crate::database::{Database, Gate, Listener, Notice};
+use crate::id::DbId;
+use crate::names::check_database_name;
+use crate::state::State;
+use crate::store_error::StoreError;
+
+/// How many databases there may be.
+pub const DATABASES_MAX: usize = 65_536;
+
+/// See the module documentation.
+pub struct Documents {
+    names: ArcSwap<Names>,
+    catalog: Arc<Mutex<()>>,
+    listener: Listener,
+}
+
+/// Which databases there are.
+#[derive(Clone, Default)]
+struct Names {
+    by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
+    by_id: imbl::OrdMap<DbId, Arc<Database>>,
+}
+
+impl Documents {
+    /// No databases, in memory only.
+    pub fn in_memory(listener: Listener) -> Documents {
+        Documents { names: ArcSwap::default(), catalog: Arc::default(), listener }
+    }
+
+    /// The database with this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn database(&self, name: &str) -> Result<Arc<Database>, DocError> {
+        self.names.load().by_name.get(name).cloned().ok_or(DocError::NoDatabase)
+    }
+
+    /// The database that is called so inside, if it is still there.
+    pub fn by_id(&self, db: DbId) -> Option<Arc<Database>> {
+        self.names.load().by_id.get(&db).cloned()
+    }
+
+    /// All databases, by name.
+    pub fn all(&self) -> Vec<Arc<Database>> {
+        self.names.load().by_name.values().cloned().collect()
+    }
+
+    /// The turn to create or delete databases.
+    pub fn lock(self: &Arc<Self>) -> CatalogWriter {
+        CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
+    }
+
+    /// Does what a record says that ends at `lsn`: in recovery, and on a replica.
+    ///
+    /// # Errors
+    /// If the record does not fit what is there, which then must not be served.
+    pub fn apply(&self, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
+        match Change::decode(change)? {
+            Change::Create { name } => {
+                let _catalog = self.catalog.lock();
+                self.create(name.into(), lsn);
+            }
+            Change::Delete { db } => {
+                let _catalog = self.catalog.lock();
+                let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
+                let gate = database.gate();
+                self.delete(&database, gate, lsn);
+            }
+            Change::Update { db, since_seq, operations } => {
+                let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
+                database.apply(since_seq, operations, lsn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called with the catalog locked.
+    fn create(&self, name: Arc<str>, lsn: Lsn) {
+        let db = DbId::new(lsn);
+        let database = Arc::new(Database::new(name.clone(), State::new(db), self.listener.clone()));
+        let mut names = Names::clone(&self.names.load());
+        names.by_name.insert(name.clone(), database.clone());
+        names.by_id.insert(db, database);
+        self.names.store(Arc::new(names));
+        (self.listener)(Notice::Created { db, name, lsn });
+    }
+
+    /// To be called with the catalog locked.
+    fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
+        gate.is_deleted = true;
+        let mut names = Names::clone(&self.names.load());
+        names.by_name.remove(database.name());
+        names.by_id.remove(&database.id());
+        self.names.store(Arc::new(names));
+        drop(gate);
+        (self.listener)(Notice::Deleted { db: database.id(), name: database.name().clone(), lsn });
+    }
+}
+
+impl fmt::Debug for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: BTreeMap<_, _> =
+            self.names.load().by_name.iter().map(|(name, database)| (name.clone(), database.id())).collect();
+        f.debug_struct("Documents").field("databases", &names).finish_non_exhaustive()
+    }
+}
+
+/// Who creates and deletes databases: one at a time.
+///
+/// `create` or `delete` gives the bytes for the log; `commit` says where they stand. Dropped before, nothing has happened.
+pub struct CatalogWriter {
+    documents: Arc<Documents>,
+    #[expect(dead_code, reason = "held until the change is committed")]
+    catalog: ArcMutexGuard<RawMutex, ()>,
+    prepared: Option<Prepared>,
+}
+
+enum Prepared {
+    Create(Arc<str>),
+    Delete(Arc<Database>, ArcMutexGuard<RawMutex, Gate>),
+}
+
+impl CatalogWriter {
+    /// Prepares the creation of a database.
+    ///
+    /// # Errors
+    /// If there is one with this name, or the name is none.
+    pub fn create(&mut self, name: &str) -> Result<Vec<u8>, DocError> {
+        check_database_name(name)?;
+        if self.documents.database(name).is_ok() {
+            return Err(DocError::DatabaseExists);
+        }
+        if self.documents.names.load().by_id.len() >= DATABASES_MAX {
+            return Err(DocError::TooLarge);
+        }
+        self.prepared = Some(Prepared::Create(name.into()));
+        Ok(encode_create(name))
+    }
+
+    /// Prepares the end of a database, and waits for its last writer.
+    ///
+    /// # Errors
+    /// If there is none with this name.
+    pub fn delete(&mut self, name: &str) -> Result<Vec<u8>, DocError> {
+        let database = self.documents.database(name)?;
+        let gate = database.gate();
+        let change = encode_delete(database.id());
+        self.prepared = Some(Prepared::Delete(database, gate));
+        Ok(change)
+    }
+
+    /// Shows what has changed to all: the record with the change ends at `lsn`.
+    pub fn commit(self, lsn: Lsn) {
+        match self.prepared {
+            Some(Prepared::Create(name)) => self.documents.create(name, lsn),
+            Some(Prepared::Delete(database, gate)) => self.documents.delete(&database, gate, lsn),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `Found`: one revision of a document, and all that can be said of it.
+
+use std::sync::Arc;
+
+use crate::doc_info::{DocInfo, DocLeaf};
+use crate::rev_path::RevPath;
+use crate::revision::Rev;
+use crate::view::RevStatus;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Found {
+    info: Arc<DocInfo>,
+    rev: Rev,
+    /// Its place among the leaves.
+    place: usize,
+}
+
+impl Found {
+    /// This leaf of the document, if it is one.
+    pub fn new(info: Arc<DocInfo>, rev: Rev) -> Option<Found> {
+        let place = info.revs.leaves().position(|(leaf, _)| leaf == rev)?;
+        Some(Found { info, rev, place })
+    }
+
+    /// The document.
+    pub fn info(&self) -> &Arc<DocInfo> {
+        &self.info
+    }
+
+    /// The revision.
+    pub fn rev(&self) -> Rev {
+        self.rev
+    }
+
+    /// What it holds.
+    pub fn leaf(&self) -> &DocLeaf {
+        // The place was found when it was made, and the document does not change.
+        self.info.revs.leaves().nth(self.place).expect("a leaf").1
+    }
+
+    /// The revision and its ancestors, newest first.
+    pub fn path(&self) -> RevPath {
+        self.info.revs.path_of(self.rev).unwrap_or_else(|| RevPath::of(self.rev))
+    }
+
+    /// The revision and its ancestors, newest first, and which of them can be read.
+    pub fn revs_info(&self) -> Vec<(Rev, RevStatus)> {
+        let status = |rev| match self.info.revs.leaf(rev) {
+            Some(leaf) if leaf.deleted => RevStatus::Deleted,
+            Some(_) => RevStatus::Available,
+            None => RevStatus::Missing,
+        };
+        self.path().revs().map(|rev| (rev, status(rev))).collect()
+    }
+
+    /// The other leaves that are not deleted.
+    pub fn conflicts(&self) -> Vec<Rev> {
+        self.others(false)
+    }
+
+    /// The other leaves that are deleted.
+    pub fn deleted_conflicts(&self) -> Vec<Rev> {
+        self.others(true)
+    }
+
+    /// The number of the newest revision of its path that a client has; attachments that are not newer it has as well. 0 if it
+    /// has none.
+    pub fn known_number(&self, known: &[Rev]) -> u32 {
+        self.path().revs().find(|rev| known.contains(rev)).map_or(0, Rev::number)
+    }
+
+    fn others(&self, deleted: bool) -> Vec<Rev> {
+        let others =
+            self.info.revs.leaves().filter(|(rev, leaf)| *rev != self.rev && leaf.deleted == deleted);
+        others.map(|(rev, _)| rev).collect()
+    }
+}

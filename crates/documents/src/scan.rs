@@ -1,0 +1,287 @@
+//! Walks over a snapshot: the feed, and all documents by id.
+//!
+//! What it is: iterators that own what they walk over and hold one page of it, however much there is.
+//! What it is not: a filter; rows are dropped by whoever asked for them.
+//!
+//! Invariants
+//! - A row is given once, in order, and whatever the layers hold.
+
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::vec;
+
+use crate::DocError;
+use crate::doc_info::{ChangeRow, DocInfo};
+use crate::id::DocId;
+use crate::layer::Layer;
+use crate::state::State;
+use crate::store_error::StoreError;
+
+/// How many rows are taken at once.
+const PAGE_ROWS: usize = 128;
+
+/// Which way a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the smallest on.
+    Ascending,
+    /// From the largest on.
+    Descending,
+}
+
+/// Ids from one bound to the other, whichever way they are walked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// The smallest.
+    pub from: Bound<DocId>,
+    /// The largest.
+    pub to: Bound<DocId>,
+}
+
+impl IdRange {
+    /// All ids.
+    pub const ALL: IdRange = IdRange { from: Bound::Unbounded, to: Bound::Unbounded };
+
+    fn as_bounds(&self) -> (Bound<&str>, Bound<&str>) {
+        (as_str(&self.from), as_str(&self.to))
+    }
+
+    /// Whether no id is in it.
+    fn is_empty(&self) -> bool {
+        match self.as_bounds() {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
+                from >= to
+            }
+            _ => false,
+        }
+    }
+}
+
+fn as_str(bound: &Bound<DocId>) -> Bound<&str> {
+    match bound {
+        Bound::Included(id) => Bound::Included(id),
+        Bound::Excluded(id) => Bound::Excluded(id),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// The feed of a snapshot. See [`crate::Snapshot::changes`].
+#[derive(Clone, Debug)]
+pub struct Changes {
+    state: Arc<State>,
+    direction: Direction,
+    /// Ascending: rows behind it are to come. Descending: rows before it and itself.
+    position: u64,
+    page: vec::IntoIter<ChangeRow>,
+    is_over: bool,
+}
+
+impl Changes {
+    pub(crate) fn new(state: Arc<State>, position: u64, direction: Direction) -> Changes {
+        Changes { state, direction, position, page: Vec::new().into_iter(), is_over: false }
+    }
+
+    fn next_page(&mut self) -> Result<(), StoreError> {
+        let mut page = Vec::new();
+        match self.direction {
+            Direction::Ascending => self.state.changes_behind(self.position, PAGE_ROWS, &mut page)?,
+            Direction::Descending => self.state.changes_down_from(self.position, PAGE_ROWS, &mut page)?,
+        }
+        match (page.last(), self.direction) {
+            (None, _) => self.is_over = true,
+            (Some(last), Direction::Ascending) => self.position = last.seq,
+            (Some(last), Direction::Descending) => match last.seq.checked_sub(1) {
+                Some(position) => self.position = position,
+                None => self.is_over = true,
+            },
+        }
+        self.page = page.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ChangeRow, DocError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.page.next() {
+                return Some(Ok(row));
+            }
+            if self.is_over {
+                return None;
+            }
+            if let Err(error) = self.next_page() {
+                self.is_over = true;
+                return Some(Err(error.into()));
+            }
+        }
+    }
+}
+
+/// The documents of a snapshot that are not deleted. See [`crate::Snapshot::all_docs`].
+#[derive(Clone, Debug)]
+pub struct AllDocs {
+    state: Arc<State>,
+    direction: Direction,
+    range: IdRange,
+    page: vec::IntoIter<Arc<DocInfo>>,
+    is_over: bool,
+}
+
+impl AllDocs {
+    pub(crate) fn new(state: Arc<State>, range: IdRange, direction: Direction) -> AllDocs {
+        AllDocs { state, direction, range, page: Vec::new().into_iter(), is_over: false }
+    }
+
+    fn next_page(&mut self) -> Result<(), StoreError> {
+        if self.range.is_empty() {
+            self.is_over = true;
+            return Ok(());
+        }
+        let mut page = Vec::new();
+        let mut last = None;
+        for row in self.state.documents(&self.range, self.direction) {
+            let info = row?;
+            last = Some(info.id.clone());
+            if !info.is_deleted() {
+                page.push(info);
+            }
+            if page.len() >= PAGE_ROWS {
+                break;
+            }
+        }
+        self.is_over = page.len() < PAGE_ROWS;
+        if let Some(last) = last {
+            let bound = match self.direction {
+                Direction::Ascending => &mut self.range.from,
+                Direction::Descending => &mut self.range.to,
+            };
+            *bound = Bound::Excluded(last);
+        }
+        self.page = page.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for AllDocs {
+    type Item = Result<Arc<DocInfo>, DocError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(info) = self.page.next() {
+                return Some(Ok(info));
+            }
+            if self.is_over {
+                return None;
+            }
+            if let Err(error) = self.next_page() {
+                self.is_over = true;
+                return Some(Err(error.into()));
+            }
+        }
+    }
+}
+
+/// A row of a layer: what is there, or that nothing is there any more.
+type Row = (DocId, Option<Arc<DocInfo>>);
+type Rows<'s> = Box<dyn Iterator<Item = Result<Row, StoreError>> + 's>;
+
+impl State {
+    /// At most `rows` rows of the feed behind `since`.
+    fn changes_behind(&self, since: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
+        let behind = (Bound::Excluded(since), Bound::Unbounded);
+        if let Some(frozen) = &self.frozen {
+            let shown = frozen.by_seq.range(behind).filter(|(seq, _)| !self.fresh.hides(**seq));
+            page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
+        }
+        let shown = self.fresh.by_seq.range(behind);
+        page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
+        Ok(())
+    }
+
+    /// At most `rows` rows of the feed from `from` on backwards.
+    fn changes_down_from(&self, from: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
+        let before = (Bound::Unbounded, Bound::Included(from));
+        let shown = self.fresh.by_seq.range(before).rev();
+        page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
+        if let Some(frozen) = &self.frozen {
+            let shown = frozen.by_seq.range(before).rev().filter(|(seq, _)| !self.fresh.hides(**seq));
+            page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
+        }
+        Ok(())
+    }
+
+    /// The documents of a range, deleted ones as well.
+    fn documents<'s>(
+        &'s self,
+        range: &'s IdRange,
+        direction: Direction,
+    ) -> impl Iterator<Item = Result<Arc<DocInfo>, StoreError>> + 's {
+        let sources = self.layers().map(|layer| rows_of(layer, range, direction)).collect();
+        Merged::new(sources, direction).filter_map(|row| row.map(|(_, info)| info).transpose())
+    }
+}
+
+fn rows_of<'s>(layer: &'s Layer, range: &'s IdRange, direction: Direction) -> Rows<'s> {
+    let rows = layer.by_id.range::<_, str>(range.as_bounds());
+    match direction {
+        Direction::Ascending => Box::new(rows.map(|(id, info)| Ok((id.clone(), info.clone())))),
+        Direction::Descending => Box::new(rows.rev().map(|(id, info)| Ok((id.clone(), info.clone())))),
+    }
+}
+
+/// The rows of several layers in one order; of those with the same key only that of the first layer.
+struct Merged<'s> {
+    sources: Vec<Peekable<Rows<'s>>>,
+    direction: Direction,
+}
+
+impl<'s> Merged<'s> {
+    fn new(sources: Vec<Rows<'s>>, direction: Direction) -> Merged<'s> {
+        Merged { sources: sources.into_iter().map(Iterator::peekable).collect(), direction }
+    }
+
+    /// The key that comes next, or an error that is to be told first.
+    fn next_key(&mut self) -> Option<Result<DocId, StoreError>> {
+        let mut next: Option<DocId> = None;
+        for source in &mut self.sources {
+            match source.peek() {
+                None => {}
+                Some(Err(error)) => return Some(Err(error.clone())),
+                Some(Ok((id, _))) => {
+                    let comes_first = next.as_ref().is_none_or(|next| match self.direction {
+                        Direction::Ascending => id < next,
+                        Direction::Descending => id > next,
+                    });
+                    if comes_first {
+                        next = Some(id.clone());
+                    }
+                }
+            }
+        }
+        next.map(Ok)
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Result<Row, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = match self.next_key()? {
+            Ok(key) => key,
+            Err(error) => {
+                self.sources.clear();
+                return Some(Err(error));
+            }
+        };
+        let mut found = None;
+        for source in &mut self.sources {
+            let row = source.next_if(|row| row.as_ref().is_ok_and(|(id, _)| *id == key));
+            found = found.or(row);
+        }
+        found
+    }
+}

@@ -1,0 +1,243 @@
+//! `State`: one document database as it is at one moment, and what each operation does to it.
+//!
+//! What it is: an immutable value; a writer changes a copy, which is cheap, and publishes it with the LSN of the record.
+//! What it is not: a judge of requests; see [`crate::Writer`].
+//!
+//! Invariants
+//! - [`State::apply`] is the only way to change one: live, in recovery and on replicas. The same operations lead to the same
+//!   state.
+//! - `sums` are those of all documents. Each edit adds one to `update_seq`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use imbl::OrdMap;
+use lsn::Lsn;
+
+use crate::blob::Blob;
+use crate::change::{Edit, EditAttachment, Operation, Source};
+use crate::doc_info::{Attachment, CHUNK_BYTES, DocInfo, DocLeaf, DocSums};
+use crate::id::{DbId, UploadId};
+use crate::layer::{Layer, LocalDoc};
+use crate::rev_path::RevPath;
+use crate::rev_tree::Merged;
+use crate::revision::Rev;
+use crate::store_error::StoreError;
+
+/// How many revisions a branch keeps unless the database says otherwise.
+pub const REVS_LIMIT: u32 = 1000;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) db: DbId,
+    pub(crate) fresh: Layer,
+    pub(crate) frozen: Option<Arc<Layer>>,
+    pub(crate) update_seq: u64,
+    pub(crate) purge_seq: u64,
+    pub(crate) sums: DocSums,
+    pub(crate) revs_limit: u32,
+    /// As it was set; empty if it never was.
+    pub(crate) security: Bytes,
+    /// Attachments that are being sent.
+    pub(crate) uploads: OrdMap<UploadId, Upload>,
+    pub(crate) next_upload: UploadId,
+    /// The position of the last change.
+    pub(crate) last_lsn: Lsn,
+}
+
+/// How much of an attachment there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Upload {
+    pub(crate) chunks: u32,
+    pub(crate) bytes: u64,
+}
+
+impl State {
+    /// A database as it is created.
+    pub(crate) fn new(db: DbId) -> State {
+        State {
+            db,
+            fresh: Layer::new(0),
+            frozen: None,
+            update_seq: 0,
+            purge_seq: 0,
+            sums: DocSums::default(),
+            revs_limit: REVS_LIMIT,
+            security: Bytes::new(),
+            uploads: OrdMap::new(),
+            next_upload: UploadId(1),
+            last_lsn: db.lsn(),
+        }
+    }
+
+    /// The document with this id, deleted or not.
+    pub(crate) fn document(&self, id: &str) -> Result<Option<Arc<DocInfo>>, StoreError> {
+        let in_layer = self.layers().find_map(|layer| layer.by_id.get(id));
+        Ok(in_layer.cloned().flatten())
+    }
+
+    /// The `_local` document with this id.
+    pub(crate) fn local(&self, id: &str) -> Result<Option<Arc<LocalDoc>>, StoreError> {
+        let in_layer = self.layers().find_map(|layer| layer.local.get(id));
+        Ok(in_layer.cloned().flatten())
+    }
+
+    /// The bytes that a document refers to.
+    pub(crate) fn read_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
+        Ok(blob.in_memory().clone())
+    }
+
+    /// How many bytes the file has, and how many of them are in use.
+    pub(crate) fn file_bytes(&self) -> (u64, u64) {
+        (0, self.sums.body_bytes + self.sums.attachment_bytes)
+    }
+
+    /// The layers above the tree, the newest first.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Layer> {
+        std::iter::once(&self.fresh).chain(self.frozen.as_deref())
+    }
+
+    /// Does what the operation says.
+    pub(crate) fn apply(&mut self, operation: Operation) -> Result<(), StoreError> {
+        match operation {
+            Operation::Edit(edit) => {
+                let old = self.document(&edit.id)?;
+                self.edit(edit, old)?;
+            }
+            Operation::PutLocal { id, rev, body } => self.fresh.put_local(id, Some(LocalDoc { rev, body })),
+            Operation::RemoveLocal { id } => self.fresh.put_local(id, None),
+            Operation::Purge { id, revs } => {
+                let old = self.document(&id)?.ok_or_else(|| self.misfit("no document to purge"))?;
+                self.purge(&old, &revs);
+            }
+            Operation::SetSecurity(security) => self.security = security,
+            Operation::SetRevsLimit(limit) => self.revs_limit = limit,
+            Operation::Chunk { upload, bytes } => self.put_chunk(upload, bytes),
+            Operation::Discard { from, to } => self.discard(from, to)?,
+        }
+        Ok(())
+    }
+
+    /// Adds a revision to the document that is `old` so far.
+    pub(crate) fn edit(&mut self, edit: Edit, old: Option<Arc<DocInfo>>) -> Result<(), StoreError> {
+        let mut new_bytes = edit.body.len() as u64;
+        let attachments = edit
+            .attachments
+            .into_iter()
+            .map(|attachment| self.attachment(attachment, &edit.path, old.as_deref(), &mut new_bytes))
+            .collect::<Result<_, _>>()?;
+        let seq = self.update_seq + 1;
+        let leaf = DocLeaf { deleted: edit.deleted, seq, attachments, body: Blob::new(edit.body) };
+        let (id, mut revs) = old
+            .as_ref()
+            .map_or_else(|| (edit.id, Default::default()), |old| (old.id.clone(), old.revs.clone()));
+        if revs.merge(&edit.path, leaf) == Merged::Known {
+            return Err(self.misfit("a revision that is there"));
+        }
+        revs.stem(self.revs_limit);
+        self.put_document(old.as_deref(), DocInfo { id, seq, revs }, new_bytes);
+        Ok(())
+    }
+
+    fn purge(&mut self, old: &DocInfo, revs: &[Rev]) {
+        let mut left = old.revs.clone();
+        left.purge(revs);
+        self.purge_seq += 1;
+        if left.is_empty() {
+            self.update_seq += 1;
+            self.sums = self.sums.exchanged(old.sums(), DocSums::default());
+            self.fresh.remove_document(old);
+        } else {
+            let info = DocInfo { id: old.id.clone(), seq: self.update_seq + 1, revs: left };
+            self.put_document(Some(old), info, 0);
+        }
+    }
+
+    fn put_document(&mut self, old: Option<&DocInfo>, info: DocInfo, new_bytes: u64) {
+        let old_sums = old.map(DocInfo::sums).unwrap_or_default();
+        self.sums = self.sums.exchanged(old_sums, info.sums());
+        self.update_seq = info.seq;
+        self.fresh.put_document(old.map(|old| old.seq), Arc::new(info), new_bytes);
+    }
+
+    /// The attachment that an edit names.
+    fn attachment(
+        &mut self,
+        attachment: EditAttachment,
+        path: &RevPath,
+        old: Option<&DocInfo>,
+        new_bytes: &mut u64,
+    ) -> Result<Attachment, StoreError> {
+        let EditAttachment { name, content_type, revpos, digest, length, source } = attachment;
+        let chunks = match source {
+            Source::Inline(bytes) => {
+                *new_bytes += bytes.len() as u64;
+                let starts = (0..bytes.len()).step_by(CHUNK_BYTES);
+                let end = |start: usize| bytes.len().min(start + CHUNK_BYTES);
+                starts.map(|start| Blob::new(bytes.slice(start..end(start)))).collect()
+            }
+            Source::Kept(back) => {
+                let kept = path.revs().nth(back).zip(old).and_then(|(rev, old)| old.revs.leaf(rev));
+                let kept = kept.and_then(|leaf| leaf.attachment(&name)).filter(|kept| kept.length == length);
+                kept.ok_or_else(|| self.misfit("an attachment to keep is not there"))?.chunks.clone()
+            }
+            Source::Upload(upload) => self.take_upload(upload, length)?,
+        };
+        Ok(Attachment { name, content_type, revpos, digest, length, chunks })
+    }
+
+    fn put_chunk(&mut self, upload: UploadId, bytes: Bytes) {
+        let mut progress = self.uploads.get(&upload).copied().unwrap_or_default();
+        self.next_upload = self.next_upload.max(UploadId(upload.0.saturating_add(1)));
+        if !bytes.is_empty() {
+            let key = (upload, progress.chunks);
+            progress.chunks += 1;
+            progress.bytes += bytes.len() as u64;
+            self.fresh.put_chunk(key, Some(Blob::new(bytes)));
+        }
+        self.uploads.insert(upload, progress);
+    }
+
+    /// Ends an upload: what was sent belongs to the edit now.
+    fn take_upload(&mut self, upload: UploadId, length: u64) -> Result<Arc<[Blob]>, StoreError> {
+        if self.uploads.get(&upload).is_none_or(|progress| progress.bytes != length) {
+            return Err(self.misfit("an attachment was not sent as a whole"));
+        }
+        self.end_upload(upload)
+    }
+
+    fn discard(&mut self, from: UploadId, to: UploadId) -> Result<(), StoreError> {
+        let ended: Vec<UploadId> = if from < to {
+            self.uploads.range(from..to).map(|(upload, _)| *upload).collect()
+        } else {
+            Vec::new()
+        };
+        for upload in ended {
+            self.end_upload(upload)?;
+        }
+        Ok(())
+    }
+
+    fn end_upload(&mut self, upload: UploadId) -> Result<Arc<[Blob]>, StoreError> {
+        let progress = self.uploads.remove(&upload).unwrap_or_default();
+        let mut chunks = Vec::new();
+        for number in 0..progress.chunks {
+            let key = (upload, number);
+            let chunk =
+                self.chunk(key)?.ok_or_else(|| self.misfit("a part of an attachment is not there"))?;
+            chunks.push(chunk);
+            self.fresh.put_chunk(key, None);
+        }
+        Ok(chunks.into())
+    }
+
+    fn chunk(&self, key: (UploadId, u32)) -> Result<Option<Blob>, StoreError> {
+        let in_layer = self.layers().find_map(|layer| layer.chunks.get(&key));
+        Ok(in_layer.cloned().flatten())
+    }
+
+    pub(crate) fn misfit(&self, what: &'static str) -> StoreError {
+        StoreError::Misfit { db: self.db, what }
+    }
+}

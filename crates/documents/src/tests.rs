@@ -1,0 +1,7 @@
+//! Databases as clients, recovery and replicas see them.
+
+mod attachments;
+mod catalog;
+mod edits;
+mod feeds;
+mod kit;

@@ -1,0 +1,113 @@
+//! Attachments: inline, kept, and sent in chunks.
+
+use bytes::Bytes;
+
+use super::kit::*;
+use crate::*;
+
+fn bytes_of(snapshot: &Snapshot, found: &Found, name: &str, range: std::ops::Range<u64>) -> Vec<u8> {
+    let attachment = found.leaf().attachment(name).expect("there");
+    snapshot.attachment(attachment, range).flat_map(|part| part.expect("readable")).collect()
+}
+
+#[test]
+fn a_revision_keeps_what_it_names() {
+    let (kit, db) = Kit::with_database();
+    let first =
+        put("a", r#"{"_attachments":{"f":{"data":"aGVsbG8=","content_type":"text/plain"},"g":{"data":""}}}"#);
+    let first = kit.edit(&db, first).expect("new");
+    let keep = update("a", first, r#"{"_attachments":{"f":{"stub":true}}}"#);
+    let second = kit.edit(&db, keep).expect("it has the attachment");
+    let snapshot = db.snapshot();
+    let found = snapshot.open("a", Pick::Rev(second)).expect("there");
+    let kept = found.leaf().attachment("f").expect("kept");
+    assert_eq!((kept.revpos, &*kept.content_type, kept.length), (1, "text/plain", 5));
+    assert_eq!(bytes_of(&snapshot, &found, "f", 1..3), b"el");
+    assert_eq!(snapshot.info().sums.attachment_bytes, 5);
+    assert!(found.leaf().attachment("g").is_none());
+    let told = kit.edit(&db, update("a", second, r#"{"_attachments":{"g":{"stub":true}}}"#));
+    assert_eq!(told, Err(DocError::MissingStub("Invalid attachment stub in a for g".to_owned())));
+    let told = kit.edit(&db, put("b", r#"{"_attachments":{"f":{"stub":true}}}"#)).expect_err("new");
+    assert_eq!(told.error(), "missing_stub");
+}
+
+#[test]
+fn a_replicated_revision_keeps_what_its_nearest_leaf_has() {
+    let (kit, db) = Kit::with_database();
+    let first =
+        format!(r#"{{"_rev":"1-{}","_attachments":{{"f":{{"data":"aGVsbG8=","revpos":1}}}}}}"#, hex(1));
+    kit.edit(&db, replicated("a", &first)).expect("new");
+    let third = |name| {
+        let path = format!(r#""_revisions":{{"start":3,"ids":["{}","{}","{}"]}}"#, hex(name), hex(2), hex(1));
+        format!(r#"{{{path},"_attachments":{{"f":{{"stub":true,"revpos":1}}}}}}"#)
+    };
+    kit.edit(&db, replicated("a", &third(3))).expect("an ancestor has it");
+    let snapshot = db.snapshot();
+    let found = snapshot.open("a", Pick::Winner).expect("there");
+    assert_eq!((found.rev(), bytes_of(&snapshot, &found, "f", 0..9)), (rev(3, 3), b"hello".to_vec()));
+    let told = kit.edit(&db, replicated("a", &third(4))).expect_err("no ancestor is a leaf any more");
+    assert_eq!(told.error(), "missing_stub");
+}
+
+#[test]
+fn a_large_attachment_comes_in_chunks() {
+    let (kit, db) = Kit::with_database();
+    let bytes: Vec<u8> = (0..CHUNK_BYTES * 2 + 1000).map(|at| (at / 7) as u8).collect();
+    let upload = kit.write(&db, Writer::begin_upload).expect("begun");
+    for chunk in bytes.chunks(CHUNK_BYTES) {
+        let chunk = Bytes::copy_from_slice(chunk);
+        kit.write(&db, |writer| writer.put_chunk(upload, chunk)).expect("taken");
+    }
+    assert!(
+        kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).is_err(),
+        "it is at its end"
+    );
+    let attachment = |length| AttachmentRequest {
+        name: "f".into(),
+        source: AttachmentSource::Upload {
+            content_type: "a/b".into(),
+            upload,
+            length,
+            digest: Digest::of(&bytes),
+            revpos: None,
+        },
+    };
+    let edit = |length| EditRequest { attachments: vec![attachment(length)], ..put("a", "{}") };
+    assert!(kit.edit(&db, edit(7)).is_err(), "not all of it");
+    kit.edit(&db, edit(bytes.len() as u64)).expect("new");
+    assert!(
+        kit.edit(&db, EditRequest { id: "b".into(), ..edit(bytes.len() as u64) }).is_err(),
+        "it was used"
+    );
+    for db in [db, kit.replica().documents.database("db").expect("there")] {
+        let snapshot = db.snapshot();
+        let found = snapshot.open("a", Pick::Winner).expect("there");
+        assert_eq!(bytes_of(&snapshot, &found, "f", 0..u64::MAX), bytes);
+        let within = CHUNK_BYTES as u64 - 3..2 * CHUNK_BYTES as u64 + 5;
+        assert_eq!(
+            bytes_of(&snapshot, &found, "f", within.clone()),
+            bytes[within.start as usize..within.end as usize]
+        );
+    }
+}
+
+#[test]
+fn what_was_not_finished_goes() {
+    let (kit, db) = Kit::with_database();
+    let upload = kit.write(&db, Writer::begin_upload).expect("begun");
+    kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).expect("taken");
+    // A server that goes on after this one knows nobody who would go on with the upload.
+    let next = kit.replica();
+    let taken_over = next.documents.database("db").expect("there");
+    let put =
+        |kit: &Kit, db, upload| kit.write(db, |writer| writer.put_chunk(upload, Bytes::from_static(b"y")));
+    let second = next.write(&taken_over, Writer::begin_upload).expect("begun");
+    assert_ne!(upload, second);
+    assert!(put(&next, &taken_over, upload).is_err() && put(&next, &taken_over, second).is_ok());
+    kit.write(&db, |writer| writer.discard_upload(upload)).expect("gone");
+    assert!(put(&kit, &db, upload).is_err());
+    for _ in 0..UPLOADS_MAX {
+        kit.write(&db, Writer::begin_upload).expect("begun");
+    }
+    assert_eq!(kit.write(&db, Writer::begin_upload), Err(DocError::TooLarge));
+}
