@@ -205,6 +205,24 @@ def test_a_replica_may_have_replicas(new_server, pair):
     wait_same(leader, last)
 
 
+def test_a_replica_may_be_copied_exactly_where_its_own_copy_ends(new_server, pair):
+    leader, first = pair()
+    call(leader, "SET", "k", "v")
+    wait_same(leader, first)
+    # From now on nothing is written, not even what an idle log writes.
+    leader.options.port = leader.port
+    leader.kill()
+    assert call(first, "SAVE") == b"OK"
+    second = follower_of(new_server, first)
+    assert info(second)["repl_backlog_histlen"] == "0", "its log begins where the snapshot of the first ends"
+    # So nothing but the hash is known of the batch before.
+    third = follower_of(new_server, second)
+    assert third.log().count("copying everything from the leader") == 1
+    leader.start()
+    write_all_types(leader, "after")
+    wait_same(leader, third)
+
+
 def test_acks_of_replicas_are_waited_for(new_server, pair):
     leader, replica = pair(extra=("--ack-replicas", "1"))
     assert call(leader, "SET", "k", "v") == b"OK"

@@ -6,7 +6,7 @@ import pytest
 
 from harness import resp
 from harness.false_leader import ACK, FENCED, HEARTBEAT, LOG, Claim, FalseLeader, frame
-from harness.replicas import call, error_of, follower_of, wait_following, wait_same
+from harness.replicas import call, error_of, follower_of, info, wait_following, wait_same
 from harness.server import free_port
 from harness.storm import contents
 from harness.waiting import wait_until
@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 
 POSITION_MAX = (1 << 62) - 1
+EPOCH_MAX = (1 << 32) - 1
 
 
 # -- strangers to a leader -----------------------------------------------------------------------------------------
@@ -50,6 +51,9 @@ def test_huge_and_impossible_claims_and_marks_are_refused(new_server):
     for attempt in (*huge, claim_of(POSITION_MAX), claim_of(1)):
         answer = answer_to(leader, attempt)
         assert answer.startswith(b"-ERR"), (attempt, answer)
+    log_id = info(leader)["master_replid"][:32]
+    answer = answer_to(leader, claim_of(4096, epoch=EPOCH_MAX, log_id=log_id))
+    assert answer.startswith(b"-ERR the replica has seen epoch 4294967295, too far ahead of"), answer
     assert call(leader, "SET", "k", "v2") == b"OK", "nobody has fenced it"
     follower = follower_of(new_server, leader)
     wait_same(leader, follower)
@@ -113,6 +117,8 @@ LIES = [
     ("refuses: +RESUME", lambda claim: resume(claim, end=claim.end + 4096)),
     ("leads in epoch 0, epoch 1 has begun", lambda claim: resume(claim, heartbeat(claim, 0), epoch=0)),
     ("the leader of epoch 0 is none any more", lambda claim: resume(claim, heartbeat(claim, 0))),
+    ("too far ahead of epoch 1 to be believed", lambda claim: resume(claim, epoch=EPOCH_MAX)),
+    ("epoch 4294967295 is too far ahead", lambda claim: resume(claim, heartbeat(claim, EPOCH_MAX))),
     ("what came is no frame of replication", lambda claim: resume(claim, b"\xff" * 4096)),
     ("the checksum of a frame does not match", lambda claim: resume(claim, heartbeat(claim, 1)[:-1] + b"\xff")),
     ("a frame of unknown kind 9", lambda claim: resume(claim, frame(9, claim.epoch, claim.end, 0))),

@@ -37,6 +37,14 @@ pub enum Close {
         /// The leader's.
         own: u32,
     },
+    /// The peer speaks of an epoch that nobody can have reached.
+    #[error("epoch {epoch} is too far ahead of epoch {own} to be believed")]
+    Epoch {
+        /// What it says.
+        epoch: u32,
+        /// What is known here.
+        own: u32,
+    },
     /// Nothing came for too long.
     #[error("nothing was heard for {} s", SILENCE_MS / 1000)]
     Silent,

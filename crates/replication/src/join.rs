@@ -31,6 +31,8 @@ pub use probe::{MARKS_MAX, Probe, Probed};
 
 use lsn::Lsn;
 
+use crate::epoch::is_too_far;
+
 /// A log as the other side of a join wants to know it.
 pub trait History {
     /// Why it cannot be read.
@@ -52,7 +54,7 @@ pub trait History {
 /// A batch of a log, from behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// Where it starts.
+    /// Where it starts; where it ends, if nothing is known of it but its hash.
     pub start: Lsn,
     /// The hash of its footer.
     pub hash: u32,
@@ -103,6 +105,16 @@ pub enum Refusal {
     /// Its data is something else.
     #[error("the replica holds another log; start it on an empty directory to have it copy this one")]
     OtherLog,
+    /// It speaks of an epoch that nobody can have reached.
+    #[error(
+        "the replica has seen epoch {epoch}, too far ahead of epoch {own} to be believed; start it on an empty directory"
+    )]
+    Epoch {
+        /// What it says.
+        epoch: u32,
+        /// Ours.
+        own: u32,
+    },
 }
 
 /// Decides how a replica joins a leader of `epoch` with the log `log_id`.
@@ -125,6 +137,9 @@ pub fn decide<H: History>(
     }
     if claim.log_id != log_id {
         return Ok(Decision::Refuse(Refusal::OtherLog));
+    }
+    if is_too_far(claim.epoch, epoch) {
+        return Ok(Decision::Refuse(Refusal::Epoch { epoch: claim.epoch, own: epoch }));
     }
     if claim.epoch > epoch {
         return Ok(Decision::Fenced { epoch: claim.epoch });

@@ -20,7 +20,8 @@
 //! - A leader ships what is durable on its own disk and nothing else, so a replica is never ahead of it.
 //! - A replica acknowledges as flushed what is durable on its own disk, and applies what is committed and durable here.
 //! - `commit` never goes back while a leader lives.
-//! - Who meets a higher epoch stops; who meets a lower one says so. Epochs are compared before positions are.
+//! - Who meets a higher epoch stops; who meets a lower one says so. Epochs are compared before positions are. One that is further
+//!   ahead than [`epoch::EPOCH_JUMP_MAX`] is nobody's: it ends the connection and nothing else.
 //! - Whatever a peer sends: no panic, no memory beyond the limits of [`frame`], and a reason that can be logged.
 
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@
 mod acks;
 mod backoff;
 mod close;
+pub mod epoch;
 pub mod frame;
 mod hex;
 mod id;

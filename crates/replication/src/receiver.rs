@@ -19,6 +19,7 @@ use lsn::Lsn;
 
 use crate::{
     Close, Inbox,
+    epoch::is_too_far,
     frame::{Frame, HEADER_BYTES},
     timing::{ACK_BUSY_MS, ACK_IDLE_MS, SILENCE_MS},
 };
@@ -87,6 +88,9 @@ impl Receiver {
     pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
         while let Some((frame, payload)) = self.inbox.next()? {
             let (epoch, own) = (frame.epoch(), self.epoch);
+            if is_too_far(epoch, own) {
+                return Err(Close::Epoch { epoch, own });
+            }
             if epoch < own {
                 return Err(Close::Fenced { epoch: own, own: epoch });
             }
@@ -235,6 +239,8 @@ mod tests {
             (log(EPOCH, 8192, 10, 0), gap(8192)),
             (log(EPOCH, 0, 4096, 0), gap(0)),
             (heartbeat(EPOCH, 8192, 0, 0), gap(8192)),
+            (heartbeat(u32::MAX, 4096, 0, 0), Close::Epoch { epoch: u32::MAX, own: EPOCH }),
+            (Frame::Fenced { epoch: u32::MAX }, Close::Epoch { epoch: u32::MAX, own: EPOCH }),
             (Frame::Fenced { epoch: 9 }, Close::Fenced { epoch: 9, own: EPOCH }),
             (log(EPOCH - 1, 4096, 10, 0), Close::Fenced { epoch: EPOCH, own: EPOCH - 1 }),
             (
@@ -246,7 +252,7 @@ mod tests {
             let mut receiver = receiver();
             send(&mut receiver, frame);
             assert_eq!(receiver.next(0), Err(close), "{frame:?}");
-            assert_eq!(receiver.position(), Lsn::new(4096));
+            assert_eq!((receiver.position(), receiver.epoch()), (Lsn::new(4096), EPOCH));
         }
     }
 

@@ -22,6 +22,7 @@ use lsn::Lsn;
 
 use crate::{
     Acked, Close, Inbox,
+    epoch::is_too_far,
     frame::{Frame, HEADER_BYTES, PAYLOAD_BYTES_MAX},
     timing::{HEARTBEAT_MS, SILENCE_MS},
 };
@@ -172,6 +173,9 @@ impl Relay {
             let Frame::Ack { epoch, flushed, applied, as_of_ms } = frame else {
                 return Err(Close::Direction);
             };
+            if is_too_far(epoch, self.epoch) {
+                return Err(Close::Epoch { epoch, own: self.epoch });
+            }
             if epoch > self.epoch {
                 return Err(Close::Fenced { epoch, own: self.epoch });
             }

@@ -49,7 +49,10 @@ use commands::{
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use replication::{RelayOptions, ReplicaId, join};
+use replication::{
+    RelayOptions, ReplicaId,
+    join::{self, History},
+};
 use storage::{Log, Mirror};
 use tokio::sync::Notify;
 
@@ -390,10 +393,19 @@ impl Node {
         leader::relay_options(self.options.read().flush_bytes)
     }
 
-    /// What a claim says besides the log: the highest epoch that was followed, who this is, and the hash of a copy's end.
-    fn claim(&self, end: Lsn) -> (u32, ReplicaId, Option<u32>) {
+    /// What a claim says besides the log: the highest epoch that was followed, and who this is.
+    fn claim(&self) -> (u32, ReplicaId) {
         let standing = self.standing.lock();
-        (standing.seen_epoch, standing.replica_id(), standing.copied_hash(end))
+        (standing.seen_epoch, standing.replica_id())
+    }
+
+    fn history<'l>(&self, log: &'l Log) -> LogHistory<'l> {
+        LogHistory { log, copied: self.standing.lock().copied() }
+    }
+
+    /// The hash of the batch that ends there, if one does.
+    pub(crate) fn hash_before(&self, log: &Log, end: Lsn) -> Option<u32> {
+        self.history(log).batch_ending_at(end).ok().flatten().map(|batch| batch.hash)
     }
 
     /// Remembers an epoch before anything is acknowledged in it.
@@ -479,18 +491,19 @@ impl Node {
     /// Another leads in a higher epoch: nothing more is written here.
     fn fence(&self, epoch: u32) {
         let mut standing = self.standing.lock();
-        if standing.leader().is_some() || standing.fenced_by >= epoch {
+        if standing.leader().is_some() || standing.fenced_by >= epoch || self.is_restarting() {
             return;
         }
         self.is_read_only.store(true, SeqCst);
         self.show_nothing();
         standing.set_fenced(epoch);
+        let remembered = self.remember(&standing);
         tracing::error!(
             target: "replication", epoch,
             "another server leads in a higher epoch: this one takes no writes and shows nothing any more. Have it follow the \
              other (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
         );
-        if let Err(error) = self.remember(&standing) {
+        if let Err(error) = remembered {
             tracing::error!(target: "replication", error, "a restart will have forgotten that");
         }
     }
@@ -554,17 +567,17 @@ impl Node {
             *self.following.lock() = None;
             tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
         }
-        let fenced_by = {
+        {
             let mut standing = self.standing.lock();
             let fenced_by = standing.fenced_by;
             standing.set_leader(None);
             self.remember(&standing).map_err(|error| format!("ERR {error}"))?;
-            fenced_by
-        };
-        if fenced_by > 0 {
-            // The epoch here is a lower one, and is begun anew with a life.
-            log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
-            return Ok(Led::InTheNextLife);
+            if fenced_by > 0 {
+                // The epoch here is a lower one, and is begun anew with a life. Until then the other one fences nobody.
+                log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
+                self.is_restarting.store(true, SeqCst);
+                return Ok(Led::InTheNextLife);
+            }
         }
         self.ask_for_acks(log);
         self.unconfirmed.store(0, SeqCst);
@@ -703,7 +716,7 @@ impl Replication for Asked {
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
         let marks = join::parse_marks(marks).ok_or("ERR no arguments of REPLICATE MARKS")?;
         let log = self.0.log().ok_or("LOADING this server is starting")?;
-        join::newest_common(&marks, &LogHistory(log)).map_err(|error| format!("ERR {error}"))
+        join::newest_common(&marks, &self.0.history(log)).map_err(|error| format!("ERR {error}"))
     }
 }
 

@@ -28,12 +28,14 @@ pub struct Probe {
     /// Everything that ends at or behind this is known to differ, or is the end of the log here.
     next: Lsn,
     has_asked: bool,
+    /// What lies before is not kept here.
+    is_at_start: bool,
 }
 
 impl Probe {
     /// Of a log that ends at `end`.
     pub fn new(end: Lsn) -> Probe {
-        Probe { next: end, has_asked: false }
+        Probe { next: end, has_asked: false, is_at_start: false }
     }
 
     /// What to do after the leader has answered, with the newest end that it knows; `None` before the first question as well.
@@ -46,10 +48,11 @@ impl Probe {
         }
         let mut marks = Vec::new();
         while marks.len() < MARKS_MAX
+            && !self.is_at_start
             && let Some(batch) = history.batch_ending_at(self.next)?
-            && batch.start < self.next
         {
             marks.push(Mark { end: self.next, hash: batch.hash });
+            self.is_at_start = batch.start >= self.next;
             self.next = batch.start;
         }
         self.has_asked = true;

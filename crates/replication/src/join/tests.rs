@@ -73,6 +73,11 @@ fn who_may_join_and_how() {
         ("empty", replica(0..0), Decision::Full(Reason::Empty)),
         ("empty, of another log", Claim { log_id: [1; 16], ..replica(0..0) }, Decision::Full(Reason::Empty)),
         ("another log", Claim { log_id: [1; 16], ..whole }, Decision::Refuse(Refusal::OtherLog)),
+        (
+            "knows an epoch that nobody has reached",
+            Claim { epoch: u32::MAX, ..whole },
+            Decision::Refuse(Refusal::Epoch { epoch: u32::MAX, own: EPOCH }),
+        ),
         ("knows a newer leader", Claim { epoch: 10, ..whole }, Decision::Fenced { epoch: 10 }),
         ("another version", Claim { version: 2, ..whole }, Decision::Refuse(Refusal::Version(2))),
     ];
@@ -99,6 +104,32 @@ fn what_ends_in_the_middle_of_a_batch_is_probed() {
     }
     let Ok(decision) = decide(&claim_of(&batches(0..5, 0)), LOG_ID, EPOCH, &Coarse(batches(0..8, 0)));
     assert_eq!(decision, Decision::Probe);
+}
+
+#[test]
+fn a_copy_of_which_only_the_hash_of_the_end_is_known_goes_on_from_there() {
+    /// Nothing is kept; the last batch of these is known by its hash.
+    struct Copy(Batches);
+    impl History for Copy {
+        type Error = Infallible;
+        fn start(&self) -> Lsn {
+            self.0.end()
+        }
+        fn end(&self) -> Lsn {
+            self.0.end()
+        }
+        fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Infallible> {
+            let batch = self.0.batch_ending_at(end)?.filter(|_| end == self.0.end());
+            Ok(batch.map(|batch| Ending { start: end, ..batch }))
+        }
+    }
+    let (mine, other) = (batches(0..5, 0), Copy(batches(0..5, 0)));
+    assert_eq!(decide(&claim_of(&mine,), LOG_ID, EPOCH, &other), Ok(Decision::Resume(Lsn::new(5))));
+    // Where it has parted from the leader, its only mark is asked about, and then nothing is left.
+    let mut probe = Probe::new(Lsn::new(5));
+    let Ok(Probed::Ask(marks)) = probe.next(None, &other) else { panic!("it has a mark") };
+    assert_eq!(marks.len(), 1);
+    assert_eq!(probe.next(None, &other), Ok(Probed::Nothing));
 }
 
 /// Asks until it is known, as a replica does. Returns how often it asked.

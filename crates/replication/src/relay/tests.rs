@@ -166,6 +166,12 @@ fn acks_only_go_forward_and_never_past_what_was_shipped() {
 fn a_higher_epoch_ends_a_leader() {
     let mut setting = Setting::new();
     assert_eq!(setting.acks(4, 0, 0), Err(Close::Fenced { epoch: 4, own: 3 }));
+    let mut setting = Setting::new();
+    assert_eq!(
+        setting.acks(u32::MAX, 0, 0),
+        Err(Close::Epoch { epoch: u32::MAX, own: 3 }),
+        "and fences nobody"
+    );
     // A server that follows another one itself goes on with that one's epoch.
     let mut setting = Setting::new();
     setting.moment.epoch = 4;

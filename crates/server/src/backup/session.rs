@@ -112,7 +112,7 @@ impl Sessions {
             log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
             begin_lsn: begin_lsn.get(),
             end_lsn: end_lsn.get(),
-            end_hash: log.batch_ending_at(end_lsn).ok().flatten().map(|batch| batch.hash),
+            end_hash: host.node.hash_before(log, end_lsn),
             end_unix_ms: host.unix_ms(),
             files: session.files.clone(),
         }

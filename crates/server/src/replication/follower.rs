@@ -34,13 +34,13 @@ use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use replication::{
     ACK_BUSY_MS, Backoff, Receiver,
+    epoch::is_too_far,
     join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
 };
 use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare};
 
 use super::{
     Node, full_copy,
-    history::LogHistory,
     line::{ask, connect},
 };
 use crate::{
@@ -283,12 +283,9 @@ impl LinkParts {
         *self.following.socket.lock() = Some(socket.try_clone().map_err(|error| error.to_string())?);
         let end = self.mirror.position();
         self.log.make_durable(end).map_err(text)?;
-        let history = LogHistory(&self.log);
-        let (seen_epoch, replica, copied_hash) = self.node.claim(end);
-        let hash = match history.batch_ending_at(end).map_err(text)? {
-            Some(batch) => batch.hash,
-            None => copied_hash.unwrap_or(0),
-        };
+        let (seen_epoch, replica) = self.node.claim();
+        let known_epoch = seen_epoch.max(self.log.epoch());
+        let hash = self.node.history(&self.log).batch_ending_at(end).map_err(text)?.map_or(0, |it| it.hash);
         let mark =
             if self.node.copies_anew() { Mark { end: Lsn::ZERO, hash: 0 } } else { Mark { end, hash } };
         let (log_id, port) = (self.log.id(), self.node.redis_port());
@@ -300,6 +297,10 @@ impl LinkParts {
             Some(Answer::Resume { epoch, .. }) if epoch < seen_epoch => {
                 Err(format!("{leader} leads in epoch {epoch}, epoch {seen_epoch} has begun"))
             }
+            Some(Answer::Resume { epoch, .. }) if is_too_far(epoch, known_epoch) => Err(format!(
+                "{leader} leads in epoch {epoch}, it says: too far ahead of epoch {known_epoch} to be believed. If it is true, start \
+                 this server on an empty directory"
+            )),
             Some(Answer::Resume { end: at, epoch }) if at == end => {
                 self.node.saw_epoch(&self.log, epoch)?;
                 tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
@@ -331,7 +332,7 @@ impl LinkParts {
 
     /// Finds out where the log here parts from the leader's, and asks for it to be cut there.
     fn probe(&self, leader: &Address, password: &str) -> Result<Ended, String> {
-        let history = LogHistory(&self.log);
+        let history = self.node.history(&self.log);
         let mut socket = connect(leader, password)?;
         let (mut probe, mut answer) = (Probe::new(self.mirror.position()), None);
         loop {

@@ -1,25 +1,98 @@
 //! The log as both sides of a join look at it.
+//!
+//! A log that was copied begins behind a batch of which nothing but the hash may be known: its footer is in an earlier segment. That
+//! is enough for a replica that ends there as well to go on from there.
 
 use lsn::Lsn;
 use replication::join::{Ending, History};
 use storage::{Error, Log};
 
 /// See the module documentation.
-pub(super) struct LogHistory<'l>(pub(super) &'l Log);
+pub(super) struct LogHistory<'l> {
+    pub(super) log: &'l Log,
+    /// Where the log was copied to, and the hash of the batch that ends there.
+    pub(super) copied: (Lsn, u32),
+}
 
 impl History for LogHistory<'_> {
     type Error = Error;
 
     fn start(&self) -> Lsn {
-        self.0.start_lsn()
+        self.log.start_lsn()
     }
 
     fn end(&self) -> Lsn {
-        self.0.shippable_lsn()
+        self.log.shippable_lsn()
     }
 
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Error> {
-        let batch = self.0.batch_ending_at(end)?;
-        Ok(batch.map(|batch| Ending { start: batch.start, hash: batch.hash }))
+        let batch = self.log.batch_ending_at(end)?;
+        let is_copied = self.copied.0 == end && self.start() == end;
+        let copied = || is_copied.then_some(Ending { start: end, hash: self.copied.1 });
+        Ok(batch.map(|batch| Ending { start: batch.start, hash: batch.hash }).or_else(copied))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use env::{Disk, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use storage::{
+        CopyPlan, LogOptions, Recovery,
+        snapshot::{self, Compression, SnapshotWriter},
+    };
+
+    use super::*;
+
+    const DIR: &str = "/data";
+    const SEGMENT_BYTES: u64 = 1 << 20;
+
+    fn recover(disk: &Arc<SimDisk>) -> Log {
+        let options = LogOptions { segment_bytes: SEGMENT_BYTES, ..LogOptions::default() }.fitting();
+        let mut recovery =
+            Recovery::open(disk.clone(), Path::new(DIR), options, &SimEntropy::new(1)).unwrap();
+        if let Some(info) = snapshot::list(&**disk, Path::new(DIR)).unwrap().first() {
+            recovery.start_at(info).unwrap();
+        }
+        while recovery.next_batch().unwrap().is_some() {}
+        recovery.finish(Arc::new(SimClock::new(0))).unwrap()
+    }
+
+    fn new_disk() -> Arc<SimDisk> {
+        SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() })
+    }
+
+    #[test]
+    fn the_hash_of_a_copy_is_known_although_its_last_batch_is_in_an_earlier_segment() {
+        let (disk, dir) = (new_disk(), Path::new(DIR));
+        let log = recover(&disk);
+        let mut appender = log.appender();
+        while log.durable_lsn() < Lsn::new(SEGMENT_BYTES) {
+            log.prepare_segment().unwrap();
+            appender.reserve(&[7; 2000]).unwrap().publish();
+            log.flush_all().unwrap();
+        }
+        let end = log.durable_lsn();
+        assert_eq!(end, Lsn::new(SEGMENT_BYTES), "each batch is a block");
+        let hash = log.batch_ending_at(end).unwrap().unwrap().hash;
+        let meta = log.begin_snapshot(Compression::None);
+        let (writer, parts) = SnapshotWriter::create(disk.clone(), dir, meta, 1).unwrap();
+        writer.publish(parts.into_iter().map(|part| part.finish().unwrap()).collect(), end).unwrap();
+
+        let (plan, copied) = (log.plan_copy(end).unwrap().unwrap(), new_disk());
+        copied.create_dir_all(&snapshot::directory(dir)).unwrap();
+        for file in &plan.files {
+            let path = dir.join(&file.name);
+            let bytes = disk.read_file(&path).unwrap();
+            copied.write_file(&path, &bytes[..file.bytes as usize]);
+        }
+        copied.write_file(&dir.join(CopyPlan::CONTROL_NAME), &plan.control);
+        let log = recover(&copied);
+        assert_eq!(log.start_lsn(), end);
+        let known = |copied| LogHistory { log: &log, copied }.batch_ending_at(end).unwrap();
+        assert_eq!(known((Lsn::ZERO, 0)), None, "the footer is not here");
+        assert_eq!(known((end, hash)), Some(Ending { start: end, hash }));
     }
 }

@@ -32,7 +32,7 @@ use replication::{
 };
 use storage::{Followed, Log, LogFollower, Pin};
 
-use super::{Node, history::LogHistory};
+use super::Node;
 
 /// Replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
@@ -110,6 +110,25 @@ impl Leader {
         connected.iter().filter_map(figures).collect()
     }
 
+    /// A replica is served from now on; an older connection of the same one is over. `None` if there are enough others.
+    fn join(&self, id: ReplicaId, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
+        let mut connected = self.connected.lock();
+        if let Some(older) = connected.iter().position(|other| other.id == id) {
+            let _ = connected.swap_remove(older).socket.shutdown(Shutdown::Both);
+        }
+        if connected.len() >= REPLICAS_MAX {
+            return None;
+        }
+        let session = self.acks.lock().join(id, acked);
+        connected.push(Connected { session, id, address: address.clone(), socket });
+        Some(session)
+    }
+
+    fn leave(&self, session: Session) {
+        self.connected.lock().retain(|other| other.session != session);
+        self.acks.lock().leave(session);
+    }
+
     /// Ends all connections; how many.
     pub(super) fn disconnect(&self) -> usize {
         let connected = self.connected.lock();
@@ -181,18 +200,16 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     socket.set_nonblocking(false).map_err(text)?;
     socket.set_nodelay(true).map_err(text)?;
     socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
+    let (peer, own_socket) = (socket.peer_addr().map_err(text)?, socket.try_clone().map_err(text)?);
     let mut say = |line: String| socket.write_all(format!("{line}\r\n").as_bytes()).map_err(text);
     let Some(log) = node.log().filter(|_| !node.leader.stopping.load(SeqCst)) else {
         return say("-LOADING this server is starting".into());
     };
     let Some(claim) = claim else { return say("-ERR no arguments of REPLICATE".into()) };
-    if node.leader.connected.lock().len() >= REPLICAS_MAX {
-        return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
-    }
     // Nothing that is decided on is removed meanwhile.
     node.leader.keep_for(log, claim.replica, claim.mark.end, node.now_ms());
     let decision =
-        decide(&claim, log.id(), log.epoch(), &LogHistory(log)).map_err(|error| error.to_string())?;
+        decide(&claim, log.id(), log.epoch(), &node.history(log)).map_err(|error| error.to_string())?;
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
@@ -217,32 +234,42 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
         }
     };
     let epoch = log.epoch();
-    say(format!("+{}", Answer::Resume { end: at, epoch }.line()))?;
-    let address = Address { host: node.peer_host(socket.peer_addr().map_err(text)?.ip()), port: claim.port };
-    tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+    let address = Address { host: node.peer_host(peer.ip()), port: claim.port };
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
-    let session = {
-        let mut connected = node.leader.connected.lock();
-        // An older connection of the same replica is over.
-        if let Some(older) = connected.iter().position(|other| other.id == claim.replica) {
-            let _ = connected.swap_remove(older).socket.shutdown(Shutdown::Both);
-        }
-        let session = node.leader.acks.lock().join(claim.replica, relay.lock().acked());
-        let socket = socket.try_clone().map_err(text)?;
-        connected.push(Connected { session, id: claim.replica, address, socket });
-        session
+    let acked = relay.lock().acked();
+    let Some(session) = node.leader.join(claim.replica, acked, &address, own_socket) else {
+        node.leader.forget(claim.replica);
+        return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
     };
     node.acked();
-    let ended = thread::scope(|scope| {
+    let told = say(format!("+{}", Answer::Resume { end: at, epoch }.line()));
+    let ended = told.and_then(|()| {
+        tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+        converse(node, log, &socket, &relay, session)
+    });
+    node.leader.leave(session);
+    node.acked();
+    ended
+}
+
+/// Ships and hears until the connection ends; says why it did.
+fn converse(
+    node: &Arc<Node>,
+    log: &Log,
+    socket: &TcpStream,
+    relay: &Mutex<Relay>,
+    session: Session,
+) -> Result<(), String> {
+    thread::scope(|scope| {
         let acks = thread::Builder::new().name("replica-acks".into());
         let read = || {
-            let ended = read_acks(node, &socket, &relay, session);
+            let ended = read_acks(node, socket, relay, session);
             let _ = socket.shutdown(Shutdown::Both);
             log.wake_followers();
             ended
         };
-        let reader = acks.spawn_scoped(scope, read).map_err(text)?;
-        let shipped = ship(node, log, &socket, &relay);
+        let reader = acks.spawn_scoped(scope, read).map_err(|error| error.to_string())?;
+        let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // Who noticed first says more than who found the socket closed.
@@ -250,11 +277,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,
         })
-    });
-    node.leader.connected.lock().retain(|other| other.session != session);
-    node.leader.acks.lock().leave(session);
-    node.acked();
-    ended
+    })
 }
 
 /// What is said of a connection that the other side has ended.
@@ -383,4 +406,32 @@ pub(super) fn relay_options(flush_bytes: u64) -> RelayOptions {
 /// As it is shown: an IPv4 address that came by IPv6 is one.
 pub(super) fn shown_host(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn there_are_only_so_many_replicas_and_each_counts_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let leader = Leader::new(0, 0);
+        let join = |number: usize| {
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let acked = Acked { flushed: Lsn::ZERO, applied: Lsn::ZERO, as_of_ms: 0, heard_ms: 0 };
+            let address = Address { host: "here".into(), port: 1 };
+            leader.join(ReplicaId::new([number as u8; 16]), acked, &address, socket)
+        };
+        let sessions: Vec<Session> = (0..REPLICAS_MAX).map(|number| join(number).unwrap()).collect();
+        assert_eq!(join(REPLICAS_MAX), None);
+        let again = join(3).expect("it takes the place of its older connection");
+        assert_eq!(leader.replicas().len(), REPLICAS_MAX);
+        leader.leave(sessions[3]);
+        assert_eq!(leader.replicas().len(), REPLICAS_MAX, "the older connection was over already");
+        leader.leave(again);
+        assert!(join(REPLICAS_MAX).is_some() && leader.replicas().len() == REPLICAS_MAX);
+    }
 }

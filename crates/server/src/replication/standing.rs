@@ -114,9 +114,9 @@ impl Standing {
         (self.copied_end, self.copied_hash) = (end.get(), hash);
     }
 
-    /// The hash of the batch before `end`, if the log was copied up to there.
-    pub(super) fn copied_hash(&self, end: Lsn) -> Option<u32> {
-        (self.copied_end == end.get()).then_some(self.copied_hash)
+    /// Where the log was copied to, and the hash of the batch before; nothing, if it never was.
+    pub(super) fn copied(&self) -> (Lsn, u32) {
+        (Lsn::new(self.copied_end), self.copied_hash)
     }
 }
 

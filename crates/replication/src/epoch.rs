@@ -1,0 +1,25 @@
+//! How far an epoch may be ahead of those that are known.
+//!
+//! An epoch rises by one with each start of a leader and by 2^16 with each promotion (`storage`), and whoever meets a higher one
+//! believes it for ever: a single false word, or a flipped bit, would shut the real leader out. So what no group of servers
+//! reaches while one of them is away is not believed.
+
+/// An epoch further ahead is not believed: 256 promotions, or millions of starts.
+pub const EPOCH_JUMP_MAX: u32 = 1 << 24;
+
+/// Whether somebody who knows `known` has to take `epoch` for a mistake or a lie.
+pub fn is_too_far(epoch: u32, known: u32) -> bool {
+    epoch > known.saturating_add(EPOCH_JUMP_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_that_nobody_reaches_are_too_far() {
+        assert!(!is_too_far(7, 7) && !is_too_far(7, 9) && !is_too_far(EPOCH_JUMP_MAX + 7, 7));
+        assert!(is_too_far(EPOCH_JUMP_MAX + 8, 7) && is_too_far(u32::MAX, 1 << 30));
+        assert!(!is_too_far(u32::MAX, u32::MAX - 1), "the last ones can be reached");
+    }
+}
