@@ -3,7 +3,8 @@
 //! ```text
 //! POST _find -> FindRequest { Selector, Sort, Fields } --+
 //! design documents -> IndexDefinition ------------------+--> Plan: which index, which range of its keys
-//!                                                              -> rows -> Selector decides -> Fields are shown
+//! feed of the database -> Indexes: brought up to date by steps, in files of their own
+//! Plan, entries of the index -> Query: documents -> Selector decides -> Fields are shown, piece by piece
 //! ```
 //!
 //! What it is: what requests mean, which documents match, in which order, and which index has them.
@@ -16,8 +17,11 @@ mod definition;
 mod error;
 mod field;
 mod find;
+mod index_file;
+mod indexes;
 mod key;
 mod plan;
+mod query;
 mod range;
 mod selector;
 mod value;
@@ -26,7 +30,10 @@ pub use definition::{ALL_DOCS_INDEX, Filter, IndexDefinition, WithoutIndex};
 pub use error::QueryError;
 pub use field::{FieldPath, Fields};
 pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
+pub use index_file::{IndexEntry, IndexSnapshot};
+pub use indexes::{IndexProgress, Indexes, Indexing, STEP_DOCUMENTS};
 pub use key::{INDEX_KEY_BYTES_MAX, put_key};
 pub use plan::{KeyRange, Plan};
+pub use query::Query;
 pub use selector::{Comparison, Condition, Selector};
 pub use value::{Number, Value};

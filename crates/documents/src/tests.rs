@@ -4,4 +4,4 @@ mod attachments;
 mod catalog;
 mod edits;
 mod feeds;
-mod kit;
+pub(crate) mod kit;

@@ -13,9 +13,9 @@ use super::{Bookmark, FieldPath, FindRequest, IndexDefinition, QueryError, Value
 
 /// How a query is answered. See the module documentation.
 #[derive(Debug, Clone)]
-pub struct Plan<'i> {
+pub struct Plan {
     /// The index; `None`: all documents by id.
-    pub index: Option<&'i IndexDefinition>,
+    pub index: Option<IndexDefinition>,
     /// The entries that are looked at, in the order of their keys; `None`: no document can match.
     pub keys: Option<KeyRange>,
     /// Whether they are looked at from the last to the first.
@@ -33,9 +33,9 @@ pub struct KeyRange {
     pub to: Option<Vec<u8>>,
 }
 
-impl<'i> Plan<'i> {
+impl Plan {
     /// Chooses among the indexes of a database.
-    pub fn choose(request: &FindRequest, indexes: &'i [IndexDefinition]) -> Result<Plan<'i>, QueryError> {
+    pub fn choose(request: &FindRequest, indexes: &[IndexDefinition]) -> Result<Plan, QueryError> {
         let named =
             |index: &&IndexDefinition| request.use_index.as_ref().is_some_and(|hint| hint.names(index));
         // An index of some documents is used by who names it: that all that match are in it is then their word.
@@ -43,10 +43,8 @@ impl<'i> Plan<'i> {
             (index.filter.is_none() || named(index)) && is_usable(&index.columns.fields, request)
         };
         let usable: Vec<&IndexDefinition> = indexes.iter().filter(usable).collect();
-        let best =
-            |indexes: Vec<&'i IndexDefinition>| indexes.into_iter().min_by_key(|index| merit(index, request));
-        let hinted = best(usable.iter().copied().filter(|index| named(index)).collect());
-        let index = hinted.or_else(|| best(usable));
+        let hinted = best(usable.iter().copied().filter(named), request);
+        let index = hinted.or_else(|| best(usable.iter().copied(), request));
         if index.is_none() && !all_docs_is_usable(request) {
             return Err(QueryError::NoUsableIndex);
         }
@@ -54,21 +52,25 @@ impl<'i> Plan<'i> {
             Some(index) => keys_of_index(index, request),
             None => ids(request),
         };
-        let mut plan =
-            Plan { index, keys, descending: request.sort.descending, warning: warning(index, request) };
+        let mut plan = Plan {
+            index: index.cloned(),
+            keys,
+            descending: request.sort.descending,
+            warning: warning(index, request),
+        };
         plan.go_on(request)?;
         Ok(plan)
     }
 
     /// A bookmark behind the entry with this key.
     pub fn bookmark(&self, key: &[u8]) -> Bookmark {
-        Bookmark { index: self.index.map_or([0; 16], IndexDefinition::digest), key: key.to_vec() }
+        Bookmark { index: self.index.as_ref().map_or([0; 16], IndexDefinition::digest), key: key.to_vec() }
     }
 
     /// Leaves out what is before and with the bookmark.
     fn go_on(&mut self, request: &FindRequest) -> Result<(), QueryError> {
         let (Some(bookmark), Some(keys)) = (&request.bookmark, &mut self.keys) else { return Ok(()) };
-        if bookmark.index != self.index.map_or([0; 16], IndexDefinition::digest) {
+        if bookmark.index != self.index.as_ref().map_or([0; 16], IndexDefinition::digest) {
             return Err(QueryError::InvalidBookmark(Value::string(bookmark.text()).to_json()));
         }
         if self.descending {
@@ -114,7 +116,7 @@ impl<'i> Plan<'i> {
             ("execution_stats", Value::Bool(request.execution_stats)),
         ];
         let mut index = super::ALL_DOCS_INDEX.as_bytes().to_vec();
-        if let Some(definition) = self.index {
+        if let Some(definition) = &self.index {
             index.clear();
             definition.render(&mut index);
         }
@@ -154,6 +156,14 @@ fn all_docs_is_usable(request: &FindRequest) -> bool {
         [path] => path.name() == "_id",
         _ => false,
     }
+}
+
+/// The best of some indexes.
+fn best<'a>(
+    indexes: impl Iterator<Item = &'a IndexDefinition>,
+    request: &FindRequest,
+) -> Option<&'a IndexDefinition> {
+    indexes.min_by_key(|index| merit(index, request))
 }
 
 /// By what indexes are compared, the best first.

@@ -125,11 +125,11 @@ fn a_plan_is_explained() {
 }
 
 /// The numbers of the documents that match, as a plan finds them: entries in order, then the selector.
-fn found(plan: &Plan<'_>, request: &FindRequest, documents: &[Value<'static>]) -> Vec<usize> {
+fn found(plan: &Plan, request: &FindRequest, documents: &[Value<'static>]) -> Vec<usize> {
     let Some(keys) = &plan.keys else { return Vec::new() };
     let entry = |(number, document): (usize, &Value<'static>)| {
         let mut key = Vec::new();
-        match plan.index {
+        match &plan.index {
             None => key = document.get("_id")?.as_str()?.as_bytes().to_vec(),
             Some(index) => {
                 index.values_of(document)?.into_iter().for_each(|value| put_key(&mut key, value));

@@ -1,0 +1,299 @@
+//! `Indexes`: the JSON indexes of all databases, brought up to date when somebody asks.
+//!
+//! What it is: one file per definition in a directory of its own, opened when it is first used. Two definitions that say the
+//! same share one. Work is done in steps of at most [`STEP_DOCUMENTS`] documents, so that the caller can do other things between
+//! them, stop, and tell how far it is.
+//! What it is not: the choice of an index (`plan`), nor the answer of a query (`query`). It has no thread: whoever asks works.
+//!
+//! Invariants
+//! - An index is brought up to what the caller shows of the database, which the log must have committed: so no crash leaves it
+//!   ahead of its database.
+//! - A document is in an index only as its winner, and only if it is not deleted and no design document.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use env::{Disk, Entropy};
+use parking_lot::Mutex;
+use tree::NodeCache;
+
+use super::index_file::{IndexFile, IndexPlace, IndexSnapshot, db_of_file, file_name, remove_file};
+use super::{IndexDefinition, Value, put_key};
+use crate::names::DESIGN_PREFIX;
+use crate::{
+    AttachmentView, ContentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot,
+};
+
+/// How many documents are looked at in one step.
+pub const STEP_DOCUMENTS: usize = 1000;
+
+/// See the module documentation.
+pub struct Indexes {
+    disk: Arc<dyn Disk>,
+    entropy: Arc<dyn Entropy>,
+    cache: NodeCache,
+    dir: PathBuf,
+    open: Mutex<HashMap<IndexId, Arc<OpenIndex>>>,
+}
+
+/// A database and the digest of a definition.
+type IndexId = (DbId, [u8; 16]);
+
+#[derive(Default)]
+struct OpenIndex {
+    /// `None` before it is opened, and after it could not be written.
+    file: Mutex<Option<IndexFile>>,
+    progress: Mutex<Option<IndexProgress>>,
+}
+
+/// How far an index is that is being brought up to date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexProgress {
+    /// Its database.
+    pub db: DbId,
+    /// The id of the design document that defines it.
+    pub design: String,
+    /// Its name there.
+    pub name: String,
+    /// Up to which update sequence it has seen the database.
+    pub seq: u64,
+    /// Up to where it will.
+    pub update_seq: u64,
+}
+
+impl IndexProgress {
+    /// How much is done, in percent.
+    pub fn percent(&self) -> u64 {
+        self.seq.saturating_mul(100).checked_div(self.update_seq).unwrap_or(100).min(100)
+    }
+}
+
+/// What a step has led to.
+pub enum Indexing {
+    /// The index has the documents of the snapshot.
+    Ready(IndexSnapshot),
+    /// There is more to do.
+    Working(IndexProgress),
+    /// Somebody has brought it further than this snapshot: a newer one is needed.
+    Behind,
+}
+
+impl Indexes {
+    /// The indexes in a directory. Files of databases that are not there any more are removed.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        entropy: Arc<dyn Entropy>,
+        cache: NodeCache,
+        dir: PathBuf,
+        databases: &[DbId],
+    ) -> Result<Indexes, DocError> {
+        let failed = |error| DocError::Storage(format!("cannot open {}: {error}", dir.display()));
+        disk.create_dir_all(&dir).map_err(failed)?;
+        for name in disk.list(&dir).map_err(failed)? {
+            let db = db_of_file(&name);
+            if db.is_some_and(|db| databases.iter().all(|known| known.get() != db)) {
+                remove_file(&*disk, &dir.join(&name))?;
+            }
+        }
+        Ok(Indexes { disk, entropy, cache, dir, open: Mutex::default() })
+    }
+
+    /// The definitions in the design documents of a database.
+    pub fn definitions(snapshot: &Snapshot) -> Result<Vec<IndexDefinition>, DocError> {
+        let mut definitions = Vec::new();
+        for info in snapshot.all_docs(designs(), crate::Direction::Ascending) {
+            let info = info?;
+            let Some((_, leaf)) = info.revs.winner() else { continue };
+            let body = snapshot.body(leaf)?;
+            definitions.extend(IndexDefinition::all_of(&info.id, &parse(&body)?));
+        }
+        Ok(definitions)
+    }
+
+    /// One step towards an index that has the documents of a snapshot, whose last record the log has committed.
+    pub fn step(&self, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<Indexing, DocError> {
+        self.with_file(snapshot, definition, |open, file| {
+            // A batch is written when it is full; what an earlier batch made necessary comes before the next one.
+            if file.is_busy() {
+                file.go_on()?;
+            } else if file.seq() > snapshot.update_seq() {
+                return Ok(Indexing::Behind);
+            } else if file.seq() < snapshot.update_seq() {
+                collect(file, snapshot, definition)?;
+            }
+            if file.seq() == snapshot.update_seq() && !file.is_written() && !file.is_busy() {
+                file.go_on()?;
+            }
+            if file.seq() == snapshot.update_seq() && file.is_written() {
+                *open.progress.lock() = None;
+                return Ok(Indexing::Ready(file.snapshot()));
+            }
+            let progress = IndexProgress {
+                db: snapshot.db(),
+                design: definition.design.clone(),
+                name: definition.name.clone(),
+                seq: file.seq(),
+                update_seq: snapshot.update_seq().max(file.seq()),
+            };
+            *open.progress.lock() = Some(progress.clone());
+            Ok(Indexing::Working(progress))
+        })
+    }
+
+    /// An index as far as it is.
+    pub fn as_it_is(
+        &self,
+        snapshot: &Snapshot,
+        definition: &IndexDefinition,
+    ) -> Result<IndexSnapshot, DocError> {
+        self.with_file(snapshot, definition, |_, file| Ok(file.snapshot()))
+    }
+
+    /// Which indexes are being brought up to date.
+    pub fn progress(&self) -> Vec<IndexProgress> {
+        let open: Vec<_> = self.open.lock().values().cloned().collect();
+        open.iter().filter_map(|index| index.progress.lock().clone()).collect()
+    }
+
+    /// Removes the files of a database but those of these definitions: none, if the database is deleted.
+    pub fn retain(&self, db: DbId, definitions: &[IndexDefinition]) -> Result<(), DocError> {
+        let kept: Vec<[u8; 16]> = definitions.iter().map(IndexDefinition::digest).collect();
+        // Whoever reads one of them goes on with the file that has lost its name.
+        self.open.lock().retain(|(of, definition), _| *of != db || kept.contains(definition));
+        let names: Vec<String> = kept.iter().map(|definition| file_name(db, *definition)).collect();
+        let listed = self.disk.list(&self.dir);
+        let listed = listed
+            .map_err(|error| DocError::Storage(format!("cannot list {}: {error}", self.dir.display())))?;
+        for name in listed.iter().filter(|name| db_of_file(name) == Some(db.get())) {
+            if !names.iter().any(|kept| name.starts_with(&**kept)) {
+                remove_file(&*self.disk, &self.dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn with_file<T>(
+        &self,
+        snapshot: &Snapshot,
+        definition: &IndexDefinition,
+        work: impl FnOnce(&OpenIndex, &mut IndexFile) -> Result<T, DocError>,
+    ) -> Result<T, DocError> {
+        let id = (snapshot.db(), definition.digest());
+        let open = self.open.lock().entry(id).or_default().clone();
+        let mut slot = open.file.lock();
+        let mut file = match slot.take() {
+            Some(file) if file.is_damaged() => self.make_anew(id)?,
+            Some(file) => file,
+            None => self.open_file(id, snapshot)?,
+        };
+        let done = work(&open, &mut file);
+        // After an error the file is opened again: what it holds is known then. Unless that is damaged.
+        if done.is_ok() || file.is_damaged() {
+            *slot = Some(file);
+        }
+        if done.is_err() {
+            *open.progress.lock() = None;
+        }
+        done
+    }
+
+    fn place(&self, (db, definition): IndexId) -> IndexPlace {
+        IndexPlace {
+            disk: self.disk.clone(),
+            entropy: self.entropy.clone(),
+            cache: self.cache.clone(),
+            path: self.dir.join(file_name(db, definition)),
+            db,
+            definition,
+        }
+    }
+
+    fn make_anew(&self, id: IndexId) -> Result<IndexFile, DocError> {
+        let place = self.place(id);
+        remove_file(&*self.disk, &place.path)?;
+        IndexFile::open(place)
+    }
+
+    fn open_file(&self, id: IndexId, snapshot: &Snapshot) -> Result<IndexFile, DocError> {
+        let file = IndexFile::open(self.place(id))?;
+        // Ahead of the database: that was set back, and what the index has seen is not what happened.
+        if file.seq() <= snapshot.update_seq() { Ok(file) } else { self.make_anew(id) }
+    }
+}
+
+/// Puts the documents that follow in the feed.
+fn collect(file: &mut IndexFile, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<(), DocError> {
+    let mut rows = snapshot.changes(file.seq(), crate::Direction::Ascending);
+    for _ in 0..STEP_DOCUMENTS {
+        let Some(row) = rows.next().transpose()? else {
+            file.has_seen(snapshot.update_seq());
+            return Ok(());
+        };
+        if row.id.starts_with(DESIGN_PREFIX) {
+            file.has_seen(row.seq);
+            continue;
+        }
+        let key = match snapshot.open(&row.id, Pick::Winner) {
+            Ok(found) => key_of(&parse(&rendered(snapshot, &found, false)?)?, definition),
+            Err(DocError::Missing | DocError::Deleted) => None,
+            Err(error) => return Err(error),
+        };
+        file.put(row.seq, &row.id, key);
+        if file.is_busy() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn key_of(document: &Value<'_>, definition: &IndexDefinition) -> Option<Vec<u8>> {
+    let mut key = Vec::new();
+    definition.values_of(document)?.into_iter().for_each(|value| put_key(&mut key, value));
+    Some(key)
+}
+
+/// A document as queries see and show it.
+pub(super) fn rendered(snapshot: &Snapshot, found: &Found, conflicts: bool) -> Result<Vec<u8>, DocError> {
+    let leaf = found.leaf();
+    let body = snapshot.body(leaf)?;
+    let attachments: Vec<AttachmentView<'_>> = leaf
+        .attachments
+        .iter()
+        .map(|attachment| AttachmentView {
+            name: &attachment.name,
+            content_type: &attachment.content_type,
+            revpos: attachment.revpos,
+            digest: attachment.digest,
+            length: attachment.length,
+            content: ContentView::Stub,
+        })
+        .collect();
+    let others = if conflicts { found.conflicts() } else { Vec::new() };
+    let view = DocumentView {
+        attachments: &attachments,
+        conflicts: &others,
+        ..DocumentView::new(&found.info().id, DocRev::Tree(found.rev()), leaf.deleted, &body)
+    };
+    let mut out = Vec::new();
+    view.render(&mut out);
+    Ok(out)
+}
+
+/// What was stored as JSON.
+pub(super) fn parse(text: &[u8]) -> Result<Value<'_>, DocError> {
+    let text = std::str::from_utf8(text).ok().and_then(|text| Value::parse(text).ok());
+    text.ok_or_else(|| DocError::Storage("a document that was stored is no JSON".into()))
+}
+
+/// The ids of design documents.
+fn designs() -> IdRange {
+    let end = DESIGN_PREFIX.replace('/', "0");
+    IdRange {
+        from: std::ops::Bound::Included(DESIGN_PREFIX.into()),
+        to: std::ops::Bound::Excluded(end.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
