@@ -1,35 +1,75 @@
 //! `Blob`: bytes of a body or of a part of an attachment, in memory or in the file of the database.
 //!
 //! What it is: what a document refers to instead of having it. Cheap to clone: revisions share what they have in common.
-//! What it is not: read from disk here; a [`crate::Snapshot`] knows the file.
+//! What it is not: read from disk here; a state knows its file.
+//!
+//! Invariants
+//! - Bytes in memory remember where a checkpoint has put them, so that whoever still shares them does not store them twice. The
+//!   place counts for that file alone: compaction makes another.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use tree::{Pointer, TreeError};
+
+/// The random id of a tree file.
+pub(crate) type FileId = [u8; 16];
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
-pub struct Blob(Arc<Unsaved>);
+pub(crate) enum Blob {
+    /// In memory.
+    Unsaved(Arc<Unsaved>),
+    /// In the file of the state that it belongs to.
+    Saved(Pointer),
+}
 
-/// Bytes that are in no file yet.
+/// Bytes that were in no file when they were made.
 #[derive(Debug)]
-struct Unsaved {
-    bytes: Bytes,
+pub(crate) struct Unsaved {
+    pub(crate) bytes: Bytes,
+    place: OnceLock<(FileId, Pointer)>,
 }
 
 impl Blob {
     /// Bytes that are to be stored.
-    pub fn new(bytes: Bytes) -> Blob {
-        Blob(Arc::new(Unsaved { bytes }))
+    pub(crate) fn new(bytes: Bytes) -> Blob {
+        Blob::Unsaved(Arc::new(Unsaved { bytes, place: OnceLock::new() }))
     }
 
     /// How many bytes.
-    pub fn len(&self) -> usize {
-        self.0.bytes.len()
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Blob::Unsaved(unsaved) => unsaved.bytes.len(),
+            Blob::Saved(pointer) => pointer.len(),
+        }
     }
 
-    /// The bytes.
-    pub(crate) fn in_memory(&self) -> &Bytes {
-        &self.0.bytes
+    /// The same bytes in `file`; `put` stores them if they are not there.
+    pub(crate) fn saved(
+        &self,
+        file: FileId,
+        put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
+    ) -> Result<Pointer, TreeError> {
+        match self {
+            Blob::Saved(pointer) => Ok(*pointer),
+            Blob::Unsaved(unsaved) => match unsaved.place.get() {
+                Some((there, pointer)) if *there == file => Ok(*pointer),
+                _ => {
+                    let pointer = put(&unsaved.bytes)?;
+                    // Where another file has it stays: then it is stored again by the next checkpoint that meets it.
+                    let _ = unsaved.place.set((file, pointer));
+                    Ok(pointer)
+                }
+            },
+        }
+    }
+
+    /// Where it is in the file, if it is nowhere else.
+    pub(crate) fn pointer(&self) -> Option<Pointer> {
+        match self {
+            Blob::Saved(pointer) => Some(*pointer),
+            Blob::Unsaved(_) => None,
+        }
     }
 }

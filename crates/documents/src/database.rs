@@ -17,6 +17,7 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 use crate::DocError;
 use crate::change::Operations;
+use crate::checkpoint::DatabaseFile;
 use crate::id::DbId;
 use crate::snapshot::Snapshot;
 use crate::state::State;
@@ -64,6 +65,8 @@ pub struct Database {
     name: Arc<str>,
     state: ArcSwap<State>,
     gate: Arc<Mutex<Gate>>,
+    /// Held while its file is written.
+    pub(crate) file: Mutex<DatabaseFile>,
     listener: Listener,
 }
 
@@ -77,9 +80,10 @@ pub(crate) struct Gate {
 }
 
 impl Database {
-    pub(crate) fn new(name: Arc<str>, state: State, listener: Listener) -> Database {
+    pub(crate) fn new(name: Arc<str>, state: State, file: DatabaseFile, listener: Listener) -> Database {
         let id = state.db;
-        Database { id, name, state: ArcSwap::from_pointee(state), gate: Arc::default(), listener }
+        let (state, file) = (ArcSwap::from_pointee(state), Mutex::new(file));
+        Database { id, name, state, gate: Arc::default(), file, listener }
     }
 
     /// What it is called inside.
@@ -109,7 +113,7 @@ impl Database {
         Ok(Writer::new(self.clone(), gate))
     }
 
-    /// Does what a record says that ends at `lsn`.
+    /// Does what a record says that ends at `lsn`; nothing if the file has it.
     pub(crate) fn apply(
         &self,
         since_seq: u64,
@@ -118,6 +122,9 @@ impl Database {
     ) -> Result<(), StoreError> {
         let gate = self.gate.lock();
         let mut next = State::clone(&self.state());
+        if lsn <= next.saved_lsn() {
+            return Ok(());
+        }
         if next.update_seq != since_seq {
             return Err(next.misfit("a change is missing before it"));
         }

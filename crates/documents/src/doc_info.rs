@@ -15,10 +15,10 @@ use smallvec::SmallVec;
 
 use crate::attachment::Digest;
 use crate::blob::Blob;
-use crate::codec::Input;
 use crate::id::DocId;
-use crate::rev_tree::{Leaf, RevTree};
+use crate::rev_tree::RevTree;
 use crate::revision::Rev;
+use crate::rows::encode_document;
 
 /// How many bytes a chunk of an attachment has at most: what one record of the log carries of it, and what is read at once.
 pub const CHUNK_BYTES: usize = 256 * 1024;
@@ -92,13 +92,6 @@ pub struct ChangeRow {
     pub leaves: SmallVec<[Rev; 1]>,
 }
 
-impl Attachment {
-    /// How many bytes it takes in the file at most, without its own.
-    pub(crate) fn stored_bytes_max(&self) -> usize {
-        self.name.len() + self.content_type.len() + 16 * self.chunks.len() + 64
-    }
-}
-
 impl DocLeaf {
     /// How many bytes the body has.
     pub fn body_bytes(&self) -> usize {
@@ -115,30 +108,10 @@ impl DocLeaf {
     }
 }
 
-impl Leaf for DocLeaf {
-    fn deleted(&self) -> bool {
-        self.deleted
-    }
-
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(_input: &mut Input<'_>) -> Option<DocLeaf> {
-        None
-    }
-}
-
 impl DocInfo {
-    /// How many bytes it takes in the file at most, without bodies and attachments.
-    pub(crate) fn stored_bytes_max(&self) -> usize {
-        let leaves = self.revs.leaves();
-        let revisions = |rev| self.revs.path_of(rev).map_or(0, |path| path.count());
-        leaves
-            .map(|(rev, leaf)| {
-                16 * revisions(rev)
-                    + 64
-                    + leaf.attachments.iter().map(Attachment::stored_bytes_max).sum::<usize>()
-            })
-            .sum()
+    /// How many bytes it takes in the file, without bodies and attachments.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        encode_document(self).len()
     }
 
     /// Whether the winner deletes the document.

@@ -6,7 +6,7 @@
 //! Invariants
 //! - A name leads to one database. A database that was deleted takes no more changes, so that none stands behind the record of
 //!   its end.
-//! - Lock order: the catalog, then databases by id.
+//! - Lock order: the catalog, then databases by id; the file of a database before its gate.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,12 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 use crate::DocError;
 use crate::change::{Change, encode_create, encode_delete};
+use crate::checkpoint::DatabaseFile;
 use crate::database::{Database, Gate, Listener, Notice};
 use crate::id::DbId;
 use crate::names::check_database_name;
 use crate::state::State;
+use crate::store::Store;
 use crate::store_error::StoreError;
 
 /// How many databases there may be.
@@ -32,19 +34,35 @@ pub struct Documents {
     names: ArcSwap<Names>,
     catalog: Arc<Mutex<()>>,
     listener: Listener,
+    /// `None` for those in memory.
+    store: Option<Store>,
 }
 
 /// Which databases there are.
 #[derive(Clone, Default)]
-struct Names {
-    by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
-    by_id: imbl::OrdMap<DbId, Arc<Database>>,
+pub(crate) struct Names {
+    pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
+    pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
+    /// The position of the last creation or deletion.
+    pub(crate) lsn: Lsn,
+}
+
+impl Names {
+    pub(crate) fn insert(&mut self, database: Arc<Database>) {
+        self.by_name.insert(database.name().clone(), database.clone());
+        self.by_id.insert(database.id(), database);
+    }
 }
 
 impl Documents {
     /// No databases, in memory only.
     pub fn in_memory(listener: Listener) -> Documents {
-        Documents { names: ArcSwap::default(), catalog: Arc::default(), listener }
+        Documents { names: ArcSwap::default(), catalog: Arc::default(), listener, store: None }
+    }
+
+    pub(crate) fn stored(names: Names, store: Store, listener: Listener) -> Documents {
+        let names = ArcSwap::from_pointee(names);
+        Documents { names, catalog: Arc::default(), listener, store: Some(store) }
     }
 
     /// The database with this name.
@@ -70,7 +88,7 @@ impl Documents {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Does what a record says that ends at `lsn`: in recovery, and on a replica.
+    /// Does what a record says that ends at `lsn`: in recovery, and on a replica. What the files have already is passed over.
     ///
     /// # Errors
     /// If the record does not fit what is there, which then must not be served.
@@ -78,18 +96,24 @@ impl Documents {
         match Change::decode(change)? {
             Change::Create { name } => {
                 let _catalog = self.catalog.lock();
-                self.create(name.into(), lsn);
+                if lsn > self.names.load().lsn {
+                    self.create(name.into(), lsn);
+                }
             }
             Change::Delete { db } => {
                 let _catalog = self.catalog.lock();
-                let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
-                let gate = database.gate();
-                self.delete(&database, gate, lsn);
+                if lsn > self.names.load().lsn {
+                    let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
+                    let gate = database.gate();
+                    self.delete(&database, gate, lsn);
+                }
             }
-            Change::Update { db, since_seq, operations } => {
-                let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
-                database.apply(since_seq, operations, lsn)?;
-            }
+            Change::Update { db, since_seq, operations } => match self.by_id(db) {
+                Some(database) => database.apply(since_seq, operations, lsn)?,
+                // It was deleted later.
+                None if lsn <= self.names.load().lsn => {}
+                None => return Err(StoreError::UnknownDatabase(db)),
+            },
         }
         Ok(())
     }
@@ -97,10 +121,10 @@ impl Documents {
     /// To be called with the catalog locked.
     fn create(&self, name: Arc<str>, lsn: Lsn) {
         let db = DbId::new(lsn);
-        let database = Arc::new(Database::new(name.clone(), State::new(db), self.listener.clone()));
-        let mut names = Names::clone(&self.names.load());
-        names.by_name.insert(name.clone(), database.clone());
-        names.by_id.insert(db, database);
+        let state = State::new(db);
+        let database = Database::new(name.clone(), state, DatabaseFile::default(), self.listener.clone());
+        let mut names = Names { lsn, ..Names::clone(&self.names.load()) };
+        names.insert(Arc::new(database));
         self.names.store(Arc::new(names));
         (self.listener)(Notice::Created { db, name, lsn });
     }
@@ -108,12 +132,25 @@ impl Documents {
     /// To be called with the catalog locked.
     fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
         gate.is_deleted = true;
-        let mut names = Names::clone(&self.names.load());
+        let mut names = Names { lsn, ..Names::clone(&self.names.load()) };
         names.by_name.remove(database.name());
         names.by_id.remove(&database.id());
         self.names.store(Arc::new(names));
         drop(gate);
+        if let Some(store) = &self.store {
+            store.forget(database.clone());
+        }
         (self.listener)(Notice::Deleted { db: database.id(), name: database.name().clone(), lsn });
+    }
+
+    /// Which databases there are, with everything in it that has a position already.
+    pub(crate) fn settled_names(&self) -> Arc<Names> {
+        let _catalog = self.catalog.lock();
+        self.names.load_full()
+    }
+
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 }
 

@@ -13,7 +13,9 @@
 
 mod attachment;
 mod blob;
+mod catalog;
 pub mod change;
+mod checkpoint;
 pub mod codec;
 mod database;
 mod doc_info;
@@ -30,9 +32,11 @@ mod names;
 mod rev_path;
 mod rev_tree;
 mod revision;
+mod rows;
 mod scan;
 mod snapshot;
 mod state;
+mod store;
 mod store_error;
 mod view;
 mod writer;
@@ -41,6 +45,7 @@ pub use attachment::{
     ATTACHMENTS_MAX, AttachmentView, ContentView, DEFAULT_CONTENT_TYPE, Digest, NewAttachment, NewContent,
 };
 pub use change::ChangeError;
+pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shelf};
 pub use database::{Database, Listener, Notice};
 pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
 pub use document::{DocRev, Limits, NewDocument, edit_hash};
@@ -60,6 +65,7 @@ pub use revision::{REV_TEXT_BYTES, Rev, RevError};
 pub use scan::{AllDocs, Changes, Direction, IdRange};
 pub use snapshot::{AttachmentReader, DatabaseInfo, Pick, RevsDiff, Snapshot};
 pub use state::REVS_LIMIT;
+pub use store::LogSpan;
 pub use store_error::StoreError;
 pub use view::{DocumentView, RevStatus};
 pub use writer::{

@@ -15,7 +15,8 @@ use crate::DocError;
 use crate::doc_info::{ChangeRow, DocInfo};
 use crate::id::DocId;
 use crate::layer::Layer;
-use crate::state::State;
+use crate::rows::{self, DOCUMENTS, FEED};
+use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 
 /// How many rows are taken at once.
@@ -193,6 +194,16 @@ impl State {
     /// At most `rows` rows of the feed behind `since`.
     fn changes_behind(&self, since: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
         let behind = (Bound::Excluded(since), Bound::Unbounded);
+        if since < self.tree_seq() {
+            let from = rows::feed_key(since);
+            self.changes_of_tree(
+                Bound::Excluded(&from),
+                Bound::Unbounded,
+                tree::Direction::Forward,
+                rows,
+                page,
+            )?;
+        }
         if let Some(frozen) = &self.frozen {
             let shown = frozen.by_seq.range(behind).filter(|(seq, _)| !self.fresh.hides(**seq));
             page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
@@ -211,7 +222,34 @@ impl State {
             let shown = frozen.by_seq.range(before).rev().filter(|(seq, _)| !self.fresh.hides(**seq));
             page.extend(shown.take(rows - page.len()).map(|(_, info)| info.change_row()));
         }
+        let to = rows::feed_key(from);
+        self.changes_of_tree(Bound::Unbounded, Bound::Included(&to), tree::Direction::Backward, rows, page)
+    }
+
+    /// Rows of the feed that are on disk and that no layer hides, until the page has `rows`.
+    fn changes_of_tree(
+        &self,
+        from: Bound<&[u8; 8]>,
+        to: Bound<&[u8; 8]>,
+        direction: tree::Direction,
+        rows: usize,
+        page: &mut Vec<ChangeRow>,
+    ) -> Result<(), StoreError> {
+        let Some(tree) = &self.tree else { return Ok(()) };
+        let mut range = tree.range(FEED, from.map(|key| &key[..]), to.map(|key| &key[..]), direction);
+        while page.len() < rows {
+            let Some((key, value)) = range.next_entry()? else { return Ok(()) };
+            let row = decoded(tree, rows::decode_change(key, value))?;
+            if !self.layers().any(|layer| layer.hides(row.seq)) {
+                page.push(row);
+            }
+        }
         Ok(())
+    }
+
+    /// The update sequence of what is on disk.
+    fn tree_seq(&self) -> u64 {
+        self.frozen.as_ref().map_or(self.fresh.base_seq, |frozen| frozen.base_seq)
     }
 
     /// The documents of a range, deleted ones as well.
@@ -220,9 +258,26 @@ impl State {
         range: &'s IdRange,
         direction: Direction,
     ) -> impl Iterator<Item = Result<Arc<DocInfo>, StoreError>> + 's {
-        let sources = self.layers().map(|layer| rows_of(layer, range, direction)).collect();
+        let in_layers = self.layers().map(|layer| rows_of(layer, range, direction));
+        let on_disk = self.tree.as_ref().map(|tree| rows_of_tree(tree, range, direction));
+        let sources = in_layers.chain(on_disk).collect();
         Merged::new(sources, direction).filter_map(|row| row.map(|(_, info)| info).transpose())
     }
+}
+
+fn rows_of_tree<'s>(tree: &'s tree::Snapshot, range: &IdRange, direction: Direction) -> Rows<'s> {
+    let (from, to) = range.as_bounds();
+    let direction = match direction {
+        Direction::Ascending => tree::Direction::Forward,
+        Direction::Descending => tree::Direction::Backward,
+    };
+    let mut rows = tree.range(DOCUMENTS, from.map(str::as_bytes), to.map(str::as_bytes), direction);
+    let mut next = move || {
+        let Some((key, value)) = rows.next_entry()? else { return Ok(None) };
+        let info = decoded(tree, rows::decode_document(key, value))?;
+        Ok(Some((info.id.clone(), Some(Arc::new(info)))))
+    };
+    Box::new(std::iter::from_fn(move || next().transpose()))
 }
 
 fn rows_of<'s>(layer: &'s Layer, range: &'s IdRange, direction: Direction) -> Rows<'s> {

@@ -22,6 +22,7 @@ use crate::layer::{Layer, LocalDoc};
 use crate::rev_path::RevPath;
 use crate::rev_tree::Merged;
 use crate::revision::Rev;
+use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::store_error::StoreError;
 
 /// How many revisions a branch keeps unless the database says otherwise.
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) db: DbId,
     pub(crate) fresh: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
+    /// What was saved; `None` if nothing was.
+    pub(crate) tree: Option<tree::Snapshot>,
     pub(crate) update_seq: u64,
     pub(crate) purge_seq: u64,
     pub(crate) sums: DocSums,
@@ -60,6 +63,7 @@ impl State {
             db,
             fresh: Layer::new(0),
             frozen: None,
+            tree: None,
             update_seq: 0,
             purge_seq: 0,
             sums: DocSums::default(),
@@ -73,24 +77,54 @@ impl State {
 
     /// The document with this id, deleted or not.
     pub(crate) fn document(&self, id: &str) -> Result<Option<Arc<DocInfo>>, StoreError> {
-        let in_layer = self.layers().find_map(|layer| layer.by_id.get(id));
-        Ok(in_layer.cloned().flatten())
+        if let Some(in_layer) = self.layers().find_map(|layer| layer.by_id.get(id)) {
+            return Ok(in_layer.clone());
+        }
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let Some(row) = tree.get(DOCUMENTS, id.as_bytes())? else { return Ok(None) };
+        decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(|info| Some(Arc::new(info)))
     }
 
     /// The `_local` document with this id.
     pub(crate) fn local(&self, id: &str) -> Result<Option<Arc<LocalDoc>>, StoreError> {
-        let in_layer = self.layers().find_map(|layer| layer.local.get(id));
-        Ok(in_layer.cloned().flatten())
+        if let Some(in_layer) = self.layers().find_map(|layer| layer.local.get(id)) {
+            return Ok(in_layer.clone());
+        }
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let Some(row) = tree.get(LOCAL, &rows::local_key(id))? else { return Ok(None) };
+        let (rev, body) = decoded(tree, rows::decode_local(&row))?;
+        let body = match body {
+            Ok(body) => body,
+            Err(pointer) => tree.read_blob(pointer)?.into(),
+        };
+        Ok(Some(Arc::new(LocalDoc { rev, body })))
     }
 
     /// The bytes that a document refers to.
     pub(crate) fn read_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
-        Ok(blob.in_memory().clone())
+        match (blob, &self.tree) {
+            (Blob::Unsaved(unsaved), _) => Ok(unsaved.bytes.clone()),
+            (Blob::Saved(pointer), Some(tree)) => Ok(tree.read_blob(*pointer)?.into()),
+            (Blob::Saved(_), None) => Err(self.misfit("bytes in a file, and there is none")),
+        }
     }
 
     /// How many bytes the file has, and how many of them are in use.
     pub(crate) fn file_bytes(&self) -> (u64, u64) {
-        (0, self.sums.body_bytes + self.sums.attachment_bytes)
+        let Some(tree) = &self.tree else { return (0, 0) };
+        let nodes: u64 = [DOCUMENTS, FEED, LOCAL].into_iter().map(|id| tree.node_bytes(id)).sum();
+        let ([_, _, bodies, attachments], [_, _, local, _]) = (tree.sums(DOCUMENTS).0, tree.sums(LOCAL).0);
+        (tree.file_end(), nodes + bodies + attachments + local)
+    }
+
+    /// Up to where the file has everything.
+    pub(crate) fn saved_lsn(&self) -> Lsn {
+        self.tree.as_ref().map_or(self.db.lsn(), tree::Snapshot::applied_lsn)
+    }
+
+    /// Whether the log has changes that the file has not.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.last_lsn > self.saved_lsn()
     }
 
     /// The layers above the tree, the newest first.
@@ -233,11 +267,20 @@ impl State {
     }
 
     fn chunk(&self, key: (UploadId, u32)) -> Result<Option<Blob>, StoreError> {
-        let in_layer = self.layers().find_map(|layer| layer.chunks.get(&key));
-        Ok(in_layer.cloned().flatten())
+        if let Some(in_layer) = self.layers().find_map(|layer| layer.chunks.get(&key)) {
+            return Ok(in_layer.clone());
+        }
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let Some(row) = tree.get(LOCAL, &rows::chunk_key(key))? else { return Ok(None) };
+        decoded(tree, rows::decode_chunk(&row)).map(|pointer| Some(Blob::Saved(pointer)))
     }
 
     pub(crate) fn misfit(&self, what: &'static str) -> StoreError {
         StoreError::Misfit { db: self.db, what }
     }
+}
+
+/// What a row of the file was decoded to, or that it is damaged.
+pub(crate) fn decoded<T>(tree: &tree::Snapshot, row: Option<T>) -> Result<T, StoreError> {
+    row.ok_or_else(|| StoreError::Damaged { path: tree.path().to_owned(), what: "a row that is none" })
 }

@@ -4,4 +4,6 @@ mod attachments;
 mod catalog;
 mod edits;
 mod feeds;
+mod files;
+mod history;
 pub(crate) mod kit;

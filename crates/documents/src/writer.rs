@@ -346,7 +346,7 @@ fn check_info_bytes(
         attachment.name.len() as u64 + attachment.content_type.len() as u64 + (chunks + 2) * CHUNK_ENTRY_BYTES
     };
     let added = 16 * path.count() as u64 + attachments.iter().map(attachment_bytes).sum::<u64>();
-    let bytes = old.map_or(0, |old| old.stored_bytes_max() as u64) + added;
+    let bytes = old.map_or(0, |old| old.stored_bytes() as u64) + added;
     if bytes > INFO_BYTES_MAX as u64 {
         return Err(DocError::DocumentTooLarge(id.to_owned()));
     }

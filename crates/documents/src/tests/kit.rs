@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use env::{SimDisk, SimEntropy};
 use lsn::Lsn;
+use tree::NodeCache;
 
 use crate::*;
 
@@ -20,6 +22,35 @@ impl Kit {
         let documents =
             Documents::in_memory(Arc::new(move |notice| told.lock().expect("whole").push(notice)));
         Kit { documents: Arc::new(documents), log: Mutex::default(), notices }
+    }
+
+    /// What recovery makes of the files on a disk and a log.
+    pub(crate) fn open(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)]) -> Result<Kit, StoreError> {
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let told = notices.clone();
+        let listener: Listener = Arc::new(move |notice| told.lock().expect("whole").push(notice));
+        let end = log.last().map_or(Lsn::ZERO, |(lsn, _)| *lsn);
+        let documents = Arc::new(Documents::open(shelf(disk), LogSpan { begin: Lsn::ZERO, end }, listener)?);
+        let saved_lsn = documents.saved_lsn();
+        for (lsn, change) in log.iter().filter(|(lsn, _)| *lsn > saved_lsn) {
+            documents.apply(change, *lsn)?;
+        }
+        Ok(Kit { documents, log: Mutex::new(log.to_vec()), notices })
+    }
+
+    /// Saves everything.
+    pub(crate) fn save(&self) -> Result<(), StoreError> {
+        self.documents.checkpoint(&Due { now_ms: 0, upto: self.end(), everything: true }, &mut |_| true)
+    }
+
+    pub(crate) fn end(&self) -> Lsn {
+        self.log.lock().expect("whole").last().map_or(Lsn::ZERO, |(lsn, _)| *lsn)
+    }
+
+    /// Everything of all databases, as text.
+    pub(crate) fn dump(&self) -> Vec<(String, Vec<String>)> {
+        let all = self.documents.all();
+        all.iter().map(|db| (format!("{} {}", db.name(), db.id()), dump(&db.snapshot()))).collect()
     }
 
     /// With a database `db`.
@@ -72,6 +103,12 @@ impl Kit {
         }
         replica
     }
+}
+
+/// Where files are on a disk.
+pub(crate) fn shelf(disk: &Arc<SimDisk>) -> Shelf {
+    let (entropy, cache) = (Arc::new(SimEntropy::new(1)), NodeCache::new(1 << 20));
+    Shelf { disk: disk.clone(), dir: "/documents".into(), entropy, cache }
 }
 
 /// A JSON text as an interactive edit.
@@ -139,6 +176,9 @@ pub(crate) fn dump(snapshot: &Snapshot) -> Vec<String> {
     backwards.reverse();
     assert_eq!(ids(Direction::Ascending), backwards);
     out.push(format!("{backwards:?}"));
+    for id in ["x", "y", "doc00", "doc01", "doc02", "doc03"] {
+        out.push(format!("{id} {:?}", snapshot.local(id).expect("readable")));
+    }
     let mut rows: Vec<_> =
         snapshot.changes(u64::MAX, Direction::Descending).map(|row| row.expect("readable").seq).collect();
     rows.reverse();

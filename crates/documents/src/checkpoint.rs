@@ -1,0 +1,223 @@
+//! Checkpoints: what a database has in memory goes to its file, in one contiguous write with one sync.
+//!
+//! ```text
+//! freeze the fresh layer (gate held, O(1)) -> the log commits its last change -> blobs, rows, header, sync -> the layer goes
+//! ```
+//!
+//! What it is: the writing side of one database's file. When it is done is up to [`crate::Documents::checkpoint`].
+//! What it is not: needed for durability: the log has everything until the file has it.
+//!
+//! Invariants
+//! - A file holds nothing that the log has not committed: what a crash takes from the log was never in it.
+//! - Writers go on while a layer is written; readers see the layer until the file has it.
+//! - After an error nothing more is written to the file, and the layer stays in memory and in the log.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use env::{Disk, Entropy};
+use lsn::Lsn;
+use tree::{Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId};
+
+use crate::catalog::tree_path;
+use crate::database::Database;
+use crate::id::DbId;
+use crate::layer::Layer;
+use crate::rows::{self, DOCUMENTS, FEED, LOCAL, TREES};
+use crate::state::State;
+use crate::store_error::StoreError;
+
+/// A database with so many bytes in memory only is saved.
+pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
+/// What has been in memory only for so long is saved.
+pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
+/// What the log keeps so many bytes for is saved.
+pub const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// What is to be saved.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// The time, in milliseconds from wherever.
+    pub now_ms: u64,
+    /// The position up to which all records had been applied, or were being applied, before the call.
+    pub upto: Lsn,
+    /// Whether all is to be saved, also what could wait.
+    pub everything: bool,
+}
+
+/// Where the files of all databases are.
+#[derive(Clone)]
+pub struct Shelf {
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+    /// Its directory for documents.
+    pub dir: PathBuf,
+    /// For the ids of files.
+    pub entropy: Arc<dyn Entropy>,
+    /// For nodes of their trees.
+    pub cache: NodeCache,
+}
+
+impl Shelf {
+    pub(crate) fn options(&self) -> Options {
+        Options::new(TREES, rows::measure, self.cache.clone())
+    }
+
+    pub(crate) fn path_of(&self, db: DbId) -> PathBuf {
+        tree_path(&self.dir, db)
+    }
+}
+
+/// The file of a database, and the right to write it.
+#[derive(Default)]
+pub(crate) struct DatabaseFile {
+    /// `None` before the first checkpoint.
+    pub(crate) tree: Option<TreeFile>,
+    /// The state whose layer is frozen, until it is saved.
+    frozen: Option<Arc<State>>,
+    /// When it was first seen that there is something to save.
+    dirty_since_ms: Option<u64>,
+}
+
+impl DatabaseFile {
+    /// A file that has everything.
+    pub(crate) fn new(tree: Option<TreeFile>) -> DatabaseFile {
+        DatabaseFile { tree, frozen: None, dirty_since_ms: None }
+    }
+}
+
+impl Database {
+    /// Saves what is in memory only, if it is time. Gives the position up to which everything is in the file then: at least
+    /// `upto`, up to which everything was applied before the call, if nothing was left to be saved later.
+    pub(crate) fn save_if_due(
+        &self,
+        shelf: &Shelf,
+        due: &Due,
+        committed: &mut dyn FnMut(Lsn) -> bool,
+    ) -> Result<Lsn, StoreError> {
+        let mut file = self.file.lock();
+        // Whoever has a position up to there has the gate until the change shows.
+        drop(self.gate());
+        let state = self.state();
+        if !state.is_dirty() {
+            file.dirty_since_ms = None;
+            return Ok(due.upto);
+        }
+        let since_ms = *file.dirty_since_ms.get_or_insert(due.now_ms);
+        let is_due = due.everything
+            || state.fresh.bytes >= DIRTY_BYTES_MAX
+            || due.now_ms.saturating_sub(since_ms) >= DIRTY_AGE_MS_MAX
+            || due.upto.get().saturating_sub(state.saved_lsn().get()) >= LOG_BYTES_MAX;
+        if !is_due {
+            return Ok(state.saved_lsn());
+        }
+        let is_retried = file.frozen.is_some();
+        self.save(&mut file, shelf, committed)?;
+        file.dirty_since_ms = None;
+        Ok(if is_retried { self.state().saved_lsn() } else { due.upto })
+    }
+
+    fn save(
+        &self,
+        file: &mut DatabaseFile,
+        shelf: &Shelf,
+        committed: &mut dyn FnMut(Lsn) -> bool,
+    ) -> Result<(), StoreError> {
+        // A layer that could not be saved before comes first.
+        let frozen = file.frozen.get_or_insert_with(|| self.freeze()).clone();
+        if !committed(frozen.last_lsn) {
+            return Err(StoreError::NotCommitted);
+        }
+        let tree = match &mut file.tree {
+            Some(tree) => tree,
+            none => none.insert(TreeFile::create(
+                &*shelf.disk,
+                &shelf.path_of(self.id()),
+                shelf.options(),
+                &*shelf.entropy,
+                &rows::encode_metadata(&State::new(self.id())),
+                self.id().lsn(),
+            )?),
+        };
+        let saved = save(tree, &frozen)?;
+        let gate = self.gate();
+        self.publish(State { frozen: None, tree: Some(saved), ..State::clone(&self.state()) });
+        drop(gate);
+        file.frozen = None;
+        Ok(())
+    }
+
+    /// Begins a new layer. Gives the state before, whose layer is to be saved.
+    fn freeze(&self) -> Arc<State> {
+        let gate = self.gate();
+        let mut next = State::clone(&self.state());
+        let fresh = std::mem::replace(&mut next.fresh, Layer::new(next.update_seq));
+        next.frozen = Some(Arc::new(fresh));
+        let frozen = Arc::new(next.clone());
+        self.publish(next);
+        drop(gate);
+        frozen
+    }
+}
+
+/// Rows to be put or, if there is no value, removed.
+type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// Writes the frozen layer.
+fn save(file: &mut TreeFile, state: &State) -> Result<tree::Snapshot, TreeError> {
+    let file_id = file.snapshot().file_id();
+    let mut checkpoint = file.begin()?;
+    if let Some(layer) = &state.frozen {
+        let mut put = |bytes: &[u8]| checkpoint.put_blob(bytes);
+        let mut documents = Rows::new();
+        for (id, info) in layer.by_id.iter() {
+            let value = match info {
+                Some(info) => Some(rows::encode_document(&info.saved(file_id, &mut put)?)),
+                None => None,
+            };
+            documents.push((id.as_bytes().to_vec(), value));
+        }
+        let mut local = Rows::new();
+        for (key, chunk) in layer.chunks.iter() {
+            let value = match chunk {
+                Some(chunk) => Some(chunk.saved(file_id, &mut put)?.encode().to_vec()),
+                None => None,
+            };
+            local.push((rows::chunk_key(*key), value));
+        }
+        for (id, document) in layer.local.iter() {
+            let value = match document {
+                Some(document) => Some(rows::encode_local(document, &mut put)?),
+                None => None,
+            };
+            local.push((rows::local_key(id), value));
+        }
+        modify(&mut checkpoint, DOCUMENTS, &documents)?;
+        modify(&mut checkpoint, FEED, &feed_rows(layer))?;
+        modify(&mut checkpoint, LOCAL, &local)?;
+    }
+    checkpoint.finish(&rows::encode_metadata(state), state.last_lsn)
+}
+
+fn feed_rows(layer: &Layer) -> Rows {
+    let hidden = layer.hidden_seqs.iter().map(|seq| (rows::feed_key(*seq).to_vec(), None));
+    let shown = layer
+        .by_seq
+        .iter()
+        .map(|(seq, info)| (rows::feed_key(*seq).to_vec(), Some(rows::encode_change(&info.change_row()))));
+    hidden.chain(shown).collect()
+}
+
+/// Changes a tree by rows.
+pub(crate) fn modify(
+    checkpoint: &mut tree::Checkpoint<'_>,
+    tree: TreeId,
+    rows: &Rows,
+) -> Result<(), TreeError> {
+    let mut ops: Vec<Op<'_>> = rows.iter().map(|(key, value)| op(key, value.as_deref())).collect();
+    checkpoint.modify(tree, &mut ops)
+}
+
+fn op<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Op<'a> {
+    Op { key, change: value.map_or(TreeChange::Remove, TreeChange::Insert) }
+}

@@ -1,0 +1,316 @@
+//! The rows of a database's tree file: what documents, the feed and `_local` documents are on disk.
+//!
+//! What it is: keys and values as bytes, their sums, and what is stored beside the trees.
+//! What it is not: the file format of trees; see `tree`.
+//!
+//! # Encoding
+//! Numbers and texts as in [`crate::codec`]; a pointer is 16 bytes ([`tree::Pointer`]); a revision 20.
+//!
+//! | tree | key | value |
+//! |------|-----|-------|
+//! | 0, documents | id | 1 if deleted, else 0; bytes of bodies; bytes of attachments; update sequence; tree of revisions |
+//! | 1, feed | update sequence, u64, big endian | 1 if deleted, else 0; id text; count; revisions of the leaves, the winner first |
+//! | 2, local | `d` and the id of a `_local` document | revision number; 0 and body bytes, or 1 and a pointer |
+//! | 2, local | `u`, upload (u64), number of the chunk (u32), both big endian | pointer |
+//!
+//! A leaf in a tree of revisions: 1 if deleted, else 0; update sequence; pointer to the body; count of attachments; for each of
+//! them name text, type text, revpos, digest (16 bytes), length, count of chunks, pointers.
+//!
+//! Metadata: version (1), id of the database (u64, little endian), update sequence, purge sequence, the four sums, limit of
+//! revisions, next upload, security bytes, count of uploads, and for each its id, chunks and bytes.
+//!
+//! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the first one counts
+//! rows; over tree 2 the third counts bytes of blobs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lsn::Lsn;
+use smallvec::SmallVec;
+use tree::{Pointer, Sums, TreeError, TreeId};
+
+use crate::attachment::Digest;
+use crate::blob::{Blob, FileId};
+use crate::codec::{Input, put_bytes, put_number};
+use crate::doc_info::{Attachment, ChangeRow, DocInfo, DocLeaf, DocSums};
+use crate::id::{DbId, UploadId};
+use crate::layer::{ChunkKey, LocalDoc};
+use crate::rev_tree::{Leaf, RevTree};
+use crate::revision::Rev;
+use crate::state::{State, Upload};
+
+/// Documents by id.
+pub(crate) const DOCUMENTS: TreeId = TreeId(0);
+/// Documents by update sequence.
+pub(crate) const FEED: TreeId = TreeId(1);
+/// `_local` documents, and parts of attachments that are being sent.
+pub(crate) const LOCAL: TreeId = TreeId(2);
+/// How many trees a file has.
+pub(crate) const TREES: u8 = 3;
+
+/// What keys of `_local` documents begin with.
+const LOCAL_DOC: u8 = b'd';
+/// What keys of chunks begin with.
+const CHUNK: u8 = b'u';
+
+/// A body of a `_local` document up to this size stands in its row.
+const INLINE_BYTES_MAX: usize = 1024;
+const INLINE: u8 = 0;
+const POINTER: u8 = 1;
+
+const METADATA_VERSION: u64 = 1;
+
+/// What a row adds to the sums of its tree.
+pub(crate) fn measure(tree: TreeId, key: &[u8], value: &[u8]) -> Sums {
+    let mut input = Input::new(value);
+    match tree {
+        DOCUMENTS => decode_sums(&mut input).map_or(Sums::default(), |sums| {
+            Sums([sums.documents, sums.deleted, sums.body_bytes, sums.attachment_bytes])
+        }),
+        FEED => Sums([1, 0, 0, 0]),
+        _ => {
+            let pointer = if key.first() == Some(&CHUNK) {
+                decode_pointer(&mut input)
+            } else {
+                decode_local_body(&mut input).and_then(|(_, body)| body.err())
+            };
+            Sums([0, 0, pointer.map_or(0, |pointer| pointer.len() as u64), 0])
+        }
+    }
+}
+
+fn decode_sums(input: &mut Input<'_>) -> Option<DocSums> {
+    let deleted = u64::from(decode_flag(input)?);
+    let (body_bytes, attachment_bytes) = (input.number()?, input.number()?);
+    Some(DocSums { documents: 1 - deleted, deleted, body_bytes, attachment_bytes })
+}
+
+fn decode_flag(input: &mut Input<'_>) -> Option<bool> {
+    match input.byte()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn decode_pointer(input: &mut Input<'_>) -> Option<Pointer> {
+    Some(Pointer::decode(&input.array()?))
+}
+
+/// The row of a document whose blobs are all in the file.
+pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
+    let sums = info.sums();
+    let mut out = Vec::with_capacity(96);
+    out.push(u8::from(sums.deleted == 1));
+    put_number(&mut out, sums.body_bytes);
+    put_number(&mut out, sums.attachment_bytes);
+    put_number(&mut out, info.seq);
+    info.revs.encode(&mut out);
+    out
+}
+
+/// The document of a row.
+pub(crate) fn decode_document(id: &[u8], value: &[u8]) -> Option<DocInfo> {
+    let mut input = Input::new(value);
+    let id = std::str::from_utf8(id).ok()?.into();
+    let sums = decode_sums(&mut input)?;
+    let info = DocInfo { id, seq: input.number()?, revs: RevTree::decode(&mut input)? };
+    (input.is_empty() && !info.revs.is_empty() && info.sums() == sums).then_some(info)
+}
+
+impl Leaf for DocLeaf {
+    fn deleted(&self) -> bool {
+        self.deleted
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.deleted));
+        put_number(out, self.seq);
+        encode_blob(&self.body, out);
+        put_number(out, self.attachments.len() as u64);
+        for attachment in self.attachments.iter() {
+            put_bytes(out, attachment.name.as_bytes());
+            put_bytes(out, attachment.content_type.as_bytes());
+            put_number(out, u64::from(attachment.revpos));
+            out.extend_from_slice(&attachment.digest.0);
+            put_number(out, attachment.length);
+            put_number(out, attachment.chunks.len() as u64);
+            attachment.chunks.iter().for_each(|chunk| encode_blob(chunk, out));
+        }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Option<DocLeaf> {
+        let deleted = decode_flag(input)?;
+        let (seq, body) = (input.number()?, Blob::Saved(decode_pointer(input)?));
+        let count = input.count(21)?;
+        let attachments = (0..count).map(|_| decode_attachment(input)).collect::<Option<_>>()?;
+        Some(DocLeaf { deleted, seq, attachments, body })
+    }
+}
+
+/// Where a blob is. One that is nowhere takes the same room: so much is known when a document is measured before it is stored.
+fn encode_blob(blob: &Blob, out: &mut Vec<u8>) {
+    out.extend_from_slice(&blob.pointer().map_or([0; Pointer::ENCODED_BYTES], |pointer| pointer.encode()));
+}
+
+fn decode_attachment(input: &mut Input<'_>) -> Option<Attachment> {
+    let (name, content_type) = (input.text()?.into(), input.text()?.into());
+    let (revpos, digest, length) = (input.number_u32()?, Digest(input.array()?), input.number()?);
+    let count = input.count(Pointer::ENCODED_BYTES)?;
+    let chunks = (0..count).map(|_| decode_pointer(input).map(Blob::Saved)).collect::<Option<_>>()?;
+    Some(Attachment { name, content_type, revpos, digest, length, chunks })
+}
+
+/// The key of a row of the feed.
+pub(crate) fn feed_key(seq: u64) -> [u8; 8] {
+    seq.to_be_bytes()
+}
+
+/// The value of a row of the feed.
+pub(crate) fn encode_change(row: &ChangeRow) -> Vec<u8> {
+    let mut out = vec![u8::from(row.deleted)];
+    put_bytes(&mut out, row.id.as_bytes());
+    put_number(&mut out, row.leaves.len() as u64);
+    row.leaves.iter().for_each(|rev| out.extend_from_slice(&rev.to_bytes()));
+    out
+}
+
+/// A row of the feed.
+pub(crate) fn decode_change(key: &[u8], value: &[u8]) -> Option<ChangeRow> {
+    let seq = u64::from_be_bytes(key.try_into().ok()?);
+    let mut input = Input::new(value);
+    let deleted = decode_flag(&mut input)?;
+    let id = input.text()?.into();
+    let count = input.count(Rev::BYTES)?;
+    let leaves =
+        (0..count).map(|_| Rev::from_bytes(input.take(Rev::BYTES)?)).collect::<Option<SmallVec<_>>>()?;
+    input.is_empty().then_some(ChangeRow { seq, id, deleted, leaves })
+}
+
+/// The key of a `_local` document.
+pub(crate) fn local_key(id: &str) -> Vec<u8> {
+    [&[LOCAL_DOC], id.as_bytes()].concat()
+}
+
+/// The value of a `_local` document.
+pub(crate) fn encode_local(
+    document: &LocalDoc,
+    put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
+) -> Result<Vec<u8>, TreeError> {
+    let mut out = Vec::new();
+    put_number(&mut out, document.rev);
+    if document.body.len() <= INLINE_BYTES_MAX {
+        out.push(INLINE);
+        put_bytes(&mut out, &document.body);
+    } else {
+        out.push(POINTER);
+        out.extend_from_slice(&put(&document.body)?.encode());
+    }
+    Ok(out)
+}
+
+/// The revision of a `_local` document, and its body or where that is.
+pub(crate) fn decode_local(value: &[u8]) -> Option<(u64, Result<Bytes, Pointer>)> {
+    let mut input = Input::new(value);
+    let (rev, body) = decode_local_body(&mut input)?;
+    input.is_empty().then_some((rev, body.map(Bytes::copy_from_slice)))
+}
+
+fn decode_local_body<'a>(input: &mut Input<'a>) -> Option<(u64, Result<&'a [u8], Pointer>)> {
+    let rev = input.number()?;
+    let body = match input.byte()? {
+        INLINE => Ok(input.bytes()?),
+        POINTER => Err(decode_pointer(input)?),
+        _ => return None,
+    };
+    Some((rev, body))
+}
+
+/// The key of a chunk.
+pub(crate) fn chunk_key((upload, number): ChunkKey) -> Vec<u8> {
+    [&[CHUNK][..], &upload.0.to_be_bytes(), &number.to_be_bytes()].concat()
+}
+
+/// Where a chunk is.
+pub(crate) fn decode_chunk(value: &[u8]) -> Option<Pointer> {
+    value.try_into().ok().map(Pointer::decode)
+}
+
+impl DocInfo {
+    /// The document with all its blobs in `file`.
+    pub(crate) fn saved(
+        &self,
+        file: FileId,
+        put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
+    ) -> Result<DocInfo, TreeError> {
+        self.with_blobs(&mut |blob| blob.saved(file, put).map(Blob::Saved))
+    }
+
+    /// The document with each blob exchanged.
+    pub(crate) fn with_blobs<E>(
+        &self,
+        exchange: &mut impl FnMut(&Blob) -> Result<Blob, E>,
+    ) -> Result<DocInfo, E> {
+        let mut info = self.clone();
+        for (_, leaf) in info.revs.leaves_mut() {
+            leaf.body = exchange(&leaf.body)?;
+            if leaf.attachments.is_empty() {
+                continue;
+            }
+            let exchanged = leaf.attachments.iter().map(|attachment| {
+                let chunks = attachment.chunks.iter().map(&mut *exchange).collect::<Result<_, _>>()?;
+                Ok(Attachment { chunks, ..attachment.clone() })
+            });
+            leaf.attachments = exchanged.collect::<Result<Arc<[Attachment]>, E>>()?;
+        }
+        Ok(info)
+    }
+}
+
+/// What is stored of a state beside its trees.
+pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_number(&mut out, METADATA_VERSION);
+    out.extend_from_slice(&state.db.get().to_le_bytes());
+    let DocSums { documents, deleted, body_bytes, attachment_bytes } = state.sums;
+    for number in [state.update_seq, state.purge_seq, documents, deleted, body_bytes, attachment_bytes] {
+        put_number(&mut out, number);
+    }
+    put_number(&mut out, u64::from(state.revs_limit));
+    put_number(&mut out, state.next_upload.0);
+    put_bytes(&mut out, &state.security);
+    put_number(&mut out, state.uploads.len() as u64);
+    for (upload, progress) in state.uploads.iter() {
+        put_number(&mut out, upload.0);
+        put_number(&mut out, u64::from(progress.chunks));
+        put_number(&mut out, progress.bytes);
+    }
+    out
+}
+
+/// The state that a file holds, without the file; its layers begin where the file ends.
+pub(crate) fn decode_metadata(metadata: &[u8], applied_lsn: Lsn) -> Option<State> {
+    let mut input = Input::new(metadata);
+    if input.number()? != METADATA_VERSION {
+        return None;
+    }
+    let mut state = State::new(DbId::new(Lsn::new(u64::from_le_bytes(input.array()?))));
+    (state.update_seq, state.purge_seq) = (input.number()?, input.number()?);
+    state.sums = DocSums {
+        documents: input.number()?,
+        deleted: input.number()?,
+        body_bytes: input.number()?,
+        attachment_bytes: input.number()?,
+    };
+    state.revs_limit = input.number_u32()?;
+    state.next_upload = UploadId(input.number()?);
+    state.security = Bytes::copy_from_slice(input.bytes()?);
+    for _ in 0..input.count(3)? {
+        let upload = UploadId(input.number()?);
+        let progress = Upload { chunks: input.number_u32()?, bytes: input.number()? };
+        state.uploads.insert(upload, progress);
+    }
+    state.last_lsn = applied_lsn;
+    state.fresh.base_seq = state.update_seq;
+    input.is_empty().then_some(state)
+}

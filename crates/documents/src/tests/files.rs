@@ -1,0 +1,224 @@
+//! Databases with files: layers over a tree, recovery, and crashes and failures at every I/O.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::sim::{CrashMode, FaultKind, FaultPlan, SimDiskOptions};
+use env::{Disk, SimDisk};
+use lsn::Lsn;
+use proptest::prelude::*;
+
+use super::history::{Step, recount, run, step};
+use super::kit::*;
+use crate::*;
+
+fn disk() -> Arc<SimDisk> {
+    SimDisk::new(SimDiskOptions::default())
+}
+
+#[derive(Debug, Clone)]
+enum Move {
+    Step(Step),
+    Save,
+    Reopen,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![8 => step().prop_map(Move::Step), 2 => Just(Move::Save), 1 => Just(Move::Reopen)];
+    proptest::collection::vec(one, 1..60)
+}
+
+proptest! {
+    #[test]
+    fn what_is_saved_reads_as_what_is_in_memory(moves in moves()) {
+        let disk = disk();
+        let mut kit = Kit::open(&disk, &[]).expect("empty");
+        kit.create("db").expect("created");
+        let mut held = Vec::new();
+        for one in &moves {
+            let db = kit.documents.database("db").expect("there");
+            held.push((dump(&db.snapshot()), db.snapshot()));
+            match one {
+                Move::Step(step) => run(&kit, &db, step),
+                Move::Save => kit.save().expect("a good disk"),
+                Move::Reopen => {
+                    let log = kit.log.lock().expect("whole").clone();
+                    disk.crash(CrashMode::LoseAll);
+                    held.clear();
+                    kit = Kit::open(&disk, &log).expect("files and log fit");
+                }
+            }
+            let snapshot = kit.documents.database("db").expect("there").snapshot();
+            prop_assert_eq!(recount(&snapshot), snapshot.info().sums);
+        }
+        for (dumped, snapshot) in &held {
+            prop_assert_eq!(&dump(snapshot), dumped);
+        }
+        prop_assert_eq!(kit.dump(), kit.replica().dump());
+    }
+}
+
+/// A history that meets everything that files can hold; saves as often as it can.
+fn history(kit: &Kit) -> Result<(), StoreError> {
+    let a = kit.create("a").expect("created");
+    let big = "b".repeat(3000);
+    let mut last = Vec::new();
+    for n in 0..40 {
+        let body = format!(r#"{{"n":{n},"text":"{big}","_attachments":{{"f":{{"data":"aGVsbG8="}}}}}}"#);
+        last.push(kit.edit(&a, put(&format!("doc{n}"), &body)).expect("new"));
+    }
+    kit.save()?;
+    let b = kit.create("b").expect("created");
+    for (n, rev) in last.iter().enumerate().take(20) {
+        let keep = r#"{"again":true,"_attachments":{"f":{"stub":true}}}"#;
+        kit.edit(&a, update(&format!("doc{n}"), *rev, keep)).expect("a leaf");
+        kit.edit(&b, put(&format!("doc{n}"), "{}")).expect("new");
+    }
+    kit.edit(&a, delete("doc30", last[30])).expect("a leaf");
+    kit.write(&a, |writer| writer.purge("doc31", &[last[31]])).expect("a leaf");
+    kit.write(&a, |writer| writer.put_local("x", None, Bytes::from(big.clone()))).expect("new");
+    kit.write(&a, |writer| writer.put_local("y", None, "{}".into())).expect("new");
+    let upload = kit.write(&a, Writer::begin_upload).expect("begun");
+    kit.write(&a, |writer| writer.put_chunk(upload, "chunk".into())).expect("taken");
+    kit.save()?;
+    kit.write(&a, |writer| writer.set_revs_limit(7)).expect("a limit");
+    kit.write(&a, |writer| writer.set_security("{}".into())).expect("an object");
+    kit.write(&a, |writer| writer.remove_local("y", Some(1))).expect("there");
+    let source = AttachmentSource::Upload {
+        content_type: "a/b".into(),
+        upload,
+        length: 5,
+        digest: Digest::of(b"chunk"),
+        revpos: None,
+    };
+    let attachments = vec![AttachmentRequest { name: "g".into(), source }];
+    kit.edit(&a, EditRequest { attachments, ..put("uploaded", "{}") }).expect("new");
+    kit.delete("b").expect("there");
+    kit.create("b").expect("the name is free");
+    kit.save()?;
+    kit.edit(&a, replicated("doc1", &format!(r#"{{"_rev":"5-{}"}}"#, hex(5)))).expect("never a conflict");
+    kit.save()
+}
+
+/// Opens what is on the disk with what the log has, and compares.
+fn recovered(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)], what: &str) -> Kit {
+    let kit = Kit::open(disk, log).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(kit.dump(), kit.replica().dump(), "{what}");
+    kit
+}
+
+#[test]
+fn a_crash_at_any_io_loses_nothing() {
+    let whole = disk();
+    history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
+    let ios = whole.io_count();
+    assert!(ios > 40, "{ios}");
+    for at in 0..ios {
+        for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random, CrashMode::Random] {
+            let disk = disk();
+            disk.reseed(at * 31 + 1);
+            disk.set_fault_plan(FaultPlan { crash_at_io: Some(at), ..FaultPlan::default() });
+            let log = match Kit::open(&disk, &[]) {
+                Err(_) => Vec::new(),
+                Ok(kit) => {
+                    history(&kit).expect_err("it crashes");
+                    kit.log.lock().expect("whole").clone()
+                }
+            };
+            disk.crash(mode);
+            let kit = recovered(&disk, &log, &format!("crash at {at}, {mode:?}"));
+            kit.save().expect("it goes on");
+            recovered(&disk, &kit.log.lock().expect("whole").clone(), &format!("after the crash at {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
+    let whole = disk();
+    history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
+    for at in 0..whole.io_count() {
+        for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
+            let disk = disk();
+            disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), ..FaultPlan::default() });
+            let Ok(kit) = Kit::open(&disk, &[]) else { continue };
+            // A failure that changes nothing, as that of dropping a cache, is none.
+            let _ = history(&kit);
+            assert_eq!(kit.dump(), kit.replica().dump(), "readers after failure {at}");
+            let log = kit.log.lock().expect("whole").clone();
+            drop(kit);
+            disk.crash(CrashMode::Random);
+            recovered(&disk, &log, &format!("{kind:?} at {at}"));
+        }
+    }
+}
+
+#[test]
+fn the_log_is_needed_from_the_oldest_change_that_is_not_saved() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let (a, b) = (kit.create("a").expect("created"), kit.create("b").expect("created"));
+    let rev = kit.edit(&a, put("x", "{}")).expect("new");
+    let due = |now_ms, everything| Due { now_ms, upto: kit.end(), everything };
+    let save = |due| kit.documents.checkpoint(&due, &mut |_| true).expect("a good disk");
+    save(due(0, false));
+    assert_eq!(kit.documents.saved_lsn(), a.id().lsn(), "the catalog is saved, the documents are too young");
+    assert!(
+        disk.list(Path::new("/documents")).expect("a directory").iter().all(|name| !name.ends_with(".tree"))
+    );
+    assert!(kit.documents.dirty_bytes() > 0);
+    save(due(DIRTY_AGE_MS_MAX, false));
+    assert_eq!((kit.documents.saved_lsn(), kit.documents.dirty_bytes()), (kit.end(), 0));
+    kit.edit(&b, put("y", "{}")).expect("new");
+    save(due(0, true));
+    assert_eq!(kit.documents.saved_lsn(), kit.end());
+    // What the log will not commit is not written.
+    let before = disk.read_file(&Path::new("/documents").join(format!("{}.tree", a.id()))).expect("there");
+    kit.edit(&a, update("x", rev, "{}")).expect("a leaf");
+    let refused = kit.documents.checkpoint(&due(0, true), &mut |_| false);
+    assert!(matches!(refused, Err(StoreError::NotCommitted)));
+    assert_eq!(
+        disk.read_file(&Path::new("/documents").join(format!("{}.tree", a.id()))).expect("there"),
+        before
+    );
+    kit.edit(&a, put("z", "{}")).expect("new");
+    save(due(0, true));
+    save(due(0, true));
+    assert_eq!(kit.documents.saved_lsn(), kit.end());
+    recovered(&disk, &kit.log.lock().expect("whole").clone(), "saved in two steps");
+    // Only what is behind `saved_lsn` is needed.
+    let last = kit.log.lock().expect("whole").last().cloned().expect("a record");
+    let shorter = Kit::open(&disk, &[last]).expect("the files have all");
+    assert_eq!(shorter.dump(), kit.dump());
+}
+
+#[test]
+fn files_that_are_not_what_they_should_be_are_refused() {
+    let saved = || {
+        let disk = disk();
+        let kit = Kit::open(&disk, &[]).expect("empty");
+        history(&kit).expect("a good disk");
+        let log = kit.log.lock().expect("whole").clone();
+        let a = kit.documents.database("a").expect("there").id();
+        (disk, log, Path::new("/documents").join(format!("{a}.tree")))
+    };
+    let (disk, log, _) = saved();
+    disk.remove(Path::new("/documents/catalog")).expect("there");
+    assert!(matches!(
+        Kit::open(&disk, &log),
+        Err(StoreError::Damaged { what: "the catalog is missing", .. })
+    ));
+    let (disk, log, _) = saved();
+    disk.corrupt(Path::new("/documents/catalog"), 20, 1).expect("there");
+    assert!(matches!(Kit::open(&disk, &log), Err(StoreError::Damaged { .. })));
+    let (disk, log, file) = saved();
+    disk.remove(&file).expect("there");
+    assert!(matches!(Kit::open(&disk, &log), Err(StoreError::Tree(_))));
+    let (disk, log, file) = saved();
+    let len = disk.read_file(&file).expect("there").len() as u64;
+    disk.truncate(&file, len - 1).expect("there");
+    assert!(matches!(Kit::open(&disk, &log), Err(StoreError::Tree(_))), "an older checkpoint does not do");
+    let (disk, log, _) = saved();
+    assert!(matches!(Kit::open(&disk, &log[..10]), Err(StoreError::AheadOfLog { .. })));
+}
