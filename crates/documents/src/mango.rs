@@ -30,7 +30,7 @@ pub use definition::{ALL_DOCS_INDEX, Filter, IndexDefinition, WithoutIndex};
 pub use error::QueryError;
 pub use field::{FieldPath, Fields};
 pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
-pub use index_file::{IndexEntry, IndexSnapshot};
+pub use index_file::IndexSnapshot;
 pub use indexes::{IndexProgress, Indexes, Indexing, STEP_DOCUMENTS};
 pub use key::{INDEX_KEY_BYTES_MAX, put_key};
 pub use plan::{KeyRange, Plan};

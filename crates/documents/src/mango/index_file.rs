@@ -83,11 +83,11 @@ pub struct IndexSnapshot {
 
 /// An entry: its key and the document that it leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexEntry {
+pub(crate) struct IndexEntry {
     /// The key, which a bookmark can name.
-    pub key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     /// The id of the document.
-    pub id: String,
+    pub(crate) id: String,
 }
 
 impl IndexFile {

@@ -66,6 +66,15 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&[0, 0]);
 }
 
+/// Whether no other value has the key of this one, as long as it is not cut. Says so of plain values only.
+pub(crate) fn has_key_of_its_own(value: &Value<'_>) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => number.is_exact_float(),
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
 /// The end of all keys that begin with these bytes: less than none of them, and no more than any other that is greater.
 /// `None` if there is no end.
 pub(crate) fn end_of_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use super::key::{end_of_prefix, put_key};
+use super::key::{INDEX_KEY_BYTES_MAX, end_of_prefix, has_key_of_its_own, put_key};
 use super::range::{FieldRange, bounded_fields, requires};
 use super::{Bookmark, FieldPath, FindRequest, IndexDefinition, QueryError, Value};
 
@@ -184,15 +184,27 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     let constant = ranges.iter().map_while(FieldRange::only);
     constant.clone().for_each(|value| put_key(&mut prefix, value));
     let range = ranges.get(constant.count());
-    // Keys of values that are not equal may be: both ends belong to it.
-    let bound = |value: &Value<'_>| {
+    // Values that are not equal may have equal keys: then one that is excluded does not exclude its key.
+    let bound = |(value, with): (&Value<'_>, bool)| {
         let mut key = prefix.clone();
         put_key(&mut key, value);
-        key
+        let is_in = with || !has_key_of_its_own(value) || key.len() == INDEX_KEY_BYTES_MAX;
+        (key, is_in)
     };
-    let low = range.and_then(|range| range.low).map(|(value, _)| bound(value));
-    let high = range.and_then(|range| range.high).map(|(value, _)| bound(value));
-    Some(KeyRange { to: end_of_prefix(high.unwrap_or_else(|| prefix.clone())), from: low.unwrap_or(prefix) })
+    let low = range.and_then(|range| range.low).map(bound);
+    let high = range.and_then(|range| range.high).map(bound);
+    let from = match low {
+        None => prefix.clone(),
+        Some((key, true)) => key,
+        // Some key is greater: all begin with a tag.
+        Some((key, false)) => end_of_prefix(key).unwrap_or_default(),
+    };
+    let to = match high {
+        None => end_of_prefix(prefix),
+        Some((key, true)) => end_of_prefix(key),
+        Some((key, false)) => Some(key),
+    };
+    Some(KeyRange { from, to })
 }
 
 /// The ids between which the selector wants them.

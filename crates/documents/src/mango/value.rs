@@ -32,6 +32,9 @@ pub struct Number<'a> {
     float: f64,
 }
 
+/// From here on, 2^53, whole numbers may differ that are the same float.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+
 impl<'a> Number<'a> {
     fn new(text: &'a str) -> Number<'a> {
         // What is too large for a float is infinite: it is ordered last, which it is.
@@ -46,6 +49,11 @@ impl<'a> Number<'a> {
     /// The text, if it is a whole number without point and exponent.
     pub fn integer(&self) -> Option<i128> {
         self.text.parse().ok()
+    }
+
+    /// Whether it is equal to all numbers that are the same float.
+    pub(crate) fn is_exact_float(&self) -> bool {
+        self.float().abs() < EXACT_FLOAT_MAX
     }
 
     /// What tells numbers apart that are the same float. From 2^53 on floats are whole.

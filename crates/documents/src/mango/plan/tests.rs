@@ -93,6 +93,33 @@ fn ids_bound_all_documents() {
 }
 
 #[test]
+fn keys_of_values_that_are_excluded_are_left_out() {
+    let indexes = indexes();
+    let keys = |selector: &str| {
+        let request = request(&format!("{{\"selector\":{selector}}}"));
+        Plan::choose(&request, &indexes).expect("a plan").keys.expect("keys")
+    };
+    let key = |text: &str| {
+        let mut key = Vec::new();
+        put_key(&mut key, &Value::parse(text).expect("JSON"));
+        key
+    };
+    assert_eq!(
+        keys(r#"{"b":{"$gt":1,"$lt":5}}"#),
+        KeyRange { from: end_of_prefix(key("1")).expect("an end"), to: Some(key("5")) }
+    );
+    assert_eq!(
+        keys(r#"{"b":{"$gte":1,"$lte":5}}"#),
+        KeyRange { from: key("1"), to: end_of_prefix(key("5")) }
+    );
+    // 2^53 + 1 has the same key.
+    let range = keys(r#"{"b":{"$gt":9007199254740992,"$lt":9007199254740993}}"#);
+    assert_eq!(range, KeyRange { from: key("9007199254740992"), to: end_of_prefix(key("9007199254740993")) });
+    let long = format!("\"{}\"", "x".repeat(2 * INDEX_KEY_BYTES_MAX));
+    assert_eq!(keys(&format!("{{\"b\":{{\"$gt\":{long}}}}}")).from, key(&long));
+}
+
+#[test]
 fn a_bookmark_is_of_its_index() {
     let indexes = indexes();
     let plan = |more: &str| Plan::choose(&request(&format!("{{\"selector\":{{\"a\":1}}{more}}}")), &indexes);
