@@ -3,14 +3,16 @@
 //! What it is: bytes and their meaning.
 //! What it is not: the rules when it is written; see `checkpoint`.
 //!
-//! Bytes: `SHEAFDOC`, version (u32, little endian), names position, saved position (u64, little endian), count (number), and for
-//! each database its id (u64, little endian), its name (text), and 0, or 1 and the position of the checkpoint that its file has
-//! at least (u64, little endian); at the end the CRC-32C of all that (u32, little endian). Numbers and texts as in `codec`.
+//! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64, little endian), count
+//! (number), and for each database its id (u64, little endian), its name (text), and 0, or 1 and what is known of its file: generation
+//! (number), position of its checkpoint (u64, little endian), end of that (number); at the end the CRC-32C of all that (u32,
+//! little endian). Numbers and texts as in `codec`.
 //!
 //! Invariants
-//! - Every creation and deletion up to `names_lsn` is in it.
+//! - Every creation and deletion up to `names_lsn` is in it; `deleted_lsn` is the last deletion.
 //! - Every change of a database up to `saved_lsn` is in the checkpoint that its file is vouched to have; so the log is needed
 //!   behind `saved_lsn` only.
+//! - A name of a file never means other bytes later: compaction makes the next generation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,7 @@ const CATALOG_BYTES_MAX: u64 = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) names_lsn: Lsn,
+    pub(crate) deleted_lsn: Lsn,
     pub(crate) saved_lsn: Lsn,
     pub(crate) databases: Vec<Entry>,
 }
@@ -42,22 +45,36 @@ pub(crate) struct Entry {
     pub(crate) db: DbId,
     pub(crate) name: Arc<str>,
     /// The checkpoint that its file has at least; `None` if there need be no file.
-    pub(crate) vouched_lsn: Option<Lsn>,
+    pub(crate) vouched: Option<Vouched>,
 }
 
-/// Where the catalog lies.
-pub(crate) fn catalog_path(dir: &Path) -> PathBuf {
-    dir.join("catalog")
+/// A checkpoint that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vouched {
+    /// Which file.
+    pub(crate) generation: u32,
+    /// Up to where it has everything.
+    pub(crate) lsn: Lsn,
+    /// Where it ends in the file.
+    pub(crate) file_end: u64,
 }
 
-/// Where the file of a database lies.
-pub(crate) fn tree_path(dir: &Path, db: DbId) -> PathBuf {
-    dir.join(format!("{db}.tree"))
+/// What the catalog is called.
+pub(crate) const CATALOG_NAME: &str = "catalog";
+
+fn catalog_path(dir: &Path) -> PathBuf {
+    dir.join(CATALOG_NAME)
 }
 
-/// The database whose file has this name.
-pub(crate) fn db_of_file(name: &str) -> Option<DbId> {
-    name.strip_suffix(".tree")?.parse().ok()
+/// What a file of a database is called.
+pub(crate) fn tree_name(db: DbId, generation: u32) -> String {
+    format!("{db}-{generation}.tree")
+}
+
+/// The database and the generation whose file has this name.
+pub(crate) fn parse_tree_name(name: &str) -> Option<(DbId, u32)> {
+    let (db, generation) = name.strip_suffix(".tree")?.split_once('-')?;
+    Some((db.parse().ok()?, generation.parse().ok()?))
 }
 
 impl Catalog {
@@ -79,24 +96,34 @@ impl Catalog {
         Catalog::decode(&bytes).map(Some).ok_or_else(|| damaged("its bytes are not those that were written"))
     }
 
+    /// Whether it speaks of anything behind `limit`.
+    pub(crate) fn reaches_behind(&self, limit: Lsn) -> bool {
+        let saved = self.databases.iter().filter_map(|entry| entry.vouched).map(|vouched| vouched.lsn);
+        saved.chain([self.names_lsn, self.saved_lsn]).max() > Some(limit)
+    }
+
     /// Replaces the catalog of a directory, durably.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
         let path = catalog_path(dir);
         crashsafe::write_atomically(disk, &path, &self.encode()).map_err(StoreError::io("write", &path))
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&self.names_lsn.get().to_le_bytes());
-        out.extend_from_slice(&self.saved_lsn.get().to_le_bytes());
+        for lsn in [self.names_lsn, self.deleted_lsn, self.saved_lsn] {
+            out.extend_from_slice(&lsn.get().to_le_bytes());
+        }
         put_number(&mut out, self.databases.len() as u64);
         for entry in &self.databases {
             out.extend_from_slice(&entry.db.get().to_le_bytes());
             put_bytes(&mut out, entry.name.as_bytes());
-            out.push(u8::from(entry.vouched_lsn.is_some()));
-            if let Some(lsn) = entry.vouched_lsn {
+            out.push(u8::from(entry.vouched.is_some()));
+            if let Some(Vouched { generation, lsn, file_end }) = entry.vouched {
+                put_number(&mut out, u64::from(generation));
                 out.extend_from_slice(&lsn.get().to_le_bytes());
+                put_number(&mut out, file_end);
             }
         }
         out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
@@ -112,10 +139,11 @@ impl Catalog {
         if input.array::<8>()? != *MAGIC || u32::from_le_bytes(input.array()?) != VERSION {
             return None;
         }
-        let (names_lsn, saved_lsn) = (decode_lsn(&mut input)?, decode_lsn(&mut input)?);
+        let (names_lsn, deleted_lsn) = (decode_lsn(&mut input)?, decode_lsn(&mut input)?);
+        let saved_lsn = decode_lsn(&mut input)?;
         let count = input.count(10)?;
         let databases = (0..count).map(|_| decode_entry(&mut input)).collect::<Option<_>>()?;
-        input.is_empty().then_some(Catalog { names_lsn, saved_lsn, databases })
+        input.is_empty().then_some(Catalog { names_lsn, deleted_lsn, saved_lsn, databases })
     }
 }
 
@@ -125,12 +153,15 @@ fn decode_lsn(input: &mut Input<'_>) -> Option<Lsn> {
 
 fn decode_entry(input: &mut Input<'_>) -> Option<Entry> {
     let (db, name) = (DbId::new(decode_lsn(input)?), input.text()?.into());
-    let vouched_lsn = match input.byte()? {
+    let vouched = match input.byte()? {
         0 => None,
-        1 => Some(decode_lsn(input)?),
+        1 => {
+            let (generation, lsn) = (input.number_u32()?, decode_lsn(input)?);
+            Some(Vouched { generation, lsn, file_end: input.number()? })
+        }
         _ => return None,
     };
-    Some(Entry { db, name, vouched_lsn })
+    Some(Entry { db, name, vouched })
 }
 
 #[cfg(test)]
@@ -139,15 +170,14 @@ mod tests {
 
     #[test]
     fn any_change_of_its_bytes_is_seen() {
-        let entry = |lsn, name: &str, vouched| Entry {
-            db: DbId::new(Lsn::new(lsn)),
-            name: name.into(),
-            vouched_lsn: vouched,
-        };
+        let entry =
+            |lsn, name: &str, vouched| Entry { db: DbId::new(Lsn::new(lsn)), name: name.into(), vouched };
+        let vouched = Vouched { generation: 3, lsn: Lsn::new(99), file_end: 8192 };
         let catalog = Catalog {
             names_lsn: Lsn::new(300),
+            deleted_lsn: Lsn::new(250),
             saved_lsn: Lsn::new(200),
-            databases: vec![entry(7, "a", None), entry(1 << 40, "b/c", Some(Lsn::new(99)))],
+            databases: vec![entry(7, "a", None), entry(1 << 40, "b/c", Some(vouched))],
         };
         let bytes = catalog.encode();
         assert_eq!(Catalog::decode(&bytes), Some(catalog));
@@ -162,9 +192,12 @@ mod tests {
     #[test]
     fn files_are_called_by_the_ids_of_databases() {
         let db = DbId::new(Lsn::new(0xab));
-        let path = tree_path(Path::new("d"), db);
-        assert_eq!(path, Path::new("d/00000000000000ab.tree"));
-        assert_eq!(path.file_name().and_then(|name| db_of_file(name.to_str()?)), Some(db));
-        assert_eq!((db_of_file("catalog"), db_of_file("ab.tree")), (None, None));
+        assert_eq!(tree_name(db, 2), "00000000000000ab-2.tree");
+        assert_eq!(parse_tree_name(&tree_name(db, 2)), Some((db, 2)));
+        assert!(
+            ["catalog", "ab-1.tree", "00000000000000ab.tree"]
+                .iter()
+                .all(|name| parse_tree_name(name).is_none())
+        );
     }
 }

@@ -19,7 +19,7 @@ use env::{Disk, Entropy};
 use lsn::Lsn;
 use tree::{Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId};
 
-use crate::catalog::tree_path;
+use crate::catalog::{Vouched, tree_name};
 use crate::database::Database;
 use crate::id::DbId;
 use crate::layer::Layer;
@@ -63,8 +63,8 @@ impl Shelf {
         Options::new(TREES, rows::measure, self.cache.clone())
     }
 
-    pub(crate) fn path_of(&self, db: DbId) -> PathBuf {
-        tree_path(&self.dir, db)
+    pub(crate) fn path_of(&self, db: DbId, generation: u32) -> PathBuf {
+        self.dir.join(tree_name(db, generation))
     }
 }
 
@@ -73,6 +73,8 @@ impl Shelf {
 pub(crate) struct DatabaseFile {
     /// `None` before the first checkpoint.
     pub(crate) tree: Option<TreeFile>,
+    /// Which one it is of the database: compaction makes the next.
+    pub(crate) generation: u32,
     /// The state whose layer is frozen, until it is saved.
     frozen: Option<Arc<State>>,
     /// When it was first seen that there is something to save.
@@ -81,27 +83,33 @@ pub(crate) struct DatabaseFile {
 
 impl DatabaseFile {
     /// A file that has everything.
-    pub(crate) fn new(tree: Option<TreeFile>) -> DatabaseFile {
-        DatabaseFile { tree, frozen: None, dirty_since_ms: None }
+    pub(crate) fn new(tree: TreeFile, generation: u32) -> DatabaseFile {
+        DatabaseFile { tree: Some(tree), generation, frozen: None, dirty_since_ms: None }
+    }
+
+    /// What it has.
+    pub(crate) fn vouched(&self) -> Option<Vouched> {
+        let saved = self.tree.as_ref()?.snapshot();
+        Some(Vouched { generation: self.generation, lsn: saved.applied_lsn(), file_end: saved.file_end() })
     }
 }
 
 impl Database {
-    /// Saves what is in memory only, if it is time. Gives the position up to which everything is in the file then: at least
-    /// `upto`, up to which everything was applied before the call, if nothing was left to be saved later.
+    /// Saves what is in memory only, if it is time. Gives what the file has then, and the position up to which nothing else is
+    /// needed: `due.upto`, unless something was left for later.
     pub(crate) fn save_if_due(
         &self,
         shelf: &Shelf,
         due: &Due,
         committed: &mut dyn FnMut(Lsn) -> bool,
-    ) -> Result<Lsn, StoreError> {
+    ) -> Result<(Option<Vouched>, Lsn), StoreError> {
         let mut file = self.file.lock();
         // Whoever has a position up to there has the gate until the change shows.
         drop(self.gate());
         let state = self.state();
         if !state.is_dirty() {
             file.dirty_since_ms = None;
-            return Ok(due.upto);
+            return Ok((file.vouched(), due.upto));
         }
         let since_ms = *file.dirty_since_ms.get_or_insert(due.now_ms);
         let is_due = due.everything
@@ -109,12 +117,13 @@ impl Database {
             || due.now_ms.saturating_sub(since_ms) >= DIRTY_AGE_MS_MAX
             || due.upto.get().saturating_sub(state.saved_lsn().get()) >= LOG_BYTES_MAX;
         if !is_due {
-            return Ok(state.saved_lsn());
+            return Ok((file.vouched(), state.saved_lsn()));
         }
         let is_retried = file.frozen.is_some();
         self.save(&mut file, shelf, committed)?;
         file.dirty_since_ms = None;
-        Ok(if is_retried { self.state().saved_lsn() } else { due.upto })
+        let saved_lsn = if is_retried { self.state().saved_lsn() } else { due.upto };
+        Ok((file.vouched(), saved_lsn))
     }
 
     fn save(
@@ -132,7 +141,7 @@ impl Database {
             Some(tree) => tree,
             none => none.insert(TreeFile::create(
                 &*shelf.disk,
-                &shelf.path_of(self.id()),
+                &shelf.path_of(self.id(), file.generation),
                 shelf.options(),
                 &*shelf.entropy,
                 &rows::encode_metadata(&State::new(self.id())),

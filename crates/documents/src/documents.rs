@@ -45,6 +45,8 @@ pub(crate) struct Names {
     pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
     /// The position of the last creation or deletion.
     pub(crate) lsn: Lsn,
+    /// The position of the last deletion.
+    pub(crate) deleted_lsn: Lsn,
 }
 
 impl Names {
@@ -132,14 +134,11 @@ impl Documents {
     /// To be called with the catalog locked.
     fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
         gate.is_deleted = true;
-        let mut names = Names { lsn, ..Names::clone(&self.names.load()) };
+        let mut names = Names { lsn, deleted_lsn: lsn, ..Names::clone(&self.names.load()) };
         names.by_name.remove(database.name());
         names.by_id.remove(&database.id());
         self.names.store(Arc::new(names));
         drop(gate);
-        if let Some(store) = &self.store {
-            store.forget(database.clone());
-        }
         (self.listener)(Notice::Deleted { db: database.id(), name: database.name().clone(), lsn });
     }
 

@@ -65,7 +65,7 @@ pub use revision::{REV_TEXT_BYTES, Rev, RevError};
 pub use scan::{AllDocs, Changes, Direction, IdRange};
 pub use snapshot::{AttachmentReader, DatabaseInfo, Pick, RevsDiff, Snapshot};
 pub use state::REVS_LIMIT;
-pub use store::LogSpan;
+pub use store::{CopyFile, CopyPlan, directory};
 pub use store_error::StoreError;
 pub use view::{DocumentView, RevStatus};
 pub use writer::{

@@ -13,14 +13,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::crashsafe;
+use env::{Access, File, crashsafe};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use tree::{TreeFile, Wanted};
 
-use crate::catalog::{Catalog, Entry, db_of_file};
+use crate::catalog::{CATALOG_NAME, Catalog, Entry, parse_tree_name, tree_name};
 use crate::checkpoint::{DatabaseFile, Due, Shelf};
 use crate::database::{Database, Listener};
 use crate::documents::{Documents, Names};
@@ -32,71 +33,109 @@ use crate::store_error::StoreError;
 /// When so much of the log could be given up, the catalog is written although it says nothing else.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
 
+/// Where documents lie in a data directory.
+pub fn directory(data_dir: &Path) -> PathBuf {
+    data_dir.join("documents")
+}
+
 /// See the module documentation.
 pub(crate) struct Store {
     shelf: Shelf,
-    /// As it lies on disk.
-    written: Mutex<Catalog>,
-    /// Databases that were deleted and whose files are still there.
-    forgotten: Mutex<Vec<Arc<Database>>>,
+    /// As it lies on disk; `None` before there was a database to save.
+    written: Mutex<Option<Catalog>>,
+    /// Where the log is to be applied from, after opening.
+    replay_from: Option<Lsn>,
 }
 
-/// Which part of the log there is.
-#[derive(Clone, Copy, Debug)]
-pub struct LogSpan {
-    /// Where documents begin, if there were none before.
-    pub begin: Lsn,
-    /// Its end.
-    pub end: Lsn,
+/// Files that are, together with the catalog, all that is saved; for whoever copies them.
+pub struct CopyPlan {
+    /// The files of databases.
+    pub files: Vec<CopyFile>,
+    /// What the catalog is called in the directory of documents.
+    pub catalog_name: &'static str,
+    /// Its bytes, to be written last.
+    pub catalog: Vec<u8>,
+}
+
+/// A file to be copied.
+pub struct CopyFile {
+    /// What it is called in the directory of documents.
+    pub name: String,
+    /// How many bytes belong to the copy: they never change.
+    pub bytes: u64,
+    /// It stays readable when it is replaced or removed.
+    pub file: Arc<dyn File>,
 }
 
 impl Documents {
-    /// Opens all databases of a directory. What the log has behind [`Documents::saved_lsn`] is to be applied then.
+    /// Opens all databases of a directory. The log behind [`Documents::replay_from`] is to be applied then.
+    ///
+    /// With a `limit`, the log ends there: what files have behind it is forgotten, as far as they go back to it.
     ///
     /// # Errors
-    /// I/O errors and damage. [`StoreError::AheadOfLog`] if files have what the log has not.
-    pub fn open(shelf: Shelf, log: LogSpan, listener: Listener) -> Result<Documents, StoreError> {
+    /// I/O errors and damage. [`StoreError::AheadOfLog`] if files do not go back to the limit.
+    pub fn open(shelf: Shelf, limit: Option<Lsn>, listener: Listener) -> Result<Documents, StoreError> {
         let (disk, dir) = (&*shelf.disk, &*shelf.dir);
         disk.create_dir_all(dir).map_err(StoreError::io("create", dir))?;
         crashsafe::remove_leftovers(disk, dir).map_err(StoreError::io("clean", dir))?;
         let files = disk.list(dir).map_err(StoreError::io("list", dir))?;
-        let files: BTreeSet<DbId> = files.iter().filter_map(|name| db_of_file(name)).collect();
-        let catalog = match Catalog::read(disk, dir)? {
-            Some(catalog) => catalog,
-            None if !files.is_empty() => {
+        let files: BTreeSet<(DbId, u32)> = files.iter().filter_map(|name| parse_tree_name(name)).collect();
+        let Some(catalog) = Catalog::read(disk, dir)? else {
+            if !files.is_empty() {
                 return Err(StoreError::Damaged { path: dir.to_owned(), what: "the catalog is missing" });
             }
-            None => {
-                let first = Catalog { names_lsn: log.begin, saved_lsn: log.begin, databases: Vec::new() };
-                first.write(disk, dir)?;
-                first
-            }
+            let store = Store { shelf, written: Mutex::default(), replay_from: None };
+            return Ok(Documents::stored(Names::default(), store, listener));
         };
-        let reached = catalog.names_lsn.max(catalog.saved_lsn);
-        if reached > log.end {
-            return Err(StoreError::AheadOfLog { files: reached, log: log.end });
+        let going_back = limit.is_some_and(|limit| catalog.reaches_behind(limit));
+        let limit = limit.unwrap_or(Lsn::MAX);
+        if catalog.deleted_lsn > limit {
+            return Err(StoreError::AheadOfLog { files: catalog.deleted_lsn, log: limit });
         }
-        let mut names = Names { lsn: catalog.names_lsn, ..Names::default() };
-        for entry in &catalog.databases {
-            names.insert(Arc::new(open_database(&shelf, entry, log.end, &listener)?));
+        let mut opened = Catalog {
+            names_lsn: catalog.names_lsn.min(limit),
+            deleted_lsn: catalog.deleted_lsn,
+            saved_lsn: catalog.saved_lsn.min(limit),
+            databases: Vec::new(),
+        };
+        let mut names = Names { lsn: opened.names_lsn, deleted_lsn: opened.deleted_lsn, ..Names::default() };
+        for entry in catalog.databases.iter().filter(|entry| entry.db.lsn() <= limit) {
+            let database = open_database(&shelf, entry, limit, &listener)?;
+            let vouched = database.file.lock().vouched();
+            if entry.vouched.is_some_and(|vouched| vouched.lsn > limit) {
+                opened.saved_lsn = opened.saved_lsn.min(database.state().saved_lsn());
+            }
+            opened.databases.push(Entry { vouched, ..entry.clone() });
+            names.insert(Arc::new(database));
         }
-        let vouched: BTreeSet<DbId> = catalog
-            .databases
-            .iter()
-            .filter(|entry| entry.vouched_lsn.is_some())
-            .map(|entry| entry.db)
-            .collect();
-        for db in files.difference(&vouched) {
-            let path = shelf.path_of(*db);
+        if going_back {
+            opened.write(disk, dir)?;
+        }
+        let named = |entry: &Entry| entry.vouched.map(|vouched| (entry.db, vouched.generation));
+        let named: BTreeSet<(DbId, u32)> = opened.databases.iter().filter_map(named).collect();
+        for (db, generation) in files.difference(&named) {
+            let path = shelf.path_of(*db, *generation);
             crashsafe::remove_durably(disk, &path).map_err(StoreError::io("remove", &path))?;
         }
-        let store = Store { shelf, written: Mutex::new(catalog), forgotten: Mutex::default() };
+        let replay_from = Some(opened.saved_lsn);
+        let store = Store { shelf, written: Mutex::new(Some(opened)), replay_from };
         Ok(Documents::stored(names, store, listener))
     }
 
-    /// The log is needed behind this position only: the files have everything up to there. Durable.
-    pub fn saved_lsn(&self) -> Lsn {
-        self.store().map_or(Lsn::ZERO, |store| store.written.lock().saved_lsn)
+    /// The position of the log behind which records are to be applied after opening. `None` if nothing was ever saved: then all
+    /// that the log has.
+    pub fn replay_from(&self) -> Option<Lsn> {
+        self.store()?.replay_from
+    }
+
+    /// The position of the log behind which records must be kept for documents: what is before, the files have, durably. `None`
+    /// if there are no documents.
+    pub fn saved_lsn(&self) -> Option<Lsn> {
+        let written = self.store()?.written.lock();
+        match &*written {
+            Some(catalog) => Some(catalog.saved_lsn),
+            None => self.first_lsn(),
+        }
     }
 
     /// Roughly how many bytes are in memory only.
@@ -113,55 +152,97 @@ impl Documents {
     /// I/O errors: what was not saved stays in memory and in the log. The file that failed takes nothing any more.
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
-        let forgotten = std::mem::take(&mut *store.forgotten.lock());
         let names = self.settled_names();
-        let mut catalog =
-            Catalog { names_lsn: names.lsn.max(due.upto), saved_lsn: due.upto, databases: Vec::new() };
+        store.begin_catalog(self.first_lsn(), committed)?;
+        let mut catalog = Catalog {
+            names_lsn: names.lsn.max(due.upto),
+            deleted_lsn: names.deleted_lsn,
+            saved_lsn: due.upto,
+            databases: Vec::new(),
+        };
         for database in names.by_id.values() {
-            let saved = database.save_if_due(&store.shelf, due, committed);
-            let saved_lsn =
-                saved.inspect_err(|_| store.forgotten.lock().extend(forgotten.iter().cloned()))?;
+            let (vouched, saved_lsn) = database.save_if_due(&store.shelf, due, committed)?;
             catalog.saved_lsn = catalog.saved_lsn.min(saved_lsn);
-            let state = database.state();
-            let vouched_lsn = state.tree.as_ref().map(tree::Snapshot::applied_lsn);
-            catalog.databases.push(Entry { db: database.id(), name: database.name().clone(), vouched_lsn });
+            catalog.databases.push(Entry { db: database.id(), name: database.name().clone(), vouched });
         }
-        store.write(catalog, due, committed).inspect_err(|_| {
-            store.forgotten.lock().extend(forgotten.iter().cloned());
-        })?;
-        forgotten.iter().try_for_each(|database| store.remove(database))
+        store.write(catalog, due, committed)
+    }
+
+    /// What is saved now, for a copy. The log behind [`Documents::saved_lsn`], as it is before the call, belongs to it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn plan_copy(&self) -> Result<Option<CopyPlan>, StoreError> {
+        let Some(store) = self.store() else { return Ok(None) };
+        // While it is held, no file that the catalog names is removed.
+        let written = store.written.lock();
+        let Some(catalog) = &*written else { return Ok(None) };
+        let copied = |entry: &Entry| {
+            let vouched = entry.vouched?;
+            let path = store.shelf.path_of(entry.db, vouched.generation);
+            let file = store.shelf.disk.open(&path, Access::Read).map_err(StoreError::io("open", &path));
+            let name = tree_name(entry.db, vouched.generation);
+            Some(file.map(|file| CopyFile { name, bytes: vouched.file_end, file }))
+        };
+        let files = catalog.databases.iter().filter_map(copied).collect::<Result<_, _>>()?;
+        Ok(Some(CopyPlan { files, catalog_name: CATALOG_NAME, catalog: catalog.encode() }))
+    }
+
+    /// The position before the first database.
+    fn first_lsn(&self) -> Option<Lsn> {
+        let names = self.settled_names();
+        let (db, _) = names.by_id.get_min()?;
+        Some(Lsn::new(db.get().saturating_sub(1)))
     }
 }
 
 fn open_database(
     shelf: &Shelf,
     entry: &Entry,
-    end: Lsn,
+    limit: Lsn,
     listener: &Listener,
 ) -> Result<Database, StoreError> {
-    let (mut state, mut file) = (State::new(entry.db), None);
-    if let Some(at_least) = entry.vouched_lsn {
-        let path = shelf.path_of(entry.db);
-        let wanted = Wanted { at_least, at_most: end };
-        let tree = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
+    let (mut state, mut file) = (State::new(entry.db), DatabaseFile::default());
+    if let Some(vouched) = entry.vouched {
+        let path = shelf.path_of(entry.db, vouched.generation);
+        let at_least = if vouched.lsn <= limit { vouched.lsn } else { Lsn::ZERO };
+        let wanted = Wanted { at_least, at_most: limit };
+        let mut tree = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
+        if limit < Lsn::MAX {
+            // What lies behind the limit is cut off, durably: the log will get there again, with something else.
+            drop(tree.begin()?);
+        }
         let snapshot = tree.snapshot().clone();
         let decoded = rows::decode_metadata(snapshot.metadata(), snapshot.applied_lsn());
         state = decoded
             .filter(|state| state.db == entry.db)
             .ok_or(StoreError::Damaged { path, what: "it is not the file of this database" })?;
         state.tree = Some(snapshot);
-        file = Some(tree);
+        file = DatabaseFile::new(tree, vouched.generation);
     }
-    Ok(Database::new(entry.name.clone(), state, DatabaseFile::new(file), listener.clone()))
+    Ok(Database::new(entry.name.clone(), state, file, listener.clone()))
 }
 
 impl Store {
-    /// The file of a database is not needed when the catalog does not name it any more.
-    pub(crate) fn forget(&self, database: Arc<Database>) {
-        self.forgotten.lock().push(database);
+    /// Makes a catalog without files, before the first file is made: without a catalog there are no files.
+    fn begin_catalog(
+        &self,
+        first_lsn: Option<Lsn>,
+        committed: &mut dyn FnMut(Lsn) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut written = self.written.lock();
+        let Some(first) = first_lsn.filter(|_| written.is_none()) else { return Ok(()) };
+        if !committed(first) {
+            return Err(StoreError::NotCommitted);
+        }
+        let catalog =
+            Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
+        catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
+        *written = Some(catalog);
+        Ok(())
     }
 
-    /// Writes the catalog, if it says something new.
+    /// Writes the catalog, if it says something new, and removes the files that it does not name any more.
     fn write(
         &self,
         catalog: Catalog,
@@ -169,27 +250,28 @@ impl Store {
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
         let mut written = self.written.lock();
-        let gained = catalog.saved_lsn.get().saturating_sub(written.saved_lsn.get());
+        let Some(before) = &*written else { return Ok(()) };
+        let gained = catalog.saved_lsn.get().saturating_sub(before.saved_lsn.get());
         let has_gained = gained >= CATALOG_LOG_BYTES || due.everything && gained > 0;
-        if catalog.databases == written.databases && !has_gained {
+        if catalog.databases == before.databases && !has_gained {
             return Ok(());
         }
         if !committed(catalog.names_lsn.max(catalog.saved_lsn)) {
             return Err(StoreError::NotCommitted);
         }
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
-        *written = catalog;
-        Ok(())
+        let files = |catalog: &Catalog| -> BTreeSet<(DbId, u32)> {
+            let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
+            catalog.databases.iter().filter_map(file).collect()
+        };
+        let unnamed: Vec<_> = files(before).difference(&files(&catalog)).copied().collect();
+        *written = Some(catalog);
+        unnamed.into_iter().try_for_each(|(db, generation)| self.remove(db, generation))
     }
 
-    fn remove(&self, database: &Arc<Database>) -> Result<(), StoreError> {
-        // Nobody writes it meanwhile, and nobody will later.
-        let _file = database.file.lock();
-        let path = self.shelf.path_of(database.id());
-        match crashsafe::remove_durably(&*self.shelf.disk, &path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(StoreError::io("remove", &path)),
-        }
+    fn remove(&self, db: DbId, generation: u32) -> Result<(), StoreError> {
+        let path = self.shelf.path_of(db, generation);
+        crashsafe::remove_durably(&*self.shelf.disk, &path).map_err(StoreError::io("remove", &path))
     }
 }
 

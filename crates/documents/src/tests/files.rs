@@ -1,6 +1,6 @@
 //! Databases with files: layers over a tree, recovery, and crashes and failures at every I/O.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +12,8 @@ use proptest::prelude::*;
 use super::history::{Step, recount, run, step};
 use super::kit::*;
 use crate::*;
+
+const DIR: &str = "/data/documents";
 
 fn disk() -> Arc<SimDisk> {
     SimDisk::new(SimDiskOptions::default())
@@ -154,43 +156,97 @@ fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
     }
 }
 
+fn file_of(db: &Database) -> PathBuf {
+    Path::new(DIR).join(format!("{}-0.tree", db.id()))
+}
+
 #[test]
 fn the_log_is_needed_from_the_oldest_change_that_is_not_saved() {
     let disk = disk();
     let kit = Kit::open(&disk, &[]).expect("empty");
+    assert_eq!((kit.documents.saved_lsn(), kit.documents.replay_from()), (None, None));
     let (a, b) = (kit.create("a").expect("created"), kit.create("b").expect("created"));
     let rev = kit.edit(&a, put("x", "{}")).expect("new");
     let due = |now_ms, everything| Due { now_ms, upto: kit.end(), everything };
     let save = |due| kit.documents.checkpoint(&due, &mut |_| true).expect("a good disk");
     save(due(0, false));
-    assert_eq!(kit.documents.saved_lsn(), a.id().lsn(), "the catalog is saved, the documents are too young");
-    assert!(
-        disk.list(Path::new("/documents")).expect("a directory").iter().all(|name| !name.ends_with(".tree"))
+    assert_eq!(
+        kit.documents.saved_lsn(),
+        Some(a.id().lsn()),
+        "the catalog is saved, the documents are too young"
     );
+    assert!(disk.list(Path::new(DIR)).expect("a directory").iter().all(|name| !name.ends_with(".tree")));
     assert!(kit.documents.dirty_bytes() > 0);
     save(due(DIRTY_AGE_MS_MAX, false));
-    assert_eq!((kit.documents.saved_lsn(), kit.documents.dirty_bytes()), (kit.end(), 0));
+    assert_eq!((kit.documents.saved_lsn(), kit.documents.dirty_bytes()), (Some(kit.end()), 0));
     kit.edit(&b, put("y", "{}")).expect("new");
     save(due(0, true));
-    assert_eq!(kit.documents.saved_lsn(), kit.end());
+    assert_eq!(kit.documents.saved_lsn(), Some(kit.end()));
     // What the log will not commit is not written.
-    let before = disk.read_file(&Path::new("/documents").join(format!("{}.tree", a.id()))).expect("there");
+    let before = disk.read_file(&file_of(&a)).expect("there");
     kit.edit(&a, update("x", rev, "{}")).expect("a leaf");
     let refused = kit.documents.checkpoint(&due(0, true), &mut |_| false);
     assert!(matches!(refused, Err(StoreError::NotCommitted)));
-    assert_eq!(
-        disk.read_file(&Path::new("/documents").join(format!("{}.tree", a.id()))).expect("there"),
-        before
-    );
+    assert_eq!(disk.read_file(&file_of(&a)).expect("there"), before);
     kit.edit(&a, put("z", "{}")).expect("new");
     save(due(0, true));
     save(due(0, true));
-    assert_eq!(kit.documents.saved_lsn(), kit.end());
-    recovered(&disk, &kit.log.lock().expect("whole").clone(), "saved in two steps");
+    assert_eq!(kit.documents.saved_lsn(), Some(kit.end()));
+    let log = kit.log.lock().expect("whole").clone();
+    recovered(&disk, &log, "saved in two steps");
     // Only what is behind `saved_lsn` is needed.
-    let last = kit.log.lock().expect("whole").last().cloned().expect("a record");
-    let shorter = Kit::open(&disk, &[last]).expect("the files have all");
-    assert_eq!(shorter.dump(), kit.dump());
+    assert_eq!(Kit::open(&disk, &log[log.len() - 1..]).expect("the files have all").dump(), kit.dump());
+}
+
+#[test]
+fn files_go_back_to_where_the_log_ends() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let a = kit.create("a").expect("created");
+    let mut first_saved = None;
+    for n in 0..12 {
+        kit.edit(&a, put(&format!("doc{n}"), "{}")).expect("new");
+        if n == 6 {
+            kit.edit(&kit.create("b").expect("created"), put("x", "{}")).expect("new");
+        }
+        if n % 3 == 2 {
+            kit.save().expect("a good disk");
+            first_saved.get_or_insert(kit.end());
+        }
+    }
+    let log = kit.log.lock().expect("whole").clone();
+    let mut went_back = 0;
+    for count in 1..=log.len() {
+        let disk = disk.clone_state();
+        disk.crash(CrashMode::LoseAll);
+        let kit = Kit::open(&disk, &log[..count]).unwrap_or_else(|error| panic!("{count}: {error}"));
+        assert_eq!(kit.dump(), kit.replica().dump(), "{count}");
+        went_back += usize::from(Some(kit.end()) > first_saved && kit.documents.replay_from() > first_saved);
+        kit.edit(&kit.documents.database("a").expect("there"), put("another", "{}")).expect("new");
+        kit.save().expect("it goes on");
+        recovered(&disk, &kit.log.lock().expect("whole").clone(), "another history");
+    }
+    assert!(went_back > 5, "{went_back}");
+}
+
+#[test]
+fn a_copy_is_what_was_saved() {
+    let source = disk();
+    let kit = Kit::open(&source, &[]).expect("empty");
+    assert!(kit.documents.plan_copy().expect("readable").is_none());
+    history(&kit).expect("a good disk");
+    let a = kit.documents.database("a").expect("there");
+    let plan = kit.documents.plan_copy().expect("readable").expect("something was saved");
+    kit.edit(&a, put("later", "{}")).expect("new");
+    kit.save().expect("a good disk");
+    let copy = disk();
+    for CopyFile { name, bytes, file } in plan.files {
+        let mut content = vec![0; bytes as usize];
+        file.read_exact_at(&mut content, 0).expect("there");
+        copy.write_file(&Path::new(DIR).join(name), &content);
+    }
+    copy.write_file(&Path::new(DIR).join(plan.catalog_name), &plan.catalog);
+    recovered(&copy, &kit.log.lock().expect("whole").clone(), "a copy and the log");
 }
 
 #[test]
@@ -200,17 +256,18 @@ fn files_that_are_not_what_they_should_be_are_refused() {
         let kit = Kit::open(&disk, &[]).expect("empty");
         history(&kit).expect("a good disk");
         let log = kit.log.lock().expect("whole").clone();
-        let a = kit.documents.database("a").expect("there").id();
-        (disk, log, Path::new("/documents").join(format!("{a}.tree")))
+        let file = file_of(&kit.documents.database("a").expect("there"));
+        (disk, log, file)
     };
+    let catalog = Path::new(DIR).join("catalog");
     let (disk, log, _) = saved();
-    disk.remove(Path::new("/documents/catalog")).expect("there");
+    disk.remove(&catalog).expect("there");
     assert!(matches!(
         Kit::open(&disk, &log),
         Err(StoreError::Damaged { what: "the catalog is missing", .. })
     ));
     let (disk, log, _) = saved();
-    disk.corrupt(Path::new("/documents/catalog"), 20, 1).expect("there");
+    disk.corrupt(&catalog, 20, 1).expect("there");
     assert!(matches!(Kit::open(&disk, &log), Err(StoreError::Damaged { .. })));
     let (disk, log, file) = saved();
     disk.remove(&file).expect("there");
@@ -220,5 +277,8 @@ fn files_that_are_not_what_they_should_be_are_refused() {
     disk.truncate(&file, len - 1).expect("there");
     assert!(matches!(Kit::open(&disk, &log), Err(StoreError::Tree(_))), "an older checkpoint does not do");
     let (disk, log, _) = saved();
-    assert!(matches!(Kit::open(&disk, &log[..10]), Err(StoreError::AheadOfLog { .. })));
+    assert!(
+        matches!(Kit::open(&disk, &log[..10]), Err(StoreError::AheadOfLog { .. })),
+        "what was deleted is gone"
+    );
 }

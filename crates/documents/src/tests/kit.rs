@@ -29,10 +29,10 @@ impl Kit {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let told = notices.clone();
         let listener: Listener = Arc::new(move |notice| told.lock().expect("whole").push(notice));
-        let end = log.last().map_or(Lsn::ZERO, |(lsn, _)| *lsn);
-        let documents = Arc::new(Documents::open(shelf(disk), LogSpan { begin: Lsn::ZERO, end }, listener)?);
-        let saved_lsn = documents.saved_lsn();
-        for (lsn, change) in log.iter().filter(|(lsn, _)| *lsn > saved_lsn) {
+        let end = log.last().map(|(lsn, _)| *lsn);
+        let documents = Arc::new(Documents::open(shelf(disk), end, listener)?);
+        let replay_from = documents.replay_from().unwrap_or(Lsn::ZERO);
+        for (lsn, change) in log.iter().filter(|(lsn, _)| *lsn > replay_from) {
             documents.apply(change, *lsn)?;
         }
         Ok(Kit { documents, log: Mutex::new(log.to_vec()), notices })
@@ -108,7 +108,7 @@ impl Kit {
 /// Where files are on a disk.
 pub(crate) fn shelf(disk: &Arc<SimDisk>) -> Shelf {
     let (entropy, cache) = (Arc::new(SimEntropy::new(1)), NodeCache::new(1 << 20));
-    Shelf { disk: disk.clone(), dir: "/documents".into(), entropy, cache }
+    Shelf { disk: disk.clone(), dir: directory("/data".as_ref()), entropy, cache }
 }
 
 /// A JSON text as an interactive edit.
