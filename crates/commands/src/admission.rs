@@ -27,6 +27,9 @@ impl Executor {
         host: &dyn Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, args, session, host)?;
+        if row.flags.has(Flags::RUNS_SCRIPTS) {
+            return Ok(self.admit_script(args, host));
+        }
         if !self.writes(row, args, host)? {
             return Ok(true);
         }
@@ -39,13 +42,26 @@ impl Executor {
         Ok(true)
     }
 
+    /// Finds out for a script what may keep its commands from writing: it runs all the same, they are refused. Returns
+    /// whether it may run now.
+    #[cold]
+    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> bool {
+        let writes = match self.admit_args(args.size_bytes() as u64) {
+            Ok(false) => return false,
+            other => other.map(|_| ()),
+        };
+        let growth = self.make_room(host);
+        self.scripting.allow(writes, growth);
+        true
+    }
+
     /// Whether the command may append to the log.
     ///
     /// # Errors
     /// It does, and the log is not there yet: a message to a durable channel, while others can be published.
     #[inline]
     pub(crate) fn writes(&self, row: &Row, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
-        if row.flags.has(Flags::WRITE) {
+        if row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) {
             return Ok(true);
         }
         if !row.flags.has(Flags::LOGS_MESSAGES) || !host.is_durable_channel(args.at(1)) {

@@ -25,6 +25,7 @@ use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit,
     observe::{append_line, shown_args},
     row::Found,
+    scripts::Scripting,
 };
 
 /// What a command may log beside the bytes of its arguments: numbers, and the heads of its effects.
@@ -33,6 +34,15 @@ const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 /// The record would be longer than a log can hold.
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
+
+/// What must be done before a command can run: nothing has happened yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// The log must admit a record of so many bytes.
+    Room(u64),
+    /// Every slot must be locked.
+    AllSlots,
+}
 
 /// The surroundings of one command while it runs.
 pub struct Context<'a, 'k> {
@@ -56,6 +66,8 @@ pub struct Context<'a, 'k> {
     pub(crate) admitted_bytes: u64,
     /// The channels of the worker; `None` where only keys are served.
     pub(crate) channels: Option<&'a mut Local>,
+    /// What scripts are run with; `None` where only keys are served.
+    pub(crate) scripting: Option<&'a mut Scripting>,
     /// Where commands are shown to monitors, if there are any.
     pub(crate) monitor: Option<&'a mut Vec<u8>>,
 }
@@ -82,6 +94,11 @@ impl Context<'_, '_> {
     /// The channels of the worker.
     pub(crate) fn channels(&mut self) -> &mut Local {
         self.channels.as_deref_mut().expect("what is merged or served has to do with keys only")
+    }
+
+    /// What scripts are run with.
+    pub(crate) fn scripting(&mut self) -> &mut Scripting {
+        self.scripting.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
 
     /// To be called before the first change by commands whose record can be much larger than their arguments: makes sure
@@ -126,10 +143,10 @@ impl Context<'_, '_> {
         self.unit.notify(class, name, db, key);
     }
 
-    /// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error the
-    /// size of the record that must be admitted first.
+    /// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error
+    /// what must be done first.
     #[inline]
-    pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, u64> {
+    pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Again> {
         let is_inner = self.in_transaction;
         let result = self.attempt(|cx| (row.handler)(cx, args));
         if self.session.tracking.is_some() {
@@ -143,13 +160,15 @@ impl Context<'_, '_> {
     pub(crate) fn attempt(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<(), CommandError>,
-    ) -> Result<bool, u64> {
+    ) -> Result<bool, Again> {
         let (reply_start, record_bytes) = (self.reply.position(), self.unit.record_bytes());
         let Err(error) = run(self) else { return Ok(true) };
         assert_eq!(self.unit.record_bytes(), record_bytes, "failed after it had changed something: {error}");
         self.reply.truncate(reply_start);
-        if let CommandError::NeedsRoom(bytes) = error {
-            return Err(bytes);
+        match error {
+            CommandError::NeedsRoom(bytes) => return Err(Again::Room(bytes)),
+            CommandError::NeedsAllSlots => return Err(Again::AllSlots),
+            _ => {}
         }
         self.reply_error(&error);
         Ok(false)
@@ -173,6 +192,14 @@ impl Context<'_, '_> {
         self.reply.error(text);
     }
 
+    /// Shows a script to the monitors, before the commands that it runs.
+    pub(crate) fn show_script(&mut self, args: Args<'_>) {
+        if let Some(lines) = &mut self.monitor {
+            let (now_ms, db, peer) = (self.unit.now_ms(), self.session.db.get(), self.session.client.peer());
+            append_line(lines, now_ms, db, peer, args.iter());
+        }
+    }
+
     /// From now on runs several commands as one, with [`Context::run_inner`].
     ///
     /// Nothing is refused any more for lack of room in the log, because what was changed cannot be taken back. Room for most
@@ -184,8 +211,8 @@ impl Context<'_, '_> {
     }
 
     /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value or an error, or no
-    /// value for a command that says nothing.
-    pub(crate) fn run_inner(&mut self, Found { row, index }: Found, args: Args<'_>) {
+    /// value for a command that says nothing. Monitors are told that it came from `origin`; `None`: from the client.
+    pub(crate) fn run_inner(&mut self, Found { row, index }: Found, args: Args<'_>, origin: Option<&str>) {
         self.reply.set_protocol(self.session.protocol);
         let reply_start = self.reply.position();
         let record_bytes = self.unit.record_bytes() + args.size_bytes() + EFFECT_BYTES_BESIDE_ARGS;
@@ -201,8 +228,10 @@ impl Context<'_, '_> {
         self.unit.stats().called(index as usize, !succeeded);
         if let Some(lines) = &mut self.monitor
             && !row.flags.has(Flags::ADMIN)
+            && !row.flags.has(Flags::RUNS_SCRIPTS)
         {
-            let (now_ms, db, peer) = (self.unit.now_ms(), self.session.db.get(), self.session.client.peer());
+            let (now_ms, db) = (self.unit.now_ms(), self.session.db.get());
+            let peer = origin.unwrap_or(self.session.client.peer());
             append_line(lines, now_ms, db, peer, shown_args(row, args));
         }
     }

@@ -79,6 +79,8 @@ pub enum CommandError {
     LogFailed,
     /// Not for clients: the record will be so many bytes, which must be admitted first. The executor sees to it.
     NeedsRoom(u64),
+    /// Not for clients: it needs other slots than its arguments say. The executor runs it again with all of them.
+    NeedsAllSlots,
     /// Any other text that belongs to exactly one command, prefix included.
     Text(&'static str),
     /// The same, with a part that varies.
@@ -140,6 +142,7 @@ impl fmt::Display for CommandError {
                 return write!(f, "ERR a record of {bytes} bytes was not admitted");
             }
             CommandError::Composed(text) => return f.write_str(text),
+            CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",
             CommandError::NotAnInteger => "ERR value is not an integer or out of range",

@@ -15,10 +15,12 @@ use crate::{
     CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
     blocking::{Later, Serving},
+    context::Again,
     event::Events,
     families::tell,
     observe::Watch,
     row::{Found, resolve_call},
+    scripts::Scripting,
     stats::WorkerStats,
     tracking::{BY_SERVER, Invalidations},
     unit::{Locks, Scratch, next_random},
@@ -125,6 +127,7 @@ pub struct Executor {
     /// Whether nothing that is here may be shown in this round.
     pub(crate) is_stale: bool,
     bulk_bytes_max: usize,
+    pub(crate) scripting: Scripting,
 }
 
 impl Executor {
@@ -161,6 +164,7 @@ impl Executor {
             refusal: None,
             is_stale: false,
             bulk_bytes_max: 512 << 20,
+            scripting: Scripting::default(),
         }
     }
 
@@ -379,7 +383,7 @@ impl Executor {
         } else {
             self.run(found, call, session, host, out)
         };
-        if self.monitored && outcome != Outcome::Wait {
+        if self.monitored && outcome != Outcome::Wait && !row.flags.has(Flags::RUNS_SCRIPTS) {
             self.show(row, call.args, session, host);
         }
         outcome
@@ -450,13 +454,19 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let mut admitted_bytes = ADMITTED_BYTES;
+        let (mut admitted_bytes, mut locks_all) = (ADMITTED_BYTES, false);
+        let shown = self.shown.len();
         loop {
-            let needed_bytes = match self.run_once(found, call, session, host, out, admitted_bytes) {
+            let again = match self.run_once(found, call, session, host, out, (admitted_bytes, locks_all)) {
                 Ok(outcome) => return outcome,
-                Err(needed_bytes) => needed_bytes,
+                Err(again) => again,
             };
             self.events.forget_unsealed();
+            self.shown.truncate(shown);
+            let Again::Room(needed_bytes) = again else {
+                locks_all = true;
+                continue;
+            };
             match self.admit_write(needed_bytes) {
                 Ok(true) => admitted_bytes = needed_bytes,
                 Ok(false) => return Outcome::Wait,
@@ -465,7 +475,8 @@ impl Executor {
         }
     }
 
-    /// Runs a command; the error is the size of the record that must be admitted first, and nothing has happened.
+    /// Runs a command with so much room in the log admitted, and with every slot locked or those of its keys; the error is
+    /// what must be done first, and nothing has happened.
     #[inline]
     fn run_once(
         &mut self,
@@ -474,8 +485,8 @@ impl Executor {
         session: &mut Session,
         host: &dyn Host,
         out: &mut Vec<u8>,
-        admitted_bytes: u64,
-    ) -> Result<Outcome, u64> {
+        (admitted_bytes, locks_all): (u64, bool),
+    ) -> Result<Outcome, Again> {
         let args = call.args;
         let durability = self.durability();
         let clock = self.next_clock();
@@ -487,6 +498,7 @@ impl Executor {
         let scratch =
             Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
         let locks = match row.keys {
+            _ if locks_all => Locks::all(&self.keyspace),
             Keys::First => Locks::one(&self.keyspace, args.at(1), call.resolved.hash),
             keys if keys.spans_all(args) => Locks::all(&self.keyspace),
             Keys::Queued => match session.slots_of_transaction() {
@@ -511,6 +523,7 @@ impl Executor {
                 in_transaction: false,
                 admitted_bytes,
                 channels: Some(&mut self.channels),
+                scripting: Some(&mut self.scripting),
                 monitor: self.monitored.then_some(&mut self.shown),
             };
             let succeeded = cx.handle(row, args)?;

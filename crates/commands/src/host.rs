@@ -8,7 +8,7 @@ use keyspace::EvictionPolicy;
 use pubsub::durable::{Flow, Request};
 
 use crate::{
-    EventClass, Promise,
+    EventClass, LogLevel, Promise, Scripts,
     clients::{Client, Clients},
     observe::Observer,
     replication::{Replication, Standalone},
@@ -132,6 +132,10 @@ pub trait Host: Send + Sync {
     fn monotonic_us(&self) -> u64;
     /// The connections of the server.
     fn clients(&self) -> &Clients;
+    /// The scripts that clients may call.
+    fn scripts(&self) -> &Scripts;
+    /// Writes a message of a script to the log of the process.
+    fn log_script(&self, level: LogLevel, message: &str);
     /// Counters of all workers together.
     fn command_stats(&self) -> &CommandStats;
     /// The instruments of the server.

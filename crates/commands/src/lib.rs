@@ -37,6 +37,7 @@ mod promise;
 mod queueing;
 pub mod replication;
 mod row;
+mod scripts;
 mod session;
 mod stats;
 #[cfg(test)]
@@ -57,6 +58,8 @@ pub use interest::{Interests, Watches};
 pub use onlookers::Onlookers;
 pub use promise::Promise;
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
+pub use scripting::LogLevel;
+pub use scripts::{ScriptSettings, Scripts};
 pub use session::{Follower, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
 pub use tracking::{ClientTracking, Tracking, TrackingTotals};

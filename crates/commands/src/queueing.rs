@@ -68,6 +68,9 @@ impl Executor {
             // The queue itself takes memory, whatever the command does.
             _ => (self.writes(row, call.args, host)?, true, call.args.size_bytes() as u64),
         };
+        if let Keys::Queued = row.keys {
+            self.scripting.allow(Ok(()), Ok(()));
+        }
         let evicts = grows && self.limits.memory_bytes_max > 0;
         if (writes || evicts) && !self.admit_args(bytes)? {
             return Ok(false);

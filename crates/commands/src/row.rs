@@ -46,6 +46,8 @@ pub enum Family {
     Transactions,
     /// Channels and those who listen to them.
     Pubsub,
+    /// Scripts that the server runs.
+    Scripting,
     /// The connection itself.
     Connection,
     /// The server.
@@ -54,7 +56,7 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 13] = [
+    pub const ALL: [Family; 14] = [
         Family::String,
         Family::Bitmap,
         Family::Hyperloglog,
@@ -66,6 +68,7 @@ impl Family {
         Family::Generic,
         Family::Transactions,
         Family::Pubsub,
+        Family::Scripting,
         Family::Connection,
         Family::Server,
     ];
@@ -84,6 +87,7 @@ impl Family {
             Family::Generic => "generic",
             Family::Transactions => "transactions",
             Family::Pubsub => "pubsub",
+            Family::Scripting => "scripting",
             Family::Connection => "connection",
             Family::Server => "server",
         }

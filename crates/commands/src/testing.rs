@@ -27,8 +27,9 @@ use storage::{Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
 use crate::{
-    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, MemoryFigures, MemoryLimits,
-    Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Session, ShutdownMode,
+    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, MemoryFigures,
+    MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session,
+    ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
 };
@@ -430,6 +431,7 @@ pub(crate) struct TestHost {
     /// What was asked of the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Observer,
+    pub(crate) scripts: Scripts,
     /// How long every command seems to take that is timed.
     pub(crate) command_us: AtomicU64,
     /// How long all of them have taken.
@@ -455,6 +457,7 @@ impl TestHost {
             promises: Mutex::default(),
             channel_requests: Mutex::default(),
             observer: Observer::default(),
+            scripts: Scripts::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
             clock,
@@ -564,6 +567,14 @@ impl Host for TestHost {
 
     fn clients(&self) -> &Clients {
         &self.clients
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn log_script(&self, level: LogLevel, message: &str) {
+        self.asked.lock().push(format!("log {level:?} {message}"));
     }
 
     fn command_stats(&self) -> &CommandStats {

@@ -64,7 +64,9 @@ impl Transaction {
             let known = first.filter(|(first, _)| *first == index).map(|(_, hash)| hash.slot());
             self.slots.push(known.unwrap_or_else(|| slot_of(args.at(index))));
         });
-        self.needs_all_slots |= row.keys.spans_all(args) || row.flags.has(Flags::READS_ALL);
+        // A script may touch keys that it has not declared; what is in a transaction cannot be run again.
+        let roams = row.flags.has(Flags::READS_ALL) || row.flags.has(Flags::RUNS_SCRIPTS);
+        self.needs_all_slots |= row.keys.spans_all(args) || roams;
         self.flags = self.flags.or(row.flags);
         self.writes |= writes;
         self.args_bytes += args.size_bytes() as u64;

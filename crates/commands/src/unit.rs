@@ -10,6 +10,7 @@
 mod known_keys;
 mod locked;
 mod locks;
+mod undo;
 mod walk;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -33,6 +34,7 @@ use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
 pub(crate) use locks::Locks;
+use undo::Undo;
 
 /// See the module documentation.
 pub struct Unit<'k> {
@@ -54,6 +56,8 @@ pub struct Unit<'k> {
     /// Keys that hold something for somebody who waits for them, perhaps.
     ready: VecDeque<(DbId, Box<[u8]>)>,
     invalidations: &'k mut Invalidations,
+    /// What it takes to undo what is done now; kept while a script runs.
+    undo: Option<Box<Undo>>,
 }
 
 impl<'k> Unit<'k> {
@@ -79,6 +83,7 @@ impl<'k> Unit<'k> {
             events,
             ready: VecDeque::new(),
             invalidations,
+            undo: None,
         }
     }
 
@@ -316,10 +321,34 @@ impl<'k> Unit<'k> {
         self.locked.has(slot)
     }
 
+    /// Locks one more slot for a unit that cannot tell ahead what it needs, unless somebody else has it: waiting for it
+    /// could be for ever. Returns whether it is locked.
+    pub(crate) fn try_lock(&mut self, slot: SlotId) -> bool {
+        self.locked.try_add(self.keyspace, slot)
+    }
+
+    /// Whether every slot is locked.
+    pub(crate) fn has_locked_all(&self) -> bool {
+        self.locked.is_all()
+    }
+
     #[inline]
     fn change(&mut self, effect: &Effect<'_>) -> Applied {
+        if self.undo.is_some() {
+            self.note_undo(effect);
+        }
+        let applied = self.make(effect);
+        if applied.changed {
+            effect.encode_into(self.effects);
+        }
+        applied
+    }
+
+    /// Makes a change that is in no record.
+    #[inline]
+    fn make(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
-        let applied = match effect.scope() {
+        match effect.scope() {
             Scope::Slot(key) => {
                 let hash = self.hash(key);
                 self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed)
@@ -336,11 +365,7 @@ impl<'k> Unit<'k> {
                     _ => panic!("a global effect needs every slot locked"),
                 }
             }
-        };
-        if applied.changed {
-            effect.encode_into(self.effects);
         }
-        applied
     }
 
     /// Removes the keys of the locked slot whose deadline has passed, at most `max`, and as many fields of hashes. Returns

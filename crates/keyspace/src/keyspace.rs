@@ -148,6 +148,11 @@ impl Keyspace {
         SlotGuard::new(self, slot, self.slot(slot).state.lock())
     }
 
+    /// Locks a slot, unless it is locked: in any order, because it waits for nobody.
+    pub fn try_lock(&self, slot: SlotId) -> Option<SlotGuard<'_>> {
+        Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
+    }
+
     /// Locks these slots, each once, in ascending order.
     pub fn lock_many(&self, slots: impl IntoIterator<Item = SlotId>) -> LockedSlots<'_> {
         let mut slots: SmallVec<[SlotId; 16]> = slots.into_iter().collect();

@@ -28,6 +28,17 @@ impl<'k> LockedSlots<'k> {
         LockedSlots { guards }
     }
 
+    /// One slot, to which others are [added](LockedSlots::add).
+    pub fn of(guard: SlotGuard<'k>) -> Self {
+        LockedSlots { guards: smallvec::smallvec![guard] }
+    }
+
+    /// Adds a slot.
+    pub fn add(&mut self, guard: SlotGuard<'k>) {
+        let at = self.guards.partition_point(|other| other.slot() < guard.slot());
+        self.guards.insert(at, guard);
+    }
+
     /// The guard of a slot, if it is one of these.
     #[inline]
     pub fn get(&self, slot: SlotId) -> Option<&SlotGuard<'k>> {

@@ -37,6 +37,9 @@ pub trait Calls {
     /// Whether the user of the script may run this command; `None`: it is no command.
     fn may_call(&mut self, args: Args<'_>) -> Option<bool>;
 
+    /// Microseconds of a clock that only goes forward, for `os.clock`.
+    fn clock_us(&self) -> u64;
+
     /// Writes to the log of the server, for `redis.log`.
     fn log(&mut self, level: LogLevel, message: &[u8]);
 }

@@ -32,6 +32,7 @@ mod redis;
 mod reply;
 mod returned;
 mod sha;
+mod source;
 mod strings;
 mod structs;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use error::ScriptError;
 pub use meter::{Limits, Meter, Stop};
 pub use returned::Returned;
 pub use sha::{Sha, sha1_hex};
+pub use source::{Source, Traits};
 pub use vm::{Ended, Vm};
 
 /// For fuzzing: what decoders make of bytes that a script was given.

@@ -33,6 +33,10 @@ impl Calls for TestCalls {
         (args.at(0) == b"get").then_some(true)
     }
 
+    fn clock_us(&self) -> u64 {
+        1_500_000
+    }
+
     fn log(&mut self, level: LogLevel, message: &[u8]) {
         self.logged.push((level, String::from_utf8_lossy(message).into_owned()));
     }
@@ -49,7 +53,7 @@ pub(crate) struct TestVm {
 impl TestVm {
     pub(crate) fn new() -> TestVm {
         let limits = Limits { memory_bytes_max: 16 << 20, instructions_max: 2_000_000_000 };
-        let (vm, calls) = (Vm::new(limits, || 1_500_000), TestCalls::default());
+        let (vm, calls) = (Vm::new(limits), TestCalls::default());
         TestVm { vm, limits, calls, protocol: Protocol::Resp2 }
     }
 

@@ -50,8 +50,9 @@ pub struct Vm {
     guard: Table,
     /// The real ones.
     globals: Table,
-    /// The real `redis` table, where the functions stand that ask who runs the script.
+    /// The real `redis` and `os` tables, where the functions stand that ask who runs the script.
     redis: Table,
+    os: Table,
     run: Function,
     programs: HashMap<Sha, Function>,
     meter: Meter,
@@ -64,18 +65,18 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A machine. `monotonic_us` is what `os.clock` shows.
+    /// A machine.
     ///
     /// # Panics
     /// If there is no memory for it.
-    pub fn new(limits: Limits, monotonic_us: impl Fn() -> u64 + Send + Sync + 'static) -> Vm {
-        match Vm::build(limits, monotonic_us) {
+    pub fn new(limits: Limits) -> Vm {
+        match Vm::build(limits) {
             Ok(vm) => vm,
             Err(problem) => panic!("a virtual machine cannot be built: {problem}"),
         }
     }
 
-    fn build(limits: Limits, monotonic_us: impl Fn() -> u64 + Send + Sync + 'static) -> Result<Vm> {
+    fn build(limits: Limits) -> Result<Vm> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
         let (meter, options, source, settings) =
             (Meter::default(), json::Shared::default(), Arc::new(Random::default()), Settings::default());
@@ -87,8 +88,7 @@ impl Vm {
         libraries.set("struct", structs::library(&lua, bytes_max)?)?;
         libraries.set("bit", bits::library(&lua)?)?;
         let os = lua.create_table()?;
-        os.set("clock", lua.create_function(move |_, ()| Ok(monotonic_us() as f64 / 1e6))?)?;
-        libraries.set("os", os)?;
+        libraries.set("os", &os)?;
         let string = lua.create_table()?;
         strings::install(&lua, &string, bytes_max)?;
         pattern::install(&lua, &string, &meter, bytes_max)?;
@@ -133,6 +133,7 @@ impl Vm {
             guard,
             globals,
             redis,
+            os,
             run,
             programs: HashMap::new(),
             meter,
@@ -235,7 +236,7 @@ impl Vm {
         args: Args<'_>,
         calls: &mut dyn Calls,
     ) -> Result<(bool, Value)> {
-        let Vm { lua, globals, redis, run, programs, settings, words, reply, meter, .. } = self;
+        let Vm { lua, globals, redis, os, run, programs, settings, words, reply, meter, .. } = self;
         let program = programs.get(&sha).ok_or_else(|| mlua::Error::runtime("the script was not loaded"))?;
         globals.raw_set("KEYS", table_of(lua, keys)?)?;
         globals.raw_set("ARGV", table_of(lua, args)?)?;
@@ -246,7 +247,8 @@ impl Vm {
                 let function = scope.create_function(move |lua, values: Variadic<Value>| {
                     answer(&mut asked.borrow_mut(), lua, &values)
                 })?;
-                redis.raw_set(name, function)
+                let table = if name == "clock" { &*os } else { &*redis };
+                table.raw_set(name, function)
             };
             asked::FUNCTIONS.iter().try_for_each(|(name, answer)| add(name, *answer))?;
             run.call::<(bool, Value)>(program)

@@ -13,8 +13,8 @@ use std::{
 };
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, MemoryFigures, MemoryLimits, Promise,
-    SaveAnswer, ShutdownMode, WorkerStats,
+    CommandStats, DebugAccess, EventClass, Host, Interests, Loading, LogLevel, MemoryFigures, MemoryLimits,
+    Promise, SaveAnswer, Scripts, ShutdownMode, WorkerStats,
     clients::{Client, ClientKind, Clients, Connected},
     observe::{LatencyEvent, Observer},
     replication::Replication,
@@ -111,6 +111,7 @@ pub(crate) struct ServerHost {
     stats: CommandStats,
     observer: Observer,
     settings: RwLock<Settings>,
+    scripts: Scripts,
     live: Live,
     log: OnceLock<Log>,
     mailboxes: OnceLock<Vec<Mailbox>>,
@@ -148,6 +149,7 @@ impl ServerHost {
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers),
             observer: Observer::default(),
+            scripts: Scripts::default(),
             live: Live::default(),
             log: OnceLock::new(),
             mailboxes: OnceLock::new(),
@@ -188,6 +190,9 @@ impl ServerHost {
         self.observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
         self.observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));
         self.keyspace.set_packed_limits(settings.packed_limits());
+        self.scripts.settings.set_memory(settings.integer(Key::ScriptMaxMemory));
+        self.scripts.settings.set_instructions(settings.integer(Key::ScriptMaxInstructions));
+        self.scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
         self.node.configure(settings);
         let policy = settings.text(Key::MaxmemoryPolicy);
         let number =
@@ -443,6 +448,19 @@ impl Host for ServerHost {
 
     fn clients(&self) -> &Clients {
         &self.clients
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn log_script(&self, level: LogLevel, message: &str) {
+        match level {
+            LogLevel::Debug => tracing::trace!("script: {message}"),
+            LogLevel::Verbose => tracing::debug!("script: {message}"),
+            LogLevel::Notice => tracing::info!("script: {message}"),
+            LogLevel::Warning => tracing::warn!("script: {message}"),
+        }
     }
 
     fn command_stats(&self) -> &CommandStats {

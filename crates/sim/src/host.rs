@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use commands::{
-    CommandStats, DebugAccess, EventClass, Host, Loading, MemoryFigures, MemoryLimits, Promise, SaveAnswer,
-    ShutdownMode, clients::Clients, observe::Observer,
+    CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Promise,
+    SaveAnswer, Scripts, ShutdownMode, clients::Clients, observe::Observer,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -25,6 +25,7 @@ pub struct SimHost {
     clients: Clients,
     stats: CommandStats,
     observer: Observer,
+    scripts: Scripts,
     log: Log,
     /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
@@ -34,7 +35,8 @@ impl SimHost {
     /// A host for so many workers on this log.
     pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
         let (clients, stats) = (Clients::new(), CommandStats::new(workers));
-        SimHost { clock, clients, stats, observer: Observer::default(), log, dead_before: Mutex::new(None) }
+        let (observer, scripts) = (Observer::default(), Scripts::default());
+        SimHost { clock, clients, stats, observer, scripts, log, dead_before: Mutex::new(None) }
     }
 
     /// What the server does once a second: cuts the log before a FLUSHALL that has become durable.
@@ -92,6 +94,12 @@ impl Host for SimHost {
     fn monotonic_us(&self) -> u64 {
         self.clock.monotonic_us()
     }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn log_script(&self, _level: LogLevel, _message: &str) {}
 
     fn clients(&self) -> &Clients {
         &self.clients

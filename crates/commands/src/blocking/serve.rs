@@ -136,6 +136,7 @@ impl<'k> Serving<'_, 'k> {
             // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
             admitted_bytes: u64::MAX,
             channels: None,
+            scripting: None,
             monitor: None,
         };
         let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));

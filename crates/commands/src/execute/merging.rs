@@ -77,6 +77,7 @@ impl Executor {
                 in_transaction: false,
                 admitted_bytes: ADMITTED_BYTES,
                 channels: None,
+                scripting: None,
                 monitor: None,
             };
             for Call { args, resolved } in calls.take(mergeable) {

@@ -16,6 +16,7 @@ mod list;
 mod replication;
 mod sample;
 mod scan;
+mod scripts;
 mod server;
 mod set;
 mod sort;
@@ -58,6 +59,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     list::ROWS,
     list::BLOCKING_ROWS,
     replication::ROWS,
+    scripts::ROWS,
     server::ROWS,
     set::ROWS,
     sort::ROWS,

@@ -54,6 +54,9 @@ impl Flags {
     /// Appends to the log if the channel that it names first is durable.
     pub const LOGS_MESSAGES: Flags = Flags(1 << 20);
 
+    /// Runs a script, and so perhaps any command: what may refuse those is asked for before, and refused by them.
+    pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

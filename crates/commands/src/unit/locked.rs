@@ -27,6 +27,32 @@ impl<'k> Locked<'k> {
         }
     }
 
+    /// Locks one more slot, unless somebody else has it. Returns whether it is locked.
+    pub(super) fn try_add(&mut self, keyspace: &'k Keyspace, slot: SlotId) -> bool {
+        if self.has(slot) {
+            return true;
+        }
+        let Some(guard) = keyspace.try_lock(slot) else { return false };
+        *self = match std::mem::replace(self, Locked::None) {
+            Locked::None => Locked::One(guard),
+            Locked::One(only) => {
+                let mut slots = LockedSlots::of(only);
+                slots.add(guard);
+                Locked::Many(Box::new(slots))
+            }
+            Locked::Many(mut slots) => {
+                slots.add(guard);
+                Locked::Many(slots)
+            }
+        };
+        true
+    }
+
+    /// Whether every slot is locked.
+    pub(super) fn is_all(&self) -> bool {
+        matches!(self, Locked::Many(slots) if slots.is_all())
+    }
+
     #[inline]
     fn find(&self, wanted: SlotId) -> Option<&SlotGuard<'k>> {
         match self {

@@ -24,7 +24,8 @@ pub(super) struct Asked<'r> {
 pub(super) type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
 
 /// All of them.
-pub(super) const FUNCTIONS: [(&str, Answer); 4] = [
+pub(super) const FUNCTIONS: [(&str, Answer); 5] = [
+    ("clock", |asked, _, _| Ok(Value::Number(asked.calls.clock_us() as f64 / 1e6))),
     ("call", |asked, lua, values| asked.call(lua, values)),
     ("pcall", |asked, lua, values| asked.pcall(lua, values)),
     ("log", |asked, lua, values| asked.log(lua, values)),

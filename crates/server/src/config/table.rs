@@ -95,6 +95,9 @@ settings! {
     SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
     SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
     LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";
+    ScriptMaxMemory "script-max-memory" Kind::Bytes { min: 4 << 20, max: 1 << 40 }, "256mb", Mutable, "Memory that the scripts of one worker may use.";
+    ScriptMaxInstructions "script-max-instructions" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions of the virtual machine after which a script is ended and undone; 0 for no limit.";
+    ScriptRollback "script-rollback" Kind::Switch, "no", Mutable, "Undo what a script has done if it ends with an error; no leaves it, as Redis does.";
     HashMaxListpackEntries "hash-max-listpack-entries" ENTRIES, "512", Mutable, "Fields up to which a hash is packed into one piece of memory.";
     HashMaxListpackValue "hash-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
     ListMaxListpackSize "list-max-listpack-size" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Elements up to which a list is packed; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";

@@ -66,6 +66,11 @@ impl<'a> ReplyWriter<'a> {
         self.out.len()
     }
 
+    /// What has been written since `position`.
+    pub fn since(&self, position: usize) -> &[u8] {
+        self.out.get(position..).unwrap_or_default()
+    }
+
     /// Takes back everything written after `position`, for a command that fails halfway through its reply.
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);

@@ -24,7 +24,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     cx.reply.array(transaction.commands().len());
     cx.begin_inner();
     for queued in transaction.commands() {
-        cx.run_inner(queued.found, queued.args.as_args());
+        cx.run_inner(queued.found, queued.args.as_args(), None);
     }
     cx.session.end_transaction();
     Ok(())

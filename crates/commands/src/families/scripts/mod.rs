@@ -1,0 +1,139 @@
+//! Scripts.
+//!
+//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT. What it is not: the machine (see the crate `scripting`), nor the
+//! scripts that are kept (see `crate::scripts`).
+//!
+//! Invariants
+//! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
+//! - What is refused to a script is refused before its command has begun.
+
+mod caller;
+mod eval;
+mod script;
+
+use crate::{
+    Family, Flags, Keys, Row,
+    families::help::{help, no_subcommand},
+};
+
+/// What the commands that run scripts have in common.
+const RUNS: Row = Row {
+    name: "",
+    arity: -3,
+    flags: Flags::NOSCRIPT.or(Flags::STALE).or(Flags::RUNS_SCRIPTS),
+    keys: Keys::Counted { at: 2, before: None },
+    family: Family::Scripting,
+    since: "2.6.0",
+    complexity: "That of the script.",
+    summary: "",
+    syntax: "script numkeys [key [key ...]] [arg [arg ...]]",
+    handler: eval::eval,
+    subcommands: &[],
+};
+
+/// What the subcommands of SCRIPT have in common.
+const SCRIPT: Row = Row {
+    flags: Flags::NOSCRIPT,
+    keys: Keys::None,
+    complexity: "O(N) where N is the length of the script.",
+    ..RUNS
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
+    Row {
+        name: "eval_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        summary: "Runs a script that may not change anything.",
+        handler: eval::eval_ro,
+        ..RUNS
+    },
+    Row {
+        name: "evalsha",
+        summary: "Runs a script that is known by its SHA-1.",
+        syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+        handler: eval::evalsha,
+        ..RUNS
+    },
+    Row {
+        name: "evalsha_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        summary: "Runs a script that is known by its SHA-1 and may not change anything.",
+        syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+        handler: eval::evalsha_ro,
+        ..RUNS
+    },
+    Row {
+        name: "script",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        complexity: "Depends on subcommand.",
+        summary: "A container for the commands about scripts.",
+        syntax: "",
+        handler: no_subcommand,
+        subcommands: &[
+            Row {
+                name: "script|debug",
+                arity: 3,
+                since: "3.2.0",
+                complexity: "O(1)",
+                summary: "Accepted for clients that send it; scripts are not debugged here.",
+                syntax: "<YES | SYNC | NO>",
+                handler: script::debug,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|exists",
+                arity: -3,
+                summary: "Tells of each SHA-1 whether its script is known.",
+                syntax: "sha1 [sha1 ...]",
+                handler: script::exists,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|flush",
+                arity: -2,
+                summary: "Forgets all scripts.",
+                syntax: "[ASYNC | SYNC]",
+                handler: script::flush,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|help",
+                arity: 2,
+                flags: Flags::LOADING.or(Flags::STALE),
+                since: "5.0.0",
+                complexity: "O(1)",
+                summary: "Describes the subcommands.",
+                syntax: "",
+                handler: help,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|load",
+                arity: 3,
+                flags: SCRIPT.flags.or(Flags::STALE),
+                summary: "Keeps a script, to be called by its SHA-1.",
+                syntax: "script",
+                handler: script::load,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|show",
+                arity: 3,
+                since: "8.0.0",
+                summary: "Shows the source of a script.",
+                syntax: "sha1",
+                handler: script::show,
+                ..SCRIPT
+            },
+        ],
+        ..SCRIPT
+    },
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The settings that hold for scripts.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use scripting::Limits;
+
+/// See the module documentation. Changed at any time; a script looks when it begins.
+#[derive(Debug)]
+pub struct ScriptSettings {
+    memory_bytes_max: AtomicU64,
+    instructions_max: AtomicU64,
+    busy_after_ms: AtomicU64,
+    rolls_back: AtomicBool,
+}
+
+impl Default for ScriptSettings {
+    fn default() -> ScriptSettings {
+        ScriptSettings {
+            memory_bytes_max: (256 << 20).into(),
+            instructions_max: 0.into(),
+            busy_after_ms: 5000.into(),
+            rolls_back: false.into(),
+        }
+    }
+}
+
+impl ScriptSettings {
+    /// What a script may use.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            memory_bytes_max: usize::try_from(self.memory_bytes_max.load(Relaxed)).unwrap_or(usize::MAX),
+            instructions_max: self.instructions_max.load(Relaxed),
+        }
+    }
+
+    /// Memory of the machine of each worker, in bytes (`script-max-memory`).
+    pub fn set_memory(&self, bytes_max: u64) {
+        self.memory_bytes_max.store(bytes_max, Relaxed);
+    }
+
+    /// Instructions of one script; 0 for no limit (`script-max-instructions`).
+    pub fn set_instructions(&self, max: u64) {
+        self.instructions_max.store(max, Relaxed);
+    }
+
+    /// After so long others are told that a script keeps the server busy (`busy-reply-threshold`).
+    pub fn set_busy_after(&self, ms: u64) {
+        self.busy_after_ms.store(ms, Relaxed);
+    }
+
+    /// See [`ScriptSettings::set_busy_after`].
+    pub fn busy_after_ms(&self) -> u64 {
+        self.busy_after_ms.load(Relaxed)
+    }
+
+    /// Whether a script that fails leaves nothing behind (`script-rollback`).
+    pub fn set_rolls_back(&self, rolls_back: bool) {
+        self.rolls_back.store(rolls_back, Relaxed);
+    }
+
+    /// See [`ScriptSettings::set_rolls_back`].
+    pub fn rolls_back(&self) -> bool {
+        self.rolls_back.load(Relaxed)
+    }
+}

@@ -1,0 +1,272 @@
+//! Undoing what a script has done, before anybody has seen it.
+//!
+//! What it is: for every effect, noted before it is made, the effects that take it back. What is small is copied as a whole;
+//! of what is large only the elements that the effect names, so that a script that pushes onto a long list does not copy it.
+//! What it is not: for effects that others may have seen. The slots stay locked from the first effect to the last one undone,
+//! and the record of the unit is cut to what it was.
+//!
+//! Invariants
+//! - After undoing, the keyspace is what it was, up to access stamps. Those who watch keys may have been told of a change that
+//!   did not happen.
+//! - FLUSHALL and FLUSHDB cannot be undone, nor can what was done before them.
+
+use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredItemsBuf, ValueBuf, View};
+
+use super::Unit;
+
+/// Values up to this size, in bytes, are copied as a whole.
+const COPIED_BYTES_MAX: usize = 1 << 10;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Undo {
+    /// Effects that take back, encoded.
+    effects: Vec<u8>,
+    /// Where those of each effect begin. They are made from the last one to the first one.
+    steps: Vec<usize>,
+    /// Something was done that cannot be undone.
+    is_lost: bool,
+    flushed_all: bool,
+    record_bytes: usize,
+    messages: usize,
+    ready: usize,
+    noted: usize,
+}
+
+impl Unit<'_> {
+    /// From now on keeps what it takes to undo.
+    pub(crate) fn begin_undo(&mut self) {
+        self.undo = Some(Box::new(Undo {
+            effects: Vec::new(),
+            steps: Vec::new(),
+            is_lost: false,
+            flushed_all: self.flushes_all,
+            record_bytes: self.effects.len(),
+            messages: self.messages,
+            ready: self.ready.len(),
+            noted: self.events.noted(),
+        }));
+    }
+
+    /// Undoes everything since [`Unit::begin_undo`], and goes on keeping. Returns whether that was possible.
+    pub(crate) fn undo(&mut self) -> bool {
+        let Some(undo) = self.undo.take() else { return false };
+        if undo.is_lost {
+            self.undo = Some(undo);
+            return false;
+        }
+        let mut end = undo.effects.len();
+        for start in undo.steps.iter().rev() {
+            let mut step = &undo.effects[*start..end];
+            while let Some(effect) = Effect::decode_next(&mut step).expect("what was encoded decodes") {
+                self.make(&effect);
+            }
+            end = *start;
+        }
+        self.flushes_all = undo.flushed_all;
+        self.effects.truncate(undo.record_bytes);
+        self.messages = undo.messages;
+        self.ready.truncate(undo.ready);
+        self.events.forget_from(undo.noted);
+        self.begin_undo();
+        true
+    }
+
+    /// Keeps nothing any more. Returns whether something was changed since [`Unit::begin_undo`].
+    pub(crate) fn end_undo(&mut self) -> bool {
+        self.undo.take().is_some_and(|undo| self.effects.len() > undo.record_bytes)
+    }
+
+    /// An effect is about to be made.
+    #[cold]
+    pub(super) fn note_undo(&mut self, effect: &Effect<'_>) {
+        let Some(mut undo) = self.undo.take() else { return };
+        undo.steps.push(undo.effects.len());
+        let entry = |unit: &Self, db: DbId, key: &[u8], note: &mut dyn FnMut(Option<EntryRef<'_>>)| {
+            let hash = unit.hash(key);
+            note(unit.locked.slot(hash.slot()).get_raw(db, &hash, key));
+        };
+        match (effect.scope(), *effect) {
+            (Scope::Slot(key), _) => {
+                let db = effect.target().map_or(DbId::ZERO, |(db, _)| db);
+                entry(self, db, key, &mut |entry| undo.note(effect, db, key, entry));
+            }
+            (_, Effect::Move { db, key, to_db, to_key }) if (db, key) != (to_db, to_key) => {
+                let mut exists = false;
+                entry(self, db, key, &mut |entry| exists = entry.is_some());
+                if exists {
+                    undo.add(&Effect::Move { db: to_db, key: to_key, to_db: db, to_key: key });
+                    entry(self, to_db, to_key, &mut |entry| {
+                        if entry.is_some() {
+                            undo.restore(to_db, to_key, entry);
+                        }
+                    });
+                }
+            }
+            (_, Effect::SwapDb { .. }) => undo.add(effect),
+            (_, Effect::FlushDb { .. } | Effect::FlushAll) => {
+                undo.is_lost = true;
+                undo.effects = Vec::new();
+                undo.steps = Vec::new();
+            }
+            _ => {}
+        }
+        self.undo = Some(undo);
+    }
+}
+
+impl Undo {
+    fn add(&mut self, effect: &Effect<'_>) {
+        if !self.is_lost {
+            effect.encode_into(&mut self.effects);
+        }
+    }
+
+    /// Makes the key what it is now.
+    fn restore(&mut self, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
+        let Some(entry) = entry else { return self.add(&Effect::Delete { db, key }) };
+        let value = ValueBuf::of(entry);
+        value.for_each_effect(db, key, entry.expire_at_ms(), |effect| self.add(effect));
+    }
+
+    /// An effect on one key, with what is there.
+    fn note(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
+        let large = entry.filter(|entry| entry.allocated_bytes() > COPIED_BYTES_MAX);
+        let is_noted = large.is_some_and(|entry| self.note_elements(effect, db, key, entry));
+        if !is_noted {
+            self.restore(db, key, entry);
+        }
+    }
+
+    /// Notes only what the effect names of a large value; `false`: nothing was noted, all of it must be copied.
+    fn note_elements(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
+        if let Effect::SetExpiry { .. } = effect {
+            self.add(&Effect::SetExpiry { db, key, expire_at_ms: entry.expire_at_ms() });
+            return true;
+        }
+        match (effect, entry.view()) {
+            (Effect::ListPush { end, items, .. }, View::List(_)) => {
+                self.add(&Effect::ListPop { db, key, end: *end, count: items.len() as u64 });
+            }
+            (Effect::ListPop { end, count, .. }, View::List(list)) if *count < list.len() as u64 => {
+                let (len, count) = (list.len(), *count as usize);
+                let mut items = ItemsBuf::new();
+                match end {
+                    // Pushed one after the other: the one that was outermost comes last.
+                    ListEnd::Head => {
+                        (0..count).rev().filter_map(|at| list.get(at)).for_each(|it| items.push(&it))
+                    }
+                    ListEnd::Tail => list.range(len - count..len).for_each(|it| items.push(&it)),
+                }
+                self.add(&Effect::ListPush { db, key, end: *end, items: items.as_items() });
+            }
+            (Effect::ListSet { index, .. }, View::List(list)) => {
+                if let Some(item) = usize::try_from(*index).ok().and_then(|at| list.get(at)) {
+                    self.add(&Effect::ListSet { db, key, index: *index, item: &item });
+                }
+            }
+            (Effect::SetAdd { members, .. }, View::Set(set)) => {
+                let mut added = ItemsBuf::new();
+                members.iter().filter(|member| !set.contains(member)).for_each(|it| added.push(it));
+                if !added.is_empty() {
+                    self.add(&Effect::SetRemove { db, key, members: added.as_items() });
+                }
+            }
+            (Effect::SetRemove { members, .. }, View::Set(set)) if members.len() < set.len() => {
+                let mut removed = ItemsBuf::new();
+                members.iter().filter(|member| set.contains(member)).for_each(|it| removed.push(it));
+                if !removed.is_empty() {
+                    self.add(&Effect::SetAdd { db, key, members: removed.as_items() });
+                }
+            }
+            (Effect::ZsetPut { members, .. }, View::Zset(zset)) => {
+                let names = members.iter().map(|(_, member)| member);
+                self.note_members(db, key, names, |member| zset.score(member));
+            }
+            (Effect::ZsetRemove { members, .. }, View::Zset(zset)) if members.len() < zset.len() => {
+                self.note_members(db, key, members.iter(), |member| zset.score(member));
+            }
+            (Effect::ZsetRemoveRanks { first, count, .. }, View::Zset(zset))
+                if *count < zset.len() as u64 =>
+            {
+                let first = usize::try_from(*first).unwrap_or(usize::MAX).min(zset.len());
+                let end = first.saturating_add(*count as usize).min(zset.len());
+                let mut removed = ScoredItemsBuf::new();
+                zset.range(first..end).for_each(|(member, score)| removed.push(score, &member));
+                if !removed.is_empty() {
+                    self.add(&Effect::ZsetPut { db, key, members: removed.as_items() });
+                }
+            }
+            (Effect::HashPut { pairs, .. } | Effect::HashUpdate { pairs, .. }, View::Hash(_)) => {
+                self.note_fields(db, key, pairs.pairs().map(|(field, _)| field), entry);
+            }
+            (Effect::HashRemove { fields, .. }, View::Hash(hash)) if fields.len() < hash.len() => {
+                self.note_fields(db, key, fields.iter(), entry);
+            }
+            (Effect::HashSetExpiry { fields, .. }, View::Hash(_)) => {
+                self.note_fields(db, key, fields.iter(), entry);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Gives members the scores that they have, and removes those that are not there.
+    fn note_members<'m>(
+        &mut self,
+        db: DbId,
+        key: &[u8],
+        members: impl Iterator<Item = &'m [u8]>,
+        score: impl Fn(&[u8]) -> Option<f64>,
+    ) {
+        let (mut known, mut new) = (ScoredItemsBuf::new(), ItemsBuf::new());
+        for member in members {
+            match score(member) {
+                Some(score) => known.push(score, member),
+                None => new.push(member),
+            }
+        }
+        if !known.is_empty() {
+            self.add(&Effect::ZsetPut { db, key, members: known.as_items() });
+        }
+        if !new.is_empty() {
+            self.add(&Effect::ZsetRemove { db, key, members: new.as_items() });
+        }
+    }
+
+    /// Gives fields the values and deadlines that they have, and removes those that are not there.
+    fn note_fields<'m>(
+        &mut self,
+        db: DbId,
+        key: &[u8],
+        fields: impl Iterator<Item = &'m [u8]>,
+        entry: EntryRef<'_>,
+    ) {
+        let View::Hash(hash) = entry.view() else { return };
+        let (mut known, mut new) = (ItemsBuf::new(), ItemsBuf::new());
+        let mut deadlines = Vec::new();
+        for name in fields {
+            match hash.field(name) {
+                Some(field) => {
+                    known.push(name);
+                    known.push(&field.value);
+                    deadlines.extend(field.expire_at_ms.map(|deadline_ms| (name, deadline_ms)));
+                }
+                None => new.push(name),
+            }
+        }
+        if !known.is_empty() {
+            self.add(&Effect::HashPut { db, key, pairs: known.as_items() });
+        }
+        for (field, deadline_ms) in deadlines {
+            let fields = Items::Slices(&[field]);
+            self.add(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+        }
+        if !new.is_empty() {
+            self.add(&Effect::HashRemove { db, key, fields: new.as_items() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

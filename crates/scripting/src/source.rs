@@ -1,0 +1,99 @@
+//! The source of a script, and what its first line says of it: `#!lua flags=no-writes,allow-oom`.
+
+use crate::ScriptError;
+
+/// What a script says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traits {
+    /// It says something: what it does not say then does not hold.
+    pub declared: bool,
+    /// It changes nothing, and may not.
+    pub no_writes: bool,
+    /// It may add data when there is no memory for it.
+    pub allow_oom: bool,
+    /// It may run on a replica that has lost its leader.
+    pub allow_stale: bool,
+}
+
+/// A source, as far as it was understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source<'s> {
+    /// What it says of itself.
+    pub traits: Traits,
+    /// The rest: it begins with the end of the first line, so that lines keep their numbers.
+    pub body: &'s [u8],
+}
+
+impl<'s> Source<'s> {
+    /// Reads the first line of a script.
+    ///
+    /// # Errors
+    /// It says what no script can say.
+    pub fn of_script(source: &'s [u8]) -> Result<Source<'s>, ScriptError> {
+        let Some(rest) = source.strip_prefix(b"#!") else {
+            return Ok(Source { traits: Traits::default(), body: source });
+        };
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let end = end.ok_or_else(|| ScriptError(b"ERR Invalid script shebang".to_vec()))?;
+        let (line, body) = rest.split_at(end);
+        let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        let engine = words.next().unwrap_or_default();
+        if !engine.eq_ignore_ascii_case(b"lua") {
+            return Err(said("Unexpected engine in script shebang: #!", engine));
+        }
+        let mut traits = Traits { declared: true, ..Traits::default() };
+        for word in words {
+            let Some(flags) = word.strip_prefix(b"flags=") else {
+                return Err(said("Unknown lua shebang option: ", word));
+            };
+            for flag in flags.split(|byte| *byte == b',').filter(|flag| !flag.is_empty()) {
+                if !traits.add(flag) {
+                    return Err(said("Unexpected flag in script shebang: ", flag));
+                }
+            }
+        }
+        Ok(Source { traits, body })
+    }
+}
+
+impl Traits {
+    /// Adds what a flag says. Returns whether there is such a flag.
+    pub fn add(&mut self, flag: &[u8]) -> bool {
+        match flag {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            b"allow-stale" => self.allow_stale = true,
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn said(text: &str, word: &[u8]) -> ScriptError {
+    ScriptError([b"ERR ", text.as_bytes(), word].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_what_a_script_is() {
+        let source = Source::of_script(b"#!lua flags=no-writes,allow-stale\nreturn 1").expect("a script");
+        assert_eq!(source.body, b"\nreturn 1");
+        let traits = source.traits;
+        assert!(traits.declared && traits.no_writes && traits.allow_stale && !traits.allow_oom);
+        let plain = Source::of_script(b"return 1").expect("a script");
+        assert_eq!((plain.traits, plain.body), (Traits::default(), b"return 1".as_slice()));
+        for (source, expected) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
+            ("#!lua a=b\n", "ERR Unknown lua shebang option: a=b"),
+            ("#!lua flags=nope\n", "ERR Unexpected flag in script shebang: nope"),
+        ] {
+            let problem = Source::of_script(source.as_bytes()).expect_err("no script");
+            assert_eq!(String::from_utf8_lossy(&problem.0), expected);
+        }
+    }
+}
