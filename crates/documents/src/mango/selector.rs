@@ -14,6 +14,10 @@ use super::{FieldPath, QueryError, Value};
 
 /// How many bytes a compiled regular expression may take.
 const REGEX_BYTES_MAX: usize = 1 << 20;
+/// How many bytes it may take beside that while it is matched.
+const REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
+/// How many of them a selector may have.
+const REGEXES_MAX: usize = 32;
 
 /// What a document has to be like.
 #[derive(Debug, Clone)]
@@ -84,6 +88,12 @@ impl Selector {
         let members = value.as_object().ok_or_else(|| QueryError::InvalidSelector(value.to_json()))?;
         if members.is_empty() {
             return Ok(Selector::And(Vec::new()));
+        }
+        if count_of("$regex", value) > REGEXES_MAX {
+            return Err(QueryError::BadArgument(
+                "$regex",
+                format!("more than {REGEXES_MAX} in one selector"),
+            ));
         }
         let selector = normalized(read(value, &FieldPath::default())?, false);
         match selector.is_on_fields() {
@@ -288,8 +298,20 @@ fn read_mod(argument: &Value<'_>) -> Option<Condition> {
 }
 
 fn read_regex(text: &str) -> Option<Condition> {
-    let regex = regex::RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build().ok()?;
-    Some(Condition::Regex(Box::new(regex)))
+    let mut regex = regex::RegexBuilder::new(text);
+    regex.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_CACHE_BYTES_MAX);
+    Some(Condition::Regex(Box::new(regex.build().ok()?)))
+}
+
+/// How many members of a value have this name, at any depth.
+fn count_of(name: &str, value: &Value<'_>) -> usize {
+    match value {
+        Value::Array(values) => values.iter().map(|value| count_of(name, value)).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| usize::from(key == name) + count_of(name, value)).sum()
+        }
+        _ => 0,
+    }
 }
 
 fn bad_argument(operator: &'static str, argument: &Value<'_>) -> QueryError {

@@ -154,6 +154,10 @@ fn each_error_has_its_text() {
         assert_eq!(told(&format!("{{\"a\":{{\"{operator}\":{argument}}}}}")), ("bad_arg", reason));
     }
     assert_eq!(told(r#"{"a":{"$regex":"(\\w{1000}){1000}"}}"#).0, "bad_arg");
+    let regexes = |count| format!(r#"{{"$or":[{}]}}"#, vec![r#"{"a":{"$regex":"x"}}"#; count].join(","));
+    assert!(parse(&regexes(REGEXES_MAX)).is_ok());
+    let reason = "Bad argument for operator $regex: more than 32 in one selector";
+    assert_eq!(told(&regexes(REGEXES_MAX + 1)), ("bad_arg", reason.into()));
 }
 
 /// What a selector means, by going through it as it is written. `wanted`: whether it is to hold or not to hold; of a field that
