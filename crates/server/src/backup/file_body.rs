@@ -65,8 +65,9 @@ impl FileBody {
         }
         let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
         self.offset += bytes;
+        // Allocated here, where it is freed as well: a thread that only ever allocated would keep what others have freed for it.
+        let mut piece = vec![0; bytes as usize];
         self.reading = Some(tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; bytes as usize];
             file.read_exact_at(&mut piece, offset)?;
             // Only now: what was read before it ended is what was offered.
             if session.has_ended() {
