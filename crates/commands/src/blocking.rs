@@ -32,7 +32,7 @@ use lsn::Lsn;
 use storage::Durability;
 use wire::{Args, OwnedArgs, Protocol, ReplyWriter};
 
-use crate::{CommandError, Context, Interests, ReplyMode, clients::Client};
+use crate::{CommandError, Context, Interests, ReplyMode, Unit, clients::Client};
 pub(crate) use serve::{Later, Serving};
 
 /// Takes what a client waits for from a key that holds the type it wants, and writes the reply. The arguments are those of
@@ -52,10 +52,31 @@ pub(crate) enum Nothing {
 }
 
 impl Nothing {
-    fn write(self, reply: &mut ReplyWriter<'_>) {
+    pub(crate) fn write(self, reply: &mut ReplyWriter<'_>) {
         match self {
             Nothing::Value => reply.null(),
             Nothing::Array => reply.null_array(),
+        }
+    }
+}
+
+/// When a key is one that a client waits for, with the arguments of its command.
+pub(crate) type Condition = fn(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool;
+
+/// What a key must hold.
+#[derive(Clone, Copy)]
+pub(crate) enum Wants {
+    /// Anything of this type.
+    Type(ValueType),
+    /// What its command says, which may be nothing.
+    Condition(Condition),
+}
+
+impl Wants {
+    fn are_met(self, unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
+        match self {
+            Wants::Type(wanted) => unit.peek(db, key).is_some_and(|entry| entry.value_type() == wanted),
+            Wants::Condition(is_met) => is_met(unit, db, key, args),
         }
     }
 }
@@ -66,7 +87,7 @@ pub(crate) struct Awaited {
     /// Where its keys stand among its arguments.
     pub(crate) keys: Range<usize>,
     /// What they must hold.
-    pub(crate) wants: ValueType,
+    pub(crate) wants: Wants,
     /// A slot that serving needs beside that of the key.
     pub(crate) needs: Option<SlotId>,
     /// For how long; `None`: for ever.

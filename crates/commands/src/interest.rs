@@ -217,10 +217,10 @@ impl Interests {
     }
 
     /// The keys of these databases that somebody waits for.
-    pub(crate) fn awaited_keys_of(&self, dbs: [DbId; 2]) -> Vec<(DbId, Box<[u8]>)> {
+    pub(crate) fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
         let mut found = Vec::new();
         self.for_each_awaited(|db, key| {
-            if dbs.contains(&db) {
+            if affected(db) {
                 found.push((db, key.into()));
             }
         });

@@ -40,6 +40,8 @@ pub enum Family {
     Hash,
     /// Sorted sets of places.
     Geo,
+    /// Entries with ids, and groups that read them.
+    Stream,
     /// Keys of any type.
     Generic,
     /// Several commands as one.
@@ -65,6 +67,7 @@ impl Family {
         Family::SortedSet,
         Family::Hash,
         Family::Geo,
+        Family::Stream,
         Family::Generic,
         Family::Transactions,
         Family::Pubsub,
@@ -84,6 +87,7 @@ impl Family {
             Family::SortedSet => "sorted-set",
             Family::Hash => "hash",
             Family::Geo => "geo",
+            Family::Stream => "stream",
             Family::Generic => "generic",
             Family::Transactions => "transactions",
             Family::Pubsub => "pubsub",

@@ -270,7 +270,12 @@ impl<'k> Unit<'k> {
             if let Effect::Move { db, key, .. } = *effect {
                 self.report(slot_of(key), db, key, Change::Value);
             }
-            if effect.fills() && self.interests.is_awaited(hash.slot(), db, key) {
+            if (effect.fills() || effect.takes_away()) && self.interests.is_awaited(hash.slot(), db, key) {
+                self.note_ready(db, key.into());
+            }
+            if let Effect::Move { db, key, .. } = *effect
+                && self.interests.is_awaited(slot_of(key), db, key)
+            {
                 self.note_ready(db, key.into());
             }
         }
@@ -287,9 +292,12 @@ impl<'k> Unit<'k> {
         self.interests.report_global(effect, self);
         self.interests.tracking().all_changed(self.invalidations);
         let applied = self.change(effect);
-        if let Effect::SwapDb { a, b } = *effect {
-            self.ready.extend(self.interests.awaited_keys_of([a, b]));
-        }
+        let affected = |db: DbId| match *effect {
+            Effect::SwapDb { a, b } => db == a || db == b,
+            Effect::FlushDb { db: flushed } => db == flushed,
+            _ => true,
+        };
+        self.ready.extend(self.interests.awaited_keys_of(affected));
         applied
     }
 

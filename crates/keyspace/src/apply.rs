@@ -162,7 +162,18 @@ impl SlotGuard<'_> {
             | Effect::HashPut { db, key, .. }
             | Effect::HashUpdate { db, key, .. }
             | Effect::HashRemove { db, key, .. }
-            | Effect::HashSetExpiry { db, key, .. } => {
+            | Effect::HashSetExpiry { db, key, .. }
+            | Effect::StreamAdd { db, key, .. }
+            | Effect::StreamAddBlock { db, key, .. }
+            | Effect::StreamTrim { db, key, .. }
+            | Effect::StreamDelete { db, key, .. }
+            | Effect::StreamSetHead { db, key, .. }
+            | Effect::StreamPutGroup { db, key, .. }
+            | Effect::StreamDropGroup { db, key, .. }
+            | Effect::StreamPutConsumer { db, key, .. }
+            | Effect::StreamDropConsumer { db, key, .. }
+            | Effect::StreamPend { db, key, .. }
+            | Effect::StreamUnpend { db, key, .. } => {
                 let rules = self.keyspace.rules();
                 self.change(target(db, key), |state, target| {
                     state.edit_collection(target, effect, clock, freed, &rules)
@@ -394,7 +405,7 @@ impl SlotState {
             let mut entry = collection::empty(value_type, target.key, None, clock.initial());
             let mut applied = collection::edit(&mut entry, effect, rules, freed);
             applied.len = entry.as_ref().view().len() as u64;
-            if applied.len > 0 {
+            if applied.changed && !entry.as_ref().view().is_gone() {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
             }
@@ -408,7 +419,7 @@ impl SlotState {
         occupied.touch(clock);
         let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules, freed));
         applied.len = occupied.entry().view().len() as u64;
-        if applied.len > 0 {
+        if !occupied.entry().view().is_gone() {
             let new = Due::of(occupied.entry());
             return (applied, Deadlines { old, new });
         }

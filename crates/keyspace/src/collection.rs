@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants
-//! - A collection is never empty: whoever applies an effect removes the key of one that has become so.
+//! - A collection is never empty: whoever applies an effect removes the key of one that has become so. Only a stream may be.
 //! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and nowhere else.
 //! - No single edit takes longer than a small piece of the collection, however large it is.
 
@@ -25,6 +25,7 @@ mod packed;
 pub(crate) mod part;
 pub(crate) mod rank_tree;
 mod set;
+mod stream;
 mod value_buf;
 pub(crate) mod verify;
 mod zset;
@@ -38,12 +39,17 @@ pub use limits::PackedLimits;
 pub(crate) use limits::SharedLimits;
 pub use list::{ListIter, ListView};
 pub use set::SetView;
+pub use stream::{
+    ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView, StreamBlock, StreamEntry,
+    StreamFields, StreamHead, StreamId, StreamImage, StreamRange, StreamRangeBack, StreamView,
+};
 pub use value_buf::ValueBuf;
 pub use zset::{ZsetRange, ZsetView};
 
 use field_map::FieldMap;
 pub(crate) use long_list::LongList;
 use part::Part;
+use stream::Stream;
 use zset::RankedMap;
 
 use crate::access::AccessStamp;
@@ -63,6 +69,8 @@ pub(crate) enum Big {
     Set(FieldMap),
     /// A sorted set.
     Zset(RankedMap),
+    /// A stream, which has no other form. In a box of its own, because it is the largest.
+    Stream(Box<Stream>),
 }
 
 impl Big {
@@ -73,6 +81,7 @@ impl Big {
             Big::Hash(map) => map.begin_capture(Part::Hash(ItemsBuf::new(), Vec::new())),
             Big::Set(map) => map.begin_capture(Part::Set(ItemsBuf::new())),
             Big::Zset(map) => map.scores_mut().begin_capture(Part::Zset(ScoredItemsBuf::new())),
+            Big::Stream(stream) => stream.begin_capture(),
         }
     }
 
@@ -82,6 +91,10 @@ impl Big {
             Big::List(_) => unreachable!("lists are shared"),
             Big::Hash(map) | Big::Set(map) => map.capture_step(bytes),
             Big::Zset(map) => map.scores_mut().capture_step(bytes),
+            Big::Stream(stream) => {
+                let (image, has_ended) = stream.capture_step(bytes);
+                (Part::Stream(Box::new(image)), has_ended)
+            }
         }
     }
 
@@ -91,6 +104,7 @@ impl Big {
             Big::List(_) => 0,
             Big::Hash(map) | Big::Set(map) => map.captured_ahead_bytes(),
             Big::Zset(map) => map.scores().captured_ahead_bytes(),
+            Big::Stream(stream) => stream.captured_ahead_bytes(),
         }
     }
 
@@ -100,6 +114,7 @@ impl Big {
             Big::List(_) => {}
             Big::Hash(map) | Big::Set(map) => map.abandon_capture(),
             Big::Zset(map) => map.scores_mut().abandon_capture(),
+            Big::Stream(stream) => stream.abandon_capture(),
         }
     }
 
@@ -109,13 +124,14 @@ impl Big {
             Big::List(_) => false,
             Big::Hash(map) | Big::Set(map) => map.is_being_captured(),
             Big::Zset(map) => map.scores().is_being_captured(),
+            Big::Stream(stream) => stream.is_being_captured(),
         }
     }
 
     /// Starts loading members or fields.
     pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         match self {
-            Big::List(_) => {}
+            Big::List(_) | Big::Stream(_) => {}
             Big::Hash(map) | Big::Set(map) => map.prefetch(members),
             Big::Zset(map) => map.scores().prefetch(members),
         }
@@ -127,6 +143,7 @@ impl Big {
             Big::List(list) => list.bytes(),
             Big::Hash(map) | Big::Set(map) => map.bytes(),
             Big::Zset(map) => map.bytes(),
+            Big::Stream(stream) => stream.bytes(),
         };
         size_of::<Big>() + content
     }
@@ -145,6 +162,8 @@ pub enum View<'a> {
     Zset(ZsetView<'a>),
     /// Fields with values.
     Hash(HashView<'a>),
+    /// Entries, and groups that read them.
+    Stream(StreamView<'a>),
 }
 
 impl<'a> View<'a> {
@@ -157,7 +176,7 @@ impl<'a> View<'a> {
             ValueType::Set => View::Set(SetView::of_packed(payload)),
             ValueType::Zset => View::Zset(ZsetView::of_packed(payload)),
             ValueType::Hash => View::Hash(HashView::of_packed(payload)),
-            ValueType::Stream => unreachable!("no stream can be made"),
+            ValueType::Stream => unreachable!("a stream is always big"),
         }
     }
 
@@ -169,6 +188,7 @@ impl<'a> View<'a> {
             Big::Hash(map) => View::Hash(HashView::of_big(map)),
             Big::Set(map) => View::Set(SetView::of_big(map)),
             Big::Zset(map) => View::Zset(ZsetView::of_big(map)),
+            Big::Stream(stream) => View::Stream(StreamView(stream)),
         }
     }
 
@@ -180,10 +200,16 @@ impl<'a> View<'a> {
             View::Set(set) => set.len(),
             View::Zset(zset) => zset.len(),
             View::Hash(hash) => hash.len(),
+            View::Stream(stream) => stream.len(),
         }
     }
 
-    /// Whether there is no element: only between two steps of an effect.
+    /// Whether the key goes because nothing is left: not so for a stream.
+    pub(crate) fn is_gone(&self) -> bool {
+        !matches!(self, View::Stream(_)) && self.is_empty()
+    }
+
+    /// Whether there is no element: only in a stream, or between two steps of an effect.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -214,6 +240,7 @@ pub(crate) fn create(
         Value::Set(members) => set::fill(&mut entry, members, rules),
         Value::Zset(members) => zset::fill(&mut entry, members, rules),
         Value::Hash(pairs) => hash::fill(&mut entry, pairs, rules),
+        Value::Stream(head) => stream::fill(&mut entry, head),
     }
     entry
 }
@@ -230,9 +257,14 @@ pub(crate) fn empty(
         ValueType::Set => set::EMPTY,
         ValueType::Zset => zset::EMPTY,
         ValueType::Hash => hash::EMPTY,
-        ValueType::String | ValueType::Stream => unreachable!("no collection of this type"),
+        ValueType::Stream => stream::EMPTY,
+        ValueType::String => unreachable!("no collection of this type"),
     };
-    Entry::packed(value_type, key, payload, expire_at_ms, stamp)
+    let mut entry = Entry::packed(value_type, key, payload, expire_at_ms, stamp);
+    if value_type == ValueType::Stream {
+        stream::promote(&mut entry);
+    }
+    entry
 }
 
 /// The type that an effect on a collection works on and whether it creates the key; `None` for other effects.
@@ -250,6 +282,16 @@ pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
         Effect::ZsetRemove { .. } | Effect::ZsetRemoveRanks { .. } => Some((ValueType::Zset, false)),
         Effect::HashPut { .. } | Effect::HashUpdate { .. } => Some((ValueType::Hash, true)),
         Effect::HashRemove { .. } | Effect::HashSetExpiry { .. } => Some((ValueType::Hash, false)),
+        Effect::StreamAdd { .. } | Effect::StreamPutGroup { .. } => Some((ValueType::Stream, true)),
+        Effect::StreamAddBlock { .. }
+        | Effect::StreamTrim { .. }
+        | Effect::StreamDelete { .. }
+        | Effect::StreamSetHead { .. }
+        | Effect::StreamDropGroup { .. }
+        | Effect::StreamPutConsumer { .. }
+        | Effect::StreamDropConsumer { .. }
+        | Effect::StreamPend { .. }
+        | Effect::StreamUnpend { .. } => Some((ValueType::Stream, false)),
         Effect::Put { .. }
         | Effect::Delete { .. }
         | Effect::SetExpiry { .. }
@@ -282,6 +324,17 @@ pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules, freed:
         Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
             hash::set_expiry(entry, fields, expire_at_ms, rules)
         }
+        Effect::StreamAdd { .. }
+        | Effect::StreamAddBlock { .. }
+        | Effect::StreamTrim { .. }
+        | Effect::StreamDelete { .. }
+        | Effect::StreamSetHead { .. }
+        | Effect::StreamPutGroup { .. }
+        | Effect::StreamDropGroup { .. }
+        | Effect::StreamPutConsumer { .. }
+        | Effect::StreamDropConsumer { .. }
+        | Effect::StreamPend { .. }
+        | Effect::StreamUnpend { .. } => stream::edit(entry, effect, freed),
         _ => unreachable!("only effects with an edited type come here"),
     }
 }

@@ -8,7 +8,8 @@ use std::iter::Sum;
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-use crate::collection::View;
+use crate::collection::{StreamId, StreamView, View};
+use crate::effect::Listable;
 use crate::entry::EntryRef;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
@@ -38,7 +39,32 @@ impl Digest {
                 };
                 Digest::in_any_order(b"hash", hash.iter().map(field))
             }
+            View::Stream(stream) => Digest::of_stream(stream),
         }
+    }
+
+    fn of_stream(stream: StreamView<'_>) -> Self {
+        let entry = |entry: crate::StreamEntry<'_>| {
+            let field = |(name, value): (&[u8], crate::Element<'_>)| Digest::of(&[name, &value]);
+            let fields = Digest::in_order(b"entry", entry.fields().map(field));
+            Digest::of(&[&record_bytes(&entry.id), &fields.0.to_le_bytes()])
+        };
+        let group = |(name, group): (&[u8], crate::GroupView<'_>)| {
+            let consumer = |consumer: crate::ConsumerView<'_>| {
+                Digest::of(&[consumer.name(), &record_bytes(&consumer.times())])
+            };
+            let consumers = Digest::in_order(b"consumers", group.consumers().map(consumer));
+            let pending =
+                |it: crate::PendingView<'_>| Digest::of(&[it.consumer, &record_bytes(&it.delivery)]);
+            let all = StreamId::ZERO..=StreamId::MAX;
+            let pending = Digest::in_order(b"pending", group.pending_in(all).map(pending));
+            let parts = [consumers.0.to_le_bytes(), pending.0.to_le_bytes()].concat();
+            Digest::of(&[name, &record_bytes(&group.position()), &parts])
+        };
+        let entries = Digest::in_order(b"entries", stream.range(StreamId::ZERO..=StreamId::MAX).map(entry));
+        let groups = Digest::in_order(b"groups", stream.groups().map(group));
+        let parts = [entries.0.to_le_bytes(), groups.0.to_le_bytes()].concat();
+        Digest::of(&[b"stream", &record_bytes(&stream.head()), &parts])
     }
 
     /// The digest of a value and its deadline, without its key.
@@ -78,6 +104,12 @@ impl Digest {
     pub fn to_hex(self) -> String {
         format!("{:040x}", self.0)
     }
+}
+
+fn record_bytes(record: &impl Listable) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    record.visit(&mut |number| bytes.extend_from_slice(&number.to_le_bytes()));
+    bytes
 }
 
 fn deadline_bytes(deadline_ms: Option<u64>) -> [u8; 8] {

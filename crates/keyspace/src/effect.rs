@@ -34,6 +34,7 @@
 //! | 0x16, 0x17 | Put of a set | as a list |
 //! | 0x18, 0x19 | Put of a sorted set | db, key bytes, scored items, (deadline) |
 //! | 0x1a, 0x1b | Put of a hash | as a list; fields and values in turn |
+//! | 0x1c, 0x1d | Put of a stream without entries | db, key bytes, head, (deadline) |
 //! | 0x20, 0x21 | ListPush at the head, at the tail | db, key bytes, items |
 //! | 0x22, 0x23 | ListPop at the head, at the tail | db, key bytes, count |
 //! | 0x24 | ListSet | db, key bytes, index, item bytes |
@@ -49,21 +50,37 @@
 //! | 0x52 | HashRemove | db, key bytes, items |
 //! | 0x53 | HashSetExpiry, to none | db, key bytes, items |
 //! | 0x54 | HashSetExpiry | db, key bytes, items, deadline in Unix ms |
-//! | 0x60..=0x6f | reserved for streams | |
+//! | 0x60 | StreamAdd | db, key bytes, id, items: fields and values in turn |
+//! | 0x61 | StreamAddBlock | db, key bytes, bytes of a [block](StreamBlock) |
+//! | 0x62 | StreamTrim | db, key bytes, id |
+//! | 0x63 | StreamDelete | db, key bytes, ids |
+//! | 0x64 | StreamSetHead | db, key bytes, head |
+//! | 0x65 | StreamPutGroup | db, key bytes, group bytes, last id, entries read plus 1, or 0 if unknown |
+//! | 0x66 | StreamDropGroup | db, key bytes, group bytes |
+//! | 0x67 | StreamPutConsumer | db, key bytes, group bytes, consumer bytes, seen in Unix ms, active in Unix ms plus 1, or 0 if never |
+//! | 0x68 | StreamDropConsumer | db, key bytes, group bytes, consumer bytes |
+//! | 0x69 | StreamPend | db, key bytes, group bytes, consumer bytes, deliveries |
+//! | 0x6a | StreamUnpend | db, key bytes, group bytes, ids |
 //! | 0x70 | no effect but a [message](LoggedMessage) to a durable channel | channel bytes, payload bytes |
 //! | 0x71 | no effect but a [change of documents](Item::Documents) | bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
+//!
+//! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number of entries ever
+//! added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and a count.
 
 mod codec;
 mod items;
+mod listed;
 mod message;
 
 pub(crate) use codec::{Reader, put_number};
 pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
+pub use listed::{Listable, Listed};
 pub use message::{Item, LoggedMessage, encode_documents_into};
 
+use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamBlock, StreamHead, StreamId};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -271,6 +288,121 @@ pub enum Effect<'a> {
         /// Unix time in milliseconds at which they expire; `None` for never.
         expire_at_ms: Option<u64>,
     },
+    /// Adds an entry to a stream, unless there was one with this id or a higher one.
+    StreamAdd {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Its id.
+        id: StreamId,
+        /// Fields and values in turn.
+        pairs: Items<'a>,
+    },
+    /// Adds entries that the head of a stream knows of already, unless there are others among them.
+    StreamAddBlock {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The entries.
+        block: StreamBlock<'a>,
+    },
+    /// Removes the first entries of a stream.
+    StreamTrim {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The highest id that goes.
+        through: StreamId,
+    },
+    /// Removes entries of a stream that are there.
+    StreamDelete {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// Their ids.
+        ids: Listed<'a, StreamId>,
+    },
+    /// Sets what a stream knows of the entries that it had; a last id below that of an entry is not taken.
+    StreamSetHead {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// What it knows.
+        head: StreamHead,
+    },
+    /// Makes a group of a stream, or changes where it stands; makes the stream where there is none.
+    StreamPutGroup {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// Where it stands.
+        position: GroupPosition,
+    },
+    /// Removes a group of a stream.
+    StreamDropGroup {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+    },
+    /// Makes a consumer of a group that is there, or sets its times.
+    StreamPutConsumer {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+        /// When it did something.
+        times: ConsumerTimes,
+    },
+    /// Removes a consumer of a group, with all that is pending for it.
+    StreamDropConsumer {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+    },
+    /// Makes entries pending for a consumer that is there, and for nobody else, or changes when and how often they were delivered.
+    StreamPend {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+        /// The entries.
+        deliveries: Listed<'a, Delivery>,
+    },
+    /// Makes entries of a group pending no more.
+    StreamUnpend {
+        /// Database of the key.
+        db: DbId,
+        /// The key.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// Their ids.
+        ids: Listed<'a, StreamId>,
+    },
     /// Removes every key of a database.
     FlushDb {
         /// The database.
@@ -330,19 +462,40 @@ impl<'a> Effect<'a> {
             | Effect::HashPut { db, key, .. }
             | Effect::HashUpdate { db, key, .. }
             | Effect::HashRemove { db, key, .. }
-            | Effect::HashSetExpiry { db, key, .. } => Some((db, key)),
+            | Effect::HashSetExpiry { db, key, .. }
+            | Effect::StreamAdd { db, key, .. }
+            | Effect::StreamAddBlock { db, key, .. }
+            | Effect::StreamTrim { db, key, .. }
+            | Effect::StreamDelete { db, key, .. }
+            | Effect::StreamSetHead { db, key, .. }
+            | Effect::StreamPutGroup { db, key, .. }
+            | Effect::StreamDropGroup { db, key, .. }
+            | Effect::StreamPutConsumer { db, key, .. }
+            | Effect::StreamDropConsumer { db, key, .. }
+            | Effect::StreamPend { db, key, .. }
+            | Effect::StreamUnpend { db, key, .. } => Some((db, key)),
             Effect::Move { .. } | Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
         }
     }
 
-    /// Whether it can make a key hold something to pop, where there was nothing before.
+    /// Whether it can make a key hold something that somebody waits for, where there was nothing before.
     #[inline]
     pub const fn fills(&self) -> bool {
         match self {
-            Effect::ListPush { .. } | Effect::ZsetPut { .. } | Effect::Move { .. } => true,
-            Effect::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_)),
+            Effect::ListPush { .. }
+            | Effect::ZsetPut { .. }
+            | Effect::StreamAdd { .. }
+            | Effect::StreamAddBlock { .. }
+            | Effect::Move { .. } => true,
+            Effect::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_) | Value::Stream(_)),
             _ => false,
         }
+    }
+
+    /// Whether it can take away what somebody waits in: a key, or a group of a stream.
+    #[inline]
+    pub const fn takes_away(&self) -> bool {
+        matches!(self, Effect::Put { .. } | Effect::Delete { .. } | Effect::StreamDropGroup { .. })
     }
 
     /// What the effect touches.
@@ -391,6 +544,9 @@ pub enum EffectError {
     /// A number is longer than it has to be or does not fit 64 bits.
     #[error("effect holds a malformed number")]
     MalformedNumber,
+    /// The entries of a stream are none.
+    #[error("effect holds a malformed block of a stream")]
+    MalformedBlock,
 }
 
 #[cfg(test)]

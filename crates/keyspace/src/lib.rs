@@ -61,13 +61,14 @@ pub use access::{AccessClock, AccessPolicy, AccessStamp};
 pub use apply::Applied;
 pub use capture::{Capture, Captured, LoadError, Loader};
 pub use collection::{
-    Element, HashField, HashView, ListIter, ListView, PackedLimits, SetView, ValueBuf, View, ZsetRange,
-    ZsetView,
+    ConsumerTimes, ConsumerView, Delivery, Element, GroupPosition, GroupView, HashField, HashView, ListIter,
+    ListView, PackedLimits, PendingView, SetView, StreamBlock, StreamEntry, StreamFields, StreamHead,
+    StreamId, StreamImage, StreamRange, StreamRangeBack, StreamView, ValueBuf, View, ZsetRange, ZsetView,
 };
 pub use digest::Digest;
 pub use effect::{
-    Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, LoggedMessage, Scope, ScoredItems,
-    ScoredItemsBuf, encode_documents_into,
+    Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, Listable, Listed, LoggedMessage,
+    Scope, ScoredItems, ScoredItemsBuf, encode_documents_into,
 };
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};

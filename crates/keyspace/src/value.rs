@@ -5,6 +5,7 @@
 //!
 //! Adding a type means: a variant of `Value` and of `View`, its module in `collection`, opcodes in `effect`.
 
+use crate::collection::StreamHead;
 use crate::effect::{Items, ScoredItems};
 
 /// The type of a value. The numbers are those of entry headers.
@@ -53,6 +54,8 @@ pub enum Value<'a> {
     Zset(ScoredItems<'a>),
     /// Fields and values in turn.
     Hash(Items<'a>),
+    /// A stream without entries and groups: those come with effects of their own.
+    Stream(StreamHead),
 }
 
 impl Value<'_> {
@@ -65,6 +68,7 @@ impl Value<'_> {
             Value::Set(_) => ValueType::Set,
             Value::Zset(_) => ValueType::Zset,
             Value::Hash(_) => ValueType::Hash,
+            Value::Stream(_) => ValueType::Stream,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};
+use crate::stream::{StreamElement, read_stream};
 use crate::{Error, types};
 
 /// What a value is.
@@ -21,6 +22,8 @@ pub enum Kind {
     Zset,
     /// Fields with values.
     Hash,
+    /// Entries, and groups that read them.
+    Stream,
 }
 
 /// A part of a value.
@@ -43,6 +46,8 @@ pub enum Element<'a> {
         /// Unix time in milliseconds at which it expires.
         expire_at_ms: Option<u64>,
     },
+    /// A part of a stream.
+    Stream(StreamElement<'a>),
 }
 
 /// Who numbered the value types: above 21, Redis and Valkey went different ways.
@@ -62,6 +67,7 @@ pub(crate) fn kind_of(value_type: u8, dialect: Dialect) -> Option<Kind> {
         types::SET | types::SET_INTSET | types::SET_LISTPACK => Kind::Set,
         types::ZSET | types::ZSET_2 | types::ZSET_ZIPLIST | types::ZSET_LISTPACK => Kind::Zset,
         types::HASH | types::HASH_ZIPMAP | types::HASH_ZIPLIST | types::HASH_LISTPACK => Kind::Hash,
+        types::STREAM_LISTPACKS | types::STREAM_LISTPACKS_2 | types::STREAM_LISTPACKS_3 => Kind::Stream,
         types::VALKEY_HASH_2 if dialect == Dialect::Valkey => Kind::Hash,
         types::HASH_METADATA_PRE_GA
         | types::HASH_LISTPACK_EX_PRE_GA
@@ -110,6 +116,9 @@ pub(crate) fn read_elements<I: Input, E: From<Error>>(
         types::HASH_METADATA => {
             let first_ms = u64::from_le_bytes(input.array()?);
             hash(input, |input| relative_deadline(input, first_ms), |_| Ok(None), visit)
+        }
+        types::STREAM_LISTPACKS | types::STREAM_LISTPACKS_2 | types::STREAM_LISTPACKS_3 => {
+            read_stream(value_type, input, |element| visit(Element::Stream(element)))
         }
         types::LIST_QUICKLIST => {
             for _ in 0..input.number()? {

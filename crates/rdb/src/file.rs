@@ -35,6 +35,8 @@ pub const FILE_VERSION_VALKEY: u16 = 80;
 const VERSION_CHECKSUM: u16 = 5;
 /// First version with fields that expire.
 const VERSION_EXPIRING_FIELDS: u16 = 12;
+/// First version that says when a consumer of a stream got something last.
+const VERSION_ACTIVE_TIMES: u16 = 11;
 
 /// What may stand where a type number may.
 mod opcodes {

@@ -2,7 +2,7 @@
 //!
 //! What it is: decoding one value from a byte slice and encoding one, with the footer that a DUMP payload has; reading a
 //! file of Redis (versions 1 to 12) or Valkey (80) element by element, and writing one. Reads all value types of strings,
-//! lists, sets, sorted sets and hashes; writes the ones that every Redis since 7.0 reads.
+//! lists, sets, sorted sets, hashes and streams; writes the ones that every Redis since 7.0 reads.
 //! What it is not: how Sheaf stores anything; nor a door to files: those come as [`std::io::Read`] and [`std::io::Write`].
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! Invariants
 //! - Decoding arbitrary bytes never panics, and never allocates for what a length promises but for bytes that are there
 //!   (compressed strings: at most [`LZF_RATIO_MAX`] times those).
-//! - A [`Value`] has no duplicate members or fields and is not empty. No score is not a number.
-//! - A file is read in memory for one string, whatever the size of its collections.
+//! - A [`Value`] has no duplicate members or fields and is not empty, unless it is a stream. No score is not a number.
+//! - A file is read in memory for one string, whatever the size of its collections; of a stream, for what is pending in a group.
 //!
 //! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of `listpack.c`,
 //! `ziplist.c`, `intset.c` and `zipmap.c` there; <https://github.com/valkey-io/valkey/blob/9.0/src/rdb.h>.
@@ -28,6 +28,7 @@ mod file;
 mod input;
 mod lzf;
 mod payload;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod value;
@@ -41,6 +42,7 @@ pub use file::{
 pub use input::STRING_BYTES_MAX;
 pub use lzf::LZF_RATIO_MAX;
 pub use payload::{PAYLOAD_VERSION_MAX, PayloadError, dump, restore};
+pub use stream::{Stream, StreamConsumer, StreamElement, StreamGroup, StreamHead, StreamId, StreamNode};
 pub use value::{HashField, Value};
 pub use writer::{Output, Writer};
 

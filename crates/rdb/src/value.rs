@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::Error;
 use crate::element::{Dialect, Element, Kind, kind_of, read_elements};
 use crate::input::Reader;
+use crate::stream::Stream;
 
 /// One field of a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Value {
     Zset(Vec<(f64, Vec<u8>)>),
     /// Fields.
     Hash(Vec<HashField>),
+    /// A stream.
+    Stream(Stream),
 }
 
 impl Value {
@@ -40,6 +43,7 @@ impl Value {
             Kind::Set => Value::Set(Vec::new()),
             Kind::Zset => Value::Zset(Vec::new()),
             Kind::Hash => Value::Hash(Vec::new()),
+            Kind::Stream => Value::Stream(Stream::default()),
         }
     }
 
@@ -52,6 +56,7 @@ impl Value {
             (Value::Hash(fields), Element::Field { name, value, expire_at_ms }) => {
                 fields.push(HashField { name: name.to_vec(), value: value.to_vec(), expire_at_ms });
             }
+            (Value::Stream(stream), Element::Stream(element)) => stream.add(element),
             _ => unreachable!("the elements of a value are of its kind"),
         }
     }
@@ -71,6 +76,8 @@ impl Value {
             Value::Set(members) => distinct(members.iter().map(Vec::as_slice)),
             Value::Zset(members) => distinct(members.iter().map(|(_, member)| member.as_slice())),
             Value::Hash(fields) => distinct(fields.iter().map(|field| field.name.as_slice())),
+            // What a group or consumer with a name that comes twice has is that of the last one.
+            Value::Stream(_) => Ok(()),
         }
     }
 }

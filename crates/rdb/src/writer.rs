@@ -25,6 +25,8 @@ pub struct Writer<O = Vec<u8>> {
     key: Option<Vec<u8>>,
     /// Whether readers know fields that expire; for others they are fields that do not.
     knows_expiring_fields: bool,
+    /// Whether readers know when a consumer of a stream got something last.
+    knows_active_times: bool,
 }
 
 impl Default for Writer {
@@ -36,7 +38,7 @@ impl Default for Writer {
 impl Writer {
     /// An empty buffer.
     pub fn new() -> Self {
-        Writer::into_output(Vec::new(), true)
+        Writer::into_output(Vec::new(), true, false)
     }
 
     /// What was written.
@@ -46,8 +48,8 @@ impl Writer {
 }
 
 impl<O: Output> Writer<O> {
-    pub(crate) fn into_output(out: O, knows_expiring_fields: bool) -> Self {
-        Writer { out, key: None, knows_expiring_fields }
+    pub(crate) fn into_output(out: O, knows_expiring_fields: bool, knows_active_times: bool) -> Self {
+        Writer { out, key: None, knows_expiring_fields, knows_active_times }
     }
 
     pub(crate) fn output(&mut self) -> &mut O {
@@ -66,7 +68,11 @@ impl<O: Output> Writer<O> {
         self.key = Some(buffer);
     }
 
-    fn begin(&mut self, value_type: u8) {
+    pub(crate) fn knows_active_times(&self) -> bool {
+        self.knows_active_times
+    }
+
+    pub(crate) fn begin(&mut self, value_type: u8) {
         self.out.put(&[value_type]);
         if let Some(key) = self.key.take() {
             self.string(&key);

@@ -144,8 +144,8 @@ impl ImportError {
 pub struct Imported {
     /// What the file says about itself.
     pub header: Option<Header>,
-    /// Keys by type: strings, lists, sets, sorted sets, hashes.
-    pub keys: [u64; 5],
+    /// Keys by type: strings, lists, sets, sorted sets, hashes, streams.
+    pub keys: [u64; 6],
     /// Keys among them that took the place of others.
     pub replaced: u64,
     /// Keys of the file that were left out because they exist.
@@ -156,10 +156,6 @@ pub struct Imported {
     pub expired_fields: u64,
     /// Collections without elements, or only with such that have expired.
     pub empty: u64,
-    /// Streams, which were passed over.
-    pub streams: u64,
-    /// Database and key of the first of them.
-    pub first_stream: Option<(u64, String)>,
     /// Libraries of functions, which were passed over.
     pub function_libraries: u64,
     /// What modules keep beside keys, which was passed over.
@@ -204,7 +200,7 @@ pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing)
 /// What people are told at the end.
 fn summary(imported: &Imported, source: &str) -> String {
     use std::fmt::Write;
-    const TYPE_NAMES: [&str; 5] = ["strings", "lists", "sets", "sorted sets", "hashes"];
+    const TYPE_NAMES: [&str; 6] = ["strings", "lists", "sets", "sorted sets", "hashes", "streams"];
     let mut text = String::new();
     let mut line = |name: &str, what: String| _ = writeln!(text, "{name:<12} {what}");
     let of = imported
@@ -228,10 +224,6 @@ fn summary(imported: &Imported, source: &str) -> String {
     count("expired", imported.expired_keys, "keys, left out");
     count("expired", imported.expired_fields, "fields of hashes, left out");
     count("empty", imported.empty, "collections, left out");
-    if let Some((db, key)) = &imported.first_stream {
-        let what = format!("streams, the first is \"{key}\" of database {db}: there are no streams yet");
-        count("NOT IMPORTED", imported.streams, &what);
-    }
     count("NOT IMPORTED", imported.function_libraries, "libraries of functions: there are no functions yet");
     count("NOT IMPORTED", imported.module_data, "records of modules");
     text

@@ -9,7 +9,9 @@ use std::{
 
 use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
-use keyspace::{Effect, Item, Items, ListEnd, LoggedMessage, Scope, ScoredItems, Value};
+use keyspace::{
+    Effect, Item, Items, ListEnd, Listed, LoggedMessage, Scope, ScoredItems, StreamHead, StreamId, Value,
+};
 use lsn::Lsn;
 use storage::{
     CheckReport, Error, LogReader, RecordKind,
@@ -326,6 +328,34 @@ impl std::fmt::Display for Readable<'_> {
             Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
                 write!(f, "expiry in {key}: {}{}", shown(*fields), until(expire_at_ms))
             }
+            Effect::StreamAdd { id, pairs, .. } => write!(f, "add to {key}: {id} {}", shown(*pairs)),
+            Effect::StreamAddBlock { block, .. } => {
+                let entries = block.entries().map(|entry| entry.id.to_string());
+                write!(f, "add to {key}: {}", joined(block.entries().count(), entries))
+            }
+            Effect::StreamTrim { through, .. } => write!(f, "trim {key} through {through}"),
+            Effect::StreamDelete { ids, .. } => write!(f, "delete from {key}: {}", shown_ids(*ids)),
+            Effect::StreamSetHead { head, .. } => write!(f, "head of {key}: {}", shown_head(head)),
+            Effect::StreamPutGroup { group, position, .. } => {
+                let read = position.entries_read.map_or(String::new(), |read| format!(", {read} read"));
+                write!(f, "group {} of {key} at {}{read}", quoted(group), position.last_id)
+            }
+            Effect::StreamDropGroup { group, .. } => write!(f, "drop group {} of {key}", quoted(group)),
+            Effect::StreamPutConsumer { group, consumer, times, .. } => {
+                let active = times.active_ms.map_or(String::new(), |ms| format!(", active {ms}"));
+                let (consumer, group) = (quoted(consumer), quoted(group));
+                write!(f, "consumer {consumer} in {group} of {key}: seen {}{active}", times.seen_ms)
+            }
+            Effect::StreamDropConsumer { group, consumer, .. } => {
+                write!(f, "drop consumer {} in {} of {key}", quoted(consumer), quoted(group))
+            }
+            Effect::StreamPend { group, consumer, deliveries, .. } => {
+                let ids = joined(deliveries.len(), deliveries.iter().map(|delivery| delivery.id.to_string()));
+                write!(f, "pending for {} in {} of {key}: {ids}", quoted(consumer), quoted(group))
+            }
+            Effect::StreamUnpend { group, ids, .. } => {
+                write!(f, "pending no more in {} of {key}: {}", quoted(group), shown_ids(*ids))
+            }
             Effect::Move { .. } | Effect::FlushAll | Effect::FlushDb { .. } | Effect::SwapDb { .. } => Ok(()),
         }
     }
@@ -346,7 +376,17 @@ fn shown_value(value: &Value<'_>) -> String {
         Value::String(bytes) => quoted(bytes),
         Value::List(items) | Value::Set(items) | Value::Hash(items) => shown(*items),
         Value::Zset(members) => shown_scored(*members),
+        Value::Stream(head) => shown_head(head),
     }
+}
+
+fn shown_head(head: &StreamHead) -> String {
+    let StreamHead { last_id, max_deleted_id, entries_added } = head;
+    format!("last {last_id}, deleted up to {max_deleted_id}, {entries_added} added")
+}
+
+fn shown_ids(ids: Listed<'_, StreamId>) -> String {
+    joined(ids.len(), ids.iter().map(|id| id.to_string()))
 }
 
 fn shown(items: Items<'_>) -> String {

@@ -23,6 +23,7 @@ mod copying;
 mod following;
 mod keys;
 mod left_out;
+mod open_stream;
 mod peer;
 mod source;
 mod spool;

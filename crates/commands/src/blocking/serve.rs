@@ -99,9 +99,8 @@ impl<'k> Serving<'_, 'k> {
         let mut next_ticket = 0;
         while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
             next_ticket = waiter.ticket + 1;
-            let Some(entry) = unit.peek(db, &key) else { break };
             // Who has ended may stand there until its worker takes it out; nothing is locked for it.
-            if entry.value_type() != waiter.awaited.wants || waiter.has_ended() {
+            if waiter.has_ended() || !waiter.awaited.wants.are_met(&unit, db, &key, waiter.args.as_args()) {
                 continue;
             }
             let needs = waiter.awaited.needs;

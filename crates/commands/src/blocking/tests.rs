@@ -435,3 +435,55 @@ fn serving_breaks_watches_of_the_key() {
     assert_eq!(clients.run(1, "MULTI"), "+OK");
     assert_eq!(clients.run(1, "EXEC"), "nil");
 }
+
+#[test]
+fn readers_of_streams_wait_for_entries_behind_theirs() {
+    let mut clients = Clients::new(3);
+    clients.server.check(&[("XADD x 5-0 f v", r#""5-0""#)]);
+    clients.block(0, "XREAD BLOCK 0 STREAMS x none $ $");
+    clients.block(1, "XREAD BLOCK 0 COUNT 1 STREAMS x 6-0");
+    clients.block(2, "XREAD BLOCK 0 STREAMS x y $ 0");
+    clients.server.check(&[("XADD x 6-0 f v", r#""6-0""#)]);
+    assert_eq!(clients.answered(0), r#"[["x", [["6-0", ["f", "v"]]]]]"#);
+    assert_eq!(clients.answered(1), "", "what it has seen is not new");
+    assert_eq!(clients.answered(2), r#"[["x", [["6-0", ["f", "v"]]]]]"#);
+    clients.server.check(&[
+        ("MULTI", "+OK"),
+        ("XADD x 7-0 f v", "+QUEUED"),
+        ("XADD x 8-0 f v", "+QUEUED"),
+        ("EXEC", r#"["7-0", "8-0"]"#),
+    ]);
+    assert_eq!(clients.answered(1), r#"[["x", [["7-0", ["f", "v"]]]]]"#);
+    clients.server.assert_replays();
+}
+
+#[test]
+fn entries_go_to_the_consumers_that_wait_in_turn() {
+    let mut clients = Clients::new(2);
+    clients.server.check(&[("XGROUP CREATE x g $ MKSTREAM", "+OK")]);
+    clients.block(0, "XREADGROUP GROUP g a BLOCK 0 COUNT 1 STREAMS x >");
+    clients.block(1, "XREADGROUP GROUP g b BLOCK 0 STREAMS x >");
+    clients.server.check(&[("XADD x 1-0 f v", r#""1-0""#)]);
+    assert_eq!(clients.answered(0), r#"[["x", [["1-0", ["f", "v"]]]]]"#);
+    assert_eq!(clients.answered(1), "");
+    clients.server.check(&[("XADD x 2-0 f v", r#""2-0""#)]);
+    assert_eq!(clients.answered(1), r#"[["x", [["2-0", ["f", "v"]]]]]"#);
+    clients.server.check(&[("XPENDING x g", r#"[:2, "1-0", "2-0", [["a", "1"], ["b", "1"]]]"#)]);
+    clients.server.assert_replays();
+}
+
+#[test]
+fn consumers_hear_that_their_group_has_gone() {
+    let gone = "-NOGROUP No such key 'x' or consumer group 'g' in XREADGROUP with GROUP option";
+    for end in ["XGROUP DESTROY x g", "DEL x", "SET x 1", "FLUSHALL", "RENAME x y"] {
+        let mut clients = Clients::new(2);
+        clients.server.check(&[("XGROUP CREATE x g $ MKSTREAM", "+OK")]);
+        clients.block(0, "XREADGROUP GROUP g a BLOCK 0 STREAMS x >");
+        clients.block(1, "XREAD BLOCK 0 STREAMS x $");
+        clients.server.run(end);
+        let expected = if end.starts_with("SET") { crate::testing::WRONG_TYPE } else { gone };
+        assert_eq!(clients.answered(0), expected, "{end}");
+        assert_eq!(clients.answered(1), "", "{end}: who reads alone goes on waiting");
+        clients.server.assert_replays();
+    }
+}

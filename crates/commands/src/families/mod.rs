@@ -20,13 +20,14 @@ mod scripts;
 mod server;
 mod set;
 mod sort;
+mod stream;
 mod string;
 mod timeout;
 mod transactions;
 mod zset;
 
 pub(crate) use channels::tell;
-pub use generic::encode_value;
+pub use generic::{encode_value, stream_effect};
 use keyspace::Items;
 use smallvec::SmallVec;
 use wire::Args;
@@ -63,6 +64,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     server::ROWS,
     set::ROWS,
     sort::ROWS,
+    stream::ROWS,
     string::ROWS,
     transactions::ROWS,
     zset::ROWS,

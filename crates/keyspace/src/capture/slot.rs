@@ -114,13 +114,9 @@ impl MapPart {
         if self.part.is_empty() {
             return;
         }
-        let (db, key) = (self.origin.db, &*self.origin.key);
-        let effect = match self.is_new {
-            true => self.part.put(db, key, self.origin.expire_at_ms),
-            false => self.part.add_to(db, key),
-        };
-        effect.encode_into(stream);
-        self.part.for_each_deadline(db, key, |effect| effect.encode_into(stream));
+        let place = (self.origin.db, &*self.origin.key);
+        let encode = |effect: &Effect<'_>| effect.encode_into(stream);
+        self.part.for_each_effect(place, self.is_new, self.origin.expire_at_ms, encode);
     }
 }
 
@@ -232,7 +228,7 @@ impl SlotCapture {
                 let list = list.share().expect("a big one");
                 self.lists.push(SharedList::new(db, origin.key, origin.expire_at_ms, list));
             }
-            View::Set(_) | View::Zset(_) | View::Hash(_) => {
+            View::Set(_) | View::Zset(_) | View::Hash(_) | View::Stream(_) => {
                 found.update(|entry| entry.big_mut().expect("a big one").begin_capture());
                 let (place, at_db) = match at_db {
                     Some(at_db) => (Place::AtItsKey, at_db),

@@ -7,9 +7,12 @@ use proptest::prelude::*;
 
 use super::{Capture, Loader};
 use crate::{
-    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, ScoredItems, SlotId,
-    Value, ValueBuf,
+    AccessClock, ConsumerTimes, DbId, Delivery, Effect, Freed, GroupPosition, Items, Keyspace, ListEnd,
+    Listed, Options, PackedLimits, ScoredItems, SlotId, StreamId, Value, ValueBuf,
 };
+
+/// The only group of streams.
+const GROUP: &[u8] = b"group";
 
 type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
 
@@ -73,6 +76,12 @@ enum Change {
     HashPut(u16, u16),
     HashRemove(u16, u16),
     HashExpire(u16, u16, u64),
+    StreamAdd(u16),
+    StreamTrim(u16),
+    StreamDelete(u16),
+    StreamPend(u16),
+    StreamUnpend(u16),
+    StreamDropGroup,
     Expire(u64),
     Delete,
     MoveTo(u8, u8),
@@ -154,6 +163,36 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
         Change::HashExpire(from, count, at_ms) => add(from, count, &mut |fields| {
             run(Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(at_ms) });
         }),
+        Change::StreamAdd(count) => {
+            for seq in 0..count.into() {
+                let (id, value) = (StreamId::new(lsn, seq), seq.to_string());
+                let pairs = Items::Slices(&[b"field", value.as_bytes()]);
+                run(Effect::StreamAdd { db, key, id, pairs });
+            }
+        }
+        Change::StreamTrim(seq) => {
+            run(Effect::StreamTrim { db, key, through: StreamId::new(lsn / 2, seq.into()) });
+        }
+        Change::StreamDelete(step) => {
+            let ids: Vec<_> = (0..lsn).map(|ms| StreamId::new(ms, step.into())).collect();
+            run(Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
+        }
+        Change::StreamPend(count) => {
+            let (group, consumer) = (GROUP, if count % 2 == 0 { b"one" } else { b"two" });
+            let deliveries: Vec<_> = (0..count.into())
+                .map(|seq| Delivery { id: StreamId::new(1, seq), time_ms: lsn, count: 1 })
+                .collect();
+            let position = GroupPosition { last_id: StreamId::new(lsn, 0), entries_read: Some(lsn) };
+            let times = ConsumerTimes { seen_ms: lsn, active_ms: None };
+            run(Effect::StreamPutGroup { db, key, group, position });
+            run(Effect::StreamPutConsumer { db, key, group, consumer, times });
+            run(Effect::StreamPend { db, key, group, consumer, deliveries: Listed::Slices(&deliveries) });
+        }
+        Change::StreamUnpend(count) => {
+            let ids: Vec<_> = (0..count.into()).map(|seq| StreamId::new(1, seq * 2)).collect();
+            run(Effect::StreamUnpend { db, key, group: GROUP, ids: Listed::Slices(&ids) });
+        }
+        Change::StreamDropGroup => run(Effect::StreamDropGroup { db, key, group: GROUP }),
         Change::Expire(at_ms) => run(Effect::SetExpiry { db, key, expire_at_ms: Some(at_ms) }),
         Change::Delete => run(Effect::Delete { db, key }),
         Change::MoveTo(to_db, other) => {
@@ -186,6 +225,12 @@ fn any_change() -> impl Strategy<Value = (u8, u8, Change)> {
         4 => (at(), some()).prop_map(|(from, count)| Change::HashPut(from, count)),
         2 => (at(), some()).prop_map(|(from, count)| Change::HashRemove(from, count)),
         2 => (at(), 1..20u16, 1..100u64).prop_map(|(from, count, ms)| Change::HashExpire(from, count, ms)),
+        4 => (1..400u16).prop_map(Change::StreamAdd),
+        2 => (0..400u16).prop_map(Change::StreamTrim),
+        2 => (0..400u16).prop_map(Change::StreamDelete),
+        3 => (1..200u16).prop_map(Change::StreamPend),
+        2 => (1..200u16).prop_map(Change::StreamUnpend),
+        1 => Just(Change::StreamDropGroup),
         1 => (1..100u64).prop_map(Change::Expire),
         2 => Just(Change::Delete),
         1 => (0..3u8, 0..6u8).prop_map(|(db, key)| Change::MoveTo(db, key)),
@@ -330,6 +375,8 @@ fn a_collection_may_grow_and_shrink_meanwhile() {
         (Change::ZsetPut(0, 6000, 1), Change::ZsetRemoveRanks(3, 5990)),
         (Change::HashPut(0, 3000), Change::HashRemove(3, 5990)),
         (Change::SetAdd(0, 600), Change::SetAdd(600, 9000)),
+        (Change::StreamAdd(3000), Change::StreamTrim(2000)),
+        (Change::StreamAdd(3000), Change::Delete),
     ] {
         let keyspace = keyspace(3);
         apply(&keyspace, &(0, 0, before), 1);

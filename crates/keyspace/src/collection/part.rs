@@ -1,5 +1,6 @@
 //! Parts: some members of a big collection, copied, in the form in which effects carry them.
 
+use super::stream::StreamImage;
 use crate::effect::{Effect, Items, ItemsBuf, ScoredItemsBuf};
 use crate::entry::EntryRef;
 use crate::id::DbId;
@@ -13,6 +14,8 @@ pub(crate) enum Part {
     Set(ItemsBuf),
     /// Members with their scores.
     Zset(ScoredItemsBuf),
+    /// Entries, groups and what is pending; the head in the first part.
+    Stream(Box<StreamImage>),
 }
 
 impl Part {
@@ -22,6 +25,7 @@ impl Part {
             Part::Hash(..) => Part::Hash(ItemsBuf::new(), Vec::new()),
             Part::Set(_) => Part::Set(ItemsBuf::new()),
             Part::Zset(_) => Part::Zset(ScoredItemsBuf::new()),
+            Part::Stream(_) => Part::Stream(Box::default()),
         }
     }
 
@@ -35,6 +39,7 @@ impl Part {
             }
             Part::Set(members) => members.push(entry.key()),
             Part::Zset(members) => members.push(super::zset::score_of(entry), entry.key()),
+            Part::Stream(_) => unreachable!("a stream has no field map"),
         }
     }
 
@@ -43,6 +48,7 @@ impl Part {
         match self {
             Part::Hash(items, _) | Part::Set(items) => items.size_bytes(),
             Part::Zset(members) => members.size_bytes(),
+            Part::Stream(image) => image.size_bytes(),
         }
     }
 
@@ -51,30 +57,29 @@ impl Part {
         match self {
             Part::Hash(items, _) | Part::Set(items) => items.is_empty(),
             Part::Zset(members) => members.is_empty(),
+            Part::Stream(image) => image.is_empty(),
         }
     }
 
-    /// The effect that creates a key with these members.
-    pub(crate) fn put<'a>(&'a self, db: DbId, key: &'a [u8], expire_at_ms: Option<u64>) -> Effect<'a> {
-        let value = match self {
-            Part::Hash(pairs, _) => Value::Hash(pairs.as_items()),
-            Part::Set(members) => Value::Set(members.as_items()),
-            Part::Zset(members) => Value::Zset(members.as_items()),
-        };
-        Effect::Put { db, key, value, expire_at_ms }
-    }
-
-    /// The effect that adds these members.
-    pub(crate) fn add_to<'a>(&'a self, db: DbId, key: &'a [u8]) -> Effect<'a> {
-        match self {
+    /// The effects that add what is in it to a key; those that create the key if it `is_new`.
+    pub(crate) fn for_each_effect(
+        &self,
+        (db, key): (DbId, &[u8]),
+        is_new: bool,
+        expire_at_ms: Option<u64>,
+        mut visit: impl FnMut(&Effect<'_>),
+    ) {
+        let put = |value| Effect::Put { db, key, value, expire_at_ms };
+        let effect = match self {
+            Part::Hash(pairs, _) if is_new => put(Value::Hash(pairs.as_items())),
+            Part::Set(members) if is_new => put(Value::Set(members.as_items())),
+            Part::Zset(members) if is_new => put(Value::Zset(members.as_items())),
             Part::Hash(pairs, _) => Effect::HashPut { db, key, pairs: pairs.as_items() },
             Part::Set(members) => Effect::SetAdd { db, key, members: members.as_items() },
             Part::Zset(members) => Effect::ZsetPut { db, key, members: members.as_items() },
-        }
-    }
-
-    /// The effects that set the deadlines of fields.
-    pub(crate) fn for_each_deadline(&self, db: DbId, key: &[u8], mut visit: impl FnMut(&Effect<'_>)) {
+            Part::Stream(image) => return image.for_each_effect(db, key, expire_at_ms, visit),
+        };
+        visit(&effect);
         let Part::Hash(_, deadlines) = self else { return };
         for (field, deadline_ms) in deadlines {
             let fields = Items::Slices(&[field]);

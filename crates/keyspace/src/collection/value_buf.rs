@@ -5,6 +5,7 @@
 //! What it is not: cheap for big values; it holds all of it.
 
 use super::View;
+use super::stream::StreamImage;
 use crate::effect::{Effect, Items, ItemsBuf, ScoredItemsBuf};
 use crate::entry::EntryRef;
 use crate::id::DbId;
@@ -25,6 +26,7 @@ enum Form {
     Set(ItemsBuf),
     Zset(ScoredItemsBuf),
     Hash(ItemsBuf),
+    Stream(Box<StreamImage>),
 }
 
 impl ValueBuf {
@@ -51,11 +53,13 @@ impl ValueBuf {
                 }
                 Form::Hash(pairs)
             }
+            View::Stream(stream) => Form::Stream(Box::new(stream.image())),
         };
         ValueBuf { form, field_deadlines }
     }
 
-    /// The value, for a Put. The deadlines of hash fields are not part of it: see [`ValueBuf::for_each_effect`].
+    /// The value, for a Put. The deadlines of hash fields and what is in a stream are not part of it: see
+    /// [`ValueBuf::for_each_effect`].
     pub fn as_value(&self) -> Value<'_> {
         match &self.form {
             Form::String(bytes) => Value::String(bytes),
@@ -63,6 +67,7 @@ impl ValueBuf {
             Form::Set(members) => Value::Set(members.as_items()),
             Form::Zset(members) => Value::Zset(members.as_items()),
             Form::Hash(pairs) => Value::Hash(pairs.as_items()),
+            Form::Stream(image) => Value::Stream(image.head().unwrap_or_default()),
         }
     }
 
@@ -77,6 +82,7 @@ impl ValueBuf {
             Form::String(bytes) => bytes.len(),
             Form::List(items) | Form::Set(items) | Form::Hash(items) => items.size_bytes(),
             Form::Zset(members) => members.size_bytes(),
+            Form::Stream(image) => image.size_bytes(),
         };
         let deadlines: usize = self.field_deadlines.iter().map(|(field, _)| field.len() + 32).sum();
         value + deadlines
@@ -90,6 +96,9 @@ impl ValueBuf {
         expire_at_ms: Option<u64>,
         mut visit: impl FnMut(&Effect<'_>),
     ) {
+        if let Form::Stream(image) = &self.form {
+            return image.for_each_effect(db, key, expire_at_ms, visit);
+        }
         visit(&Effect::Put { db, key, value: self.as_value(), expire_at_ms });
         for (field, deadline_ms) in self.field_deadlines() {
             let fields = Items::Slices(&[field]);
@@ -101,20 +110,24 @@ impl ValueBuf {
 impl PartialEq for ValueBuf {
     /// Whether both are the same value; the order in which members and fields lie in memory does not count.
     fn eq(&self, other: &Self) -> bool {
-        self.canonical() == other.canonical()
+        match (&self.form, &other.form) {
+            (Form::Stream(one), Form::Stream(two)) => one == two,
+            _ => self.canonical() == other.canonical(),
+        }
     }
 }
 
 impl Eq for ValueBuf {}
 
 impl ValueBuf {
-    /// Type and content, in an order that depends on nothing else.
+    /// Type and content, in an order that depends on nothing else; of a stream the type.
     fn canonical(&self) -> (ValueType, Vec<Vec<&[u8]>>, Vec<u64>) {
         let value = self.as_value();
         let (mut parts, mut numbers) = (Vec::new(), Vec::new());
         match value {
             Value::String(bytes) => parts.push(vec![bytes]),
             Value::List(items) => parts.extend(items.iter().map(|item| vec![item])),
+            Value::Stream(_) => {}
             Value::Set(members) => {
                 parts.extend(members.iter().map(|member| vec![member]));
                 parts.sort_unstable();

@@ -1,6 +1,8 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
-use super::{Effect, EffectError, Item, Items, ListEnd, LoggedMessage, ScoredItems};
+use super::listed::Coded;
+use super::{Effect, EffectError, Item, Items, ListEnd, Listed, LoggedMessage, ScoredItems};
+use crate::collection::{ConsumerTimes, GroupPosition, StreamBlock, StreamHead, StreamId};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -20,6 +22,8 @@ const PUT_ZSET: u8 = 0x18;
 const PUT_ZSET_EXPIRING: u8 = 0x19;
 const PUT_HASH: u8 = 0x1a;
 const PUT_HASH_EXPIRING: u8 = 0x1b;
+const PUT_STREAM: u8 = 0x1c;
+const PUT_STREAM_EXPIRING: u8 = 0x1d;
 const LIST_PUSH_HEAD: u8 = 0x20;
 const LIST_PUSH_TAIL: u8 = 0x21;
 const LIST_POP_HEAD: u8 = 0x22;
@@ -38,6 +42,17 @@ const HASH_UPDATE: u8 = 0x51;
 const HASH_REMOVE: u8 = 0x52;
 const HASH_PERSIST: u8 = 0x53;
 const HASH_SET_EXPIRY: u8 = 0x54;
+const STREAM_ADD: u8 = 0x60;
+const STREAM_ADD_BLOCK: u8 = 0x61;
+const STREAM_TRIM: u8 = 0x62;
+const STREAM_DELETE: u8 = 0x63;
+const STREAM_SET_HEAD: u8 = 0x64;
+const STREAM_PUT_GROUP: u8 = 0x65;
+const STREAM_DROP_GROUP: u8 = 0x66;
+const STREAM_PUT_CONSUMER: u8 = 0x67;
+const STREAM_DROP_CONSUMER: u8 = 0x68;
+const STREAM_PEND: u8 = 0x69;
+const STREAM_UNPEND: u8 = 0x6a;
 pub(super) const MESSAGE: u8 = 0x70;
 pub(super) const DOCUMENTS: u8 = 0x71;
 const FLUSH_DB: u8 = 0xf0;
@@ -57,6 +72,7 @@ impl<'a> Effect<'a> {
                 Value::Set(_) => expiring(expire_at_ms, PUT_SET, PUT_SET_EXPIRING),
                 Value::Zset(_) => expiring(expire_at_ms, PUT_ZSET, PUT_ZSET_EXPIRING),
                 Value::Hash(_) => expiring(expire_at_ms, PUT_HASH, PUT_HASH_EXPIRING),
+                Value::Stream(_) => expiring(expire_at_ms, PUT_STREAM, PUT_STREAM_EXPIRING),
             },
             Effect::Delete { .. } => DELETE,
             Effect::SetExpiry { expire_at_ms, .. } => expiring(expire_at_ms, PERSIST, SET_EXPIRY),
@@ -79,6 +95,17 @@ impl<'a> Effect<'a> {
             Effect::HashSetExpiry { expire_at_ms, .. } => {
                 expiring(expire_at_ms, HASH_PERSIST, HASH_SET_EXPIRY)
             }
+            Effect::StreamAdd { .. } => STREAM_ADD,
+            Effect::StreamAddBlock { .. } => STREAM_ADD_BLOCK,
+            Effect::StreamTrim { .. } => STREAM_TRIM,
+            Effect::StreamDelete { .. } => STREAM_DELETE,
+            Effect::StreamSetHead { .. } => STREAM_SET_HEAD,
+            Effect::StreamPutGroup { .. } => STREAM_PUT_GROUP,
+            Effect::StreamDropGroup { .. } => STREAM_DROP_GROUP,
+            Effect::StreamPutConsumer { .. } => STREAM_PUT_CONSUMER,
+            Effect::StreamDropConsumer { .. } => STREAM_DROP_CONSUMER,
+            Effect::StreamPend { .. } => STREAM_PEND,
+            Effect::StreamUnpend { .. } => STREAM_UNPEND,
             Effect::FlushDb { .. } => FLUSH_DB,
             Effect::FlushAll => FLUSH_ALL,
             Effect::SwapDb { .. } => SWAP_DB,
@@ -111,6 +138,21 @@ impl<'a> Effect<'a> {
             Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
                 fields.encoded_len() + deadline_len(expire_at_ms)
             }
+            Effect::StreamAdd { id, pairs, .. } => id.encoded_len() + pairs.encoded_len(),
+            Effect::StreamAddBlock { block, .. } => bytes_len(block.bytes()),
+            Effect::StreamTrim { through, .. } => through.encoded_len(),
+            Effect::StreamDelete { ids, .. } => ids.encoded_len(),
+            Effect::StreamSetHead { head, .. } => head.encoded_len(),
+            Effect::StreamPutGroup { group, position, .. } => bytes_len(group) + position.encoded_len(),
+            Effect::StreamDropGroup { group, .. } => bytes_len(group),
+            Effect::StreamPutConsumer { group, consumer, times, .. } => {
+                bytes_len(group) + bytes_len(consumer) + times.encoded_len()
+            }
+            Effect::StreamDropConsumer { group, consumer, .. } => bytes_len(group) + bytes_len(consumer),
+            Effect::StreamPend { group, consumer, deliveries, .. } => {
+                bytes_len(group) + bytes_len(consumer) + deliveries.encoded_len()
+            }
+            Effect::StreamUnpend { group, ids, .. } => bytes_len(group) + ids.encoded_len(),
             Effect::Move { key, to_key, .. } => return 3 + bytes_len(key) + bytes_len(to_key),
             Effect::FlushDb { .. } => return 2,
             Effect::FlushAll => return 1,
@@ -169,6 +211,37 @@ impl<'a> Effect<'a> {
                 fields.encode_into(out);
                 put_deadline(out, expire_at_ms);
             }
+            Effect::StreamAdd { id, pairs, .. } => {
+                id.put(out);
+                pairs.encode_into(out);
+            }
+            Effect::StreamAddBlock { block, .. } => put_bytes(out, block.bytes()),
+            Effect::StreamTrim { through, .. } => through.put(out),
+            Effect::StreamDelete { ids, .. } => ids.encode_into(out),
+            Effect::StreamSetHead { head, .. } => head.put(out),
+            Effect::StreamPutGroup { group, position, .. } => {
+                put_bytes(out, group);
+                position.put(out);
+            }
+            Effect::StreamDropGroup { group, .. } => put_bytes(out, group),
+            Effect::StreamPutConsumer { group, consumer, times, .. } => {
+                put_bytes(out, group);
+                put_bytes(out, consumer);
+                times.put(out);
+            }
+            Effect::StreamDropConsumer { group, consumer, .. } => {
+                put_bytes(out, group);
+                put_bytes(out, consumer);
+            }
+            Effect::StreamPend { group, consumer, deliveries, .. } => {
+                put_bytes(out, group);
+                put_bytes(out, consumer);
+                deliveries.encode_into(out);
+            }
+            Effect::StreamUnpend { group, ids, .. } => {
+                put_bytes(out, group);
+                ids.encode_into(out);
+            }
             Effect::FlushDb { db } => out.push(db.get()),
             Effect::SwapDb { a, b } => out.extend_from_slice(&[a.get(), b.get()]),
         }
@@ -194,6 +267,7 @@ impl Value<'_> {
             Value::String(bytes) => bytes_len(bytes),
             Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encoded_len(),
             Value::Zset(members) => members.encoded_len(),
+            Value::Stream(head) => head.encoded_len(),
         }
     }
 
@@ -202,6 +276,7 @@ impl Value<'_> {
             Value::String(bytes) => put_bytes(out, bytes),
             Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encode_into(out),
             Value::Zset(members) => members.encode_into(out),
+            Value::Stream(head) => head.put(out),
         }
     }
 }
@@ -259,7 +334,7 @@ impl<'a> Reader<'a> {
             FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),
             FLUSH_ALL => return Ok(Effect::FlushAll),
             SWAP_DB => return Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),
-            DELETE..=HASH_SET_EXPIRY => {}
+            DELETE..=STREAM_UNPEND => {}
             _ => return Err(EffectError::UnknownOpcode(opcode)),
         }
         let (db, key) = (self.db()?, self.bytes()?);
@@ -267,11 +342,11 @@ impl<'a> Reader<'a> {
             DELETE => Effect::Delete { db, key },
             PERSIST => Effect::SetExpiry { db, key, expire_at_ms: None },
             SET_EXPIRY => Effect::SetExpiry { db, key, expire_at_ms: Some(self.number()?) },
-            PUT_STRING | PUT_LIST | PUT_SET | PUT_ZSET | PUT_HASH => {
+            PUT_STRING | PUT_LIST | PUT_SET | PUT_ZSET | PUT_HASH | PUT_STREAM => {
                 Effect::Put { db, key, value: self.value(opcode)?, expire_at_ms: None }
             }
             PUT_STRING_EXPIRING | PUT_LIST_EXPIRING | PUT_SET_EXPIRING | PUT_ZSET_EXPIRING
-            | PUT_HASH_EXPIRING => {
+            | PUT_HASH_EXPIRING | PUT_STREAM_EXPIRING => {
                 let value = self.value(opcode - 1)?;
                 Effect::Put { db, key, value, expire_at_ms: Some(self.number()?) }
             }
@@ -303,9 +378,43 @@ impl<'a> Reader<'a> {
                 let fields = self.items()?;
                 Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(self.number()?) }
             }
+            STREAM_ADD..=STREAM_UNPEND => self.stream_effect(opcode, db, key)?,
             _ => return Err(EffectError::UnknownOpcode(opcode)),
         };
         Ok(effect)
+    }
+
+    fn stream_effect(&mut self, opcode: u8, db: DbId, key: &'a [u8]) -> Result<Effect<'a>, EffectError> {
+        Ok(match opcode {
+            STREAM_ADD => Effect::StreamAdd { db, key, id: StreamId::read(self)?, pairs: self.pairs()? },
+            STREAM_ADD_BLOCK => {
+                let block = StreamBlock::verify(self.bytes()?).ok_or(EffectError::MalformedBlock)?;
+                Effect::StreamAddBlock { db, key, block }
+            }
+            STREAM_TRIM => Effect::StreamTrim { db, key, through: StreamId::read(self)? },
+            STREAM_DELETE => Effect::StreamDelete { db, key, ids: Listed::decode(self)? },
+            STREAM_SET_HEAD => Effect::StreamSetHead { db, key, head: StreamHead::read(self)? },
+            STREAM_PUT_GROUP => {
+                let (group, position) = (self.bytes()?, GroupPosition::read(self)?);
+                Effect::StreamPutGroup { db, key, group, position }
+            }
+            STREAM_DROP_GROUP => Effect::StreamDropGroup { db, key, group: self.bytes()? },
+            STREAM_PUT_CONSUMER => {
+                let (group, consumer, times) = (self.bytes()?, self.bytes()?, ConsumerTimes::read(self)?);
+                Effect::StreamPutConsumer { db, key, group, consumer, times }
+            }
+            STREAM_DROP_CONSUMER => {
+                Effect::StreamDropConsumer { db, key, group: self.bytes()?, consumer: self.bytes()? }
+            }
+            STREAM_PEND => {
+                let (group, consumer, deliveries) = (self.bytes()?, self.bytes()?, Listed::decode(self)?);
+                Effect::StreamPend { db, key, group, consumer, deliveries }
+            }
+            STREAM_UNPEND => {
+                Effect::StreamUnpend { db, key, group: self.bytes()?, ids: Listed::decode(self)? }
+            }
+            _ => return Err(EffectError::UnknownOpcode(opcode)),
+        })
     }
 
     /// The value of a Put with this opcode, the one that never expires.
@@ -315,6 +424,7 @@ impl<'a> Reader<'a> {
             PUT_SET => Value::Set(self.items()?),
             PUT_ZSET => Value::Zset(ScoredItems::decode(self)?),
             PUT_HASH => Value::Hash(self.pairs()?),
+            PUT_STREAM => Value::Stream(StreamHead::read(self)?),
             _ => Value::String(self.bytes()?),
         })
     }
@@ -348,7 +458,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], EffectError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], EffectError> {
         let len = usize::try_from(self.number()?).map_err(|_| EffectError::Truncated)?;
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(EffectError::Truncated)?;
         self.rest = rest;

@@ -32,8 +32,8 @@ pub enum ScoredItems<'a> {
 /// Items whose encoding has been verified.
 #[derive(Clone, Copy)]
 pub struct EncodedItems<'a> {
-    count: usize,
-    bytes: &'a [u8],
+    pub(super) count: usize,
+    pub(super) bytes: &'a [u8],
 }
 
 impl<'a> Items<'a> {
@@ -153,7 +153,7 @@ fn put_scored(out: &mut Vec<u8>, (score, item): (f64, &[u8])) {
 
 impl<'a> EncodedItems<'a> {
     /// Reads the number of items and then each of them.
-    fn decode(
+    pub(super) fn decode(
         reader: &mut Reader<'a>,
         mut item: impl FnMut(&mut Reader<'a>) -> Result<(), EffectError>,
     ) -> Result<Self, EffectError> {
@@ -167,7 +167,10 @@ impl<'a> EncodedItems<'a> {
 
     /// Takes one item off the front.
     #[inline]
-    fn take<T>(&mut self, read: impl FnOnce(&mut Reader<'a>) -> Result<T, EffectError>) -> Option<T> {
+    pub(super) fn take<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, EffectError>,
+    ) -> Option<T> {
         self.count = self.count.checked_sub(1)?;
         let mut reader = Reader { rest: self.bytes };
         let item = read(&mut reader).expect("verified when it was decoded, or written by a buffer");

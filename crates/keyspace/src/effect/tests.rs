@@ -39,7 +39,7 @@ fn the_bytes_of_every_opcode_are_pinned() {
         (Effect::FlushAll, b"\xf1"),
         (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
     ];
-    for (effect, bytes) in golden.into_iter().chain(collections()) {
+    for (effect, bytes) in golden.into_iter().chain(collections()).chain(streams()) {
         assert_eq!(encoded(&effect), bytes, "{effect:?}");
         let mut input = bytes;
         assert_eq!(Effect::decode_next(&mut input), Ok(Some(effect)));
@@ -88,6 +88,63 @@ fn collections() -> Vec<(Effect<'static>, &'static [u8])> {
             b"\x54\x02\x01k\x02\x01a\x02bc\x05",
         ),
     ]
+}
+
+/// Every effect on a stream with its bytes.
+fn streams() -> Vec<(Effect<'static>, &'static [u8])> {
+    const PAIRS: Items<'static> = Items::Slices(&[b"f", b"12"]);
+    const IDS: Listed<'static, StreamId> = Listed::Slices(&[StreamId::new(1, 2), StreamId::new(300, 0)]);
+    const DELIVERIES: Listed<'static, Delivery> =
+        Listed::Slices(&[Delivery { id: StreamId::new(1, 2), time_ms: 300, count: 4 }]);
+    const BLOCK: &[u8] = b"\x05\x01\x01\x01f\x06\x00\x00\x0c\x0f\x02\x03\x01\x01g\x81x";
+    let (db, key) = (DbId::new(2).expect("a database"), b"k".as_slice());
+    let (group, consumer) = (b"g".as_slice(), b"c".as_slice());
+    let head =
+        StreamHead { last_id: StreamId::new(7, 8), max_deleted_id: StreamId::new(5, 6), entries_added: 300 };
+    let put = |expire_at_ms| Effect::Put { db, key, value: Value::Stream(head), expire_at_ms };
+    let id = StreamId::new(300, 1);
+    let at = |entries_read| GroupPosition { last_id: id, entries_read };
+    let seen = |active_ms| ConsumerTimes { seen_ms: 9, active_ms };
+    let block = StreamBlock::verify(BLOCK).expect("a block");
+    let put_group = |position| Effect::StreamPutGroup { db, key, group, position };
+    let put_consumer = |times| Effect::StreamPutConsumer { db, key, group, consumer, times };
+    vec![
+        (put(None), b"\x1c\x02\x01k\x07\x08\x05\x06\xac\x02"),
+        (put(Some(5)), b"\x1d\x02\x01k\x07\x08\x05\x06\xac\x02\x05"),
+        (Effect::StreamAdd { db, key, id, pairs: PAIRS }, b"\x60\x02\x01k\xac\x02\x01\x02\x01f\x0212"),
+        (
+            Effect::StreamAddBlock { db, key, block },
+            b"\x61\x02\x01k\x11\x05\x01\x01\x01f\x06\x00\x00\x0c\x0f\x02\x03\x01\x01g\x81x",
+        ),
+        (Effect::StreamTrim { db, key, through: id }, b"\x62\x02\x01k\xac\x02\x01"),
+        (Effect::StreamDelete { db, key, ids: IDS }, b"\x63\x02\x01k\x02\x01\x02\xac\x02\x00"),
+        (Effect::StreamSetHead { db, key, head }, b"\x64\x02\x01k\x07\x08\x05\x06\xac\x02"),
+        (put_group(at(None)), b"\x65\x02\x01k\x01g\xac\x02\x01\x00"),
+        (put_group(at(Some(0))), b"\x65\x02\x01k\x01g\xac\x02\x01\x01"),
+        (Effect::StreamDropGroup { db, key, group }, b"\x66\x02\x01k\x01g"),
+        (put_consumer(seen(None)), b"\x67\x02\x01k\x01g\x01c\x09\x00"),
+        (put_consumer(seen(Some(9))), b"\x67\x02\x01k\x01g\x01c\x09\x0a"),
+        (Effect::StreamDropConsumer { db, key, group, consumer }, b"\x68\x02\x01k\x01g\x01c"),
+        (
+            Effect::StreamPend { db, key, group, consumer, deliveries: DELIVERIES },
+            b"\x69\x02\x01k\x01g\x01c\x01\x01\x02\xac\x02\x04",
+        ),
+        (Effect::StreamUnpend { db, key, group, ids: IDS }, b"\x6a\x02\x01k\x01g\x02\x01\x02\xac\x02\x00"),
+    ]
+}
+
+#[test]
+fn a_block_that_is_none_is_refused() {
+    // No entry; an entry that is longer than it says; ids that do not ascend; one above all ids.
+    for block in [
+        &b"\x05\x01\x01\x01f"[..],
+        b"\x05\x01\x01\x01f\x04\x00\x00\x0c",
+        b"\x05\x01\x01\x01f\x06\x00\x00\x0c\x06\x00\x00\x0c",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x01\x01f\x06\x01\x00\x0c",
+    ] {
+        let bytes = [b"\x61\x00\x01k".as_slice(), &[block.len() as u8], block].concat();
+        assert_eq!(Effect::decode_next(&mut &bytes[..]), Err(EffectError::MalformedBlock), "{block:02x?}");
+    }
 }
 
 #[test]

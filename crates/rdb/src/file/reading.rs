@@ -32,14 +32,7 @@ pub struct Key<'a> {
 
 /// Data that the file holds and the visitor does not get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PassedOver<'a> {
-    /// A stream.
-    Stream {
-        /// Number of its database.
-        db: u64,
-        /// Its name.
-        name: &'a [u8],
-    },
+pub enum PassedOver {
     /// A library of functions.
     Functions,
     /// What a module keeps beside keys.
@@ -61,7 +54,7 @@ pub trait Visitor {
     fn end(&mut self) -> Result<(), Self::Error>;
 
     /// Something else is in the file.
-    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), Self::Error>;
+    fn passed_over(&mut self, what: PassedOver) -> Result<(), Self::Error>;
 }
 
 /// Reads a file to its end and verifies its checksum. What the visitor was shown is right only if this succeeds.
@@ -200,12 +193,8 @@ impl<R: Read> Reading<R> {
         visitor: &mut V,
     ) -> Result<(), Stop<V::Error>> {
         let kind = kind_of(value_type, dialect);
-        let is_stream = matches!(
-            value_type,
-            types::STREAM_LISTPACKS | types::STREAM_LISTPACKS_2 | types::STREAM_LISTPACKS_3
-        );
         let is_module = matches!(value_type, types::MODULE | types::MODULE_2);
-        if kind.is_none() && !is_stream && !is_module {
+        if kind.is_none() && !is_module {
             return Err(Error::UnknownType(value_type).into());
         }
         self.source.string(&mut self.name)?;
@@ -217,9 +206,6 @@ impl<R: Read> Reading<R> {
                 visitor.element(element).map_err(Stop::Visitor)
             })?;
             visitor.end().map_err(Stop::Visitor)?;
-        } else if is_stream {
-            skip::stream(value_type, &mut self.source)?;
-            visitor.passed_over(PassedOver::Stream { db, name }).map_err(Stop::Visitor)?;
         } else {
             let (offset, key) = (self.source.offset(), self.name.clone());
             return Err(Stop::File(FileError::Module { offset, db, key }));

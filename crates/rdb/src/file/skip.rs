@@ -1,9 +1,9 @@
-//! Passing over what is not read: streams, functions, what modules keep.
+//! Passing over what is not read: what modules keep, what nodes of a cluster note.
 //!
 //! Each is walked through in full, because nothing but its structure says where it ends.
 
+use crate::Error;
 use crate::input::Input;
-use crate::{Error, types};
 
 /// The parts of what a module has written, each after its number.
 const MODULE_END: u64 = 0;
@@ -12,43 +12,6 @@ const MODULE_UNSIGNED: u64 = 2;
 const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
 const MODULE_STRING: u64 = 5;
-
-/// Bytes of the id of an entry of a stream.
-const STREAM_ID_BYTES: u64 = 16;
-
-/// A stream whose type number and key were read before.
-pub(super) fn stream(value_type: u8, input: &mut impl Input) -> Result<(), Error> {
-    let has_offsets = value_type != types::STREAM_LISTPACKS;
-    let has_active_times = value_type == types::STREAM_LISTPACKS_3;
-    let mut bytes = Vec::new();
-    for _ in 0..input.number()? {
-        strings(input, 2, &mut bytes)?;
-    }
-    // Length and last id; first id, last deleted id and entries ever added.
-    numbers(input, if has_offsets { 8 } else { 3 })?;
-    for _ in 0..input.number()? {
-        strings(input, 1, &mut bytes)?;
-        // Last delivered id, entries read.
-        numbers(input, if has_offsets { 3 } else { 2 })?;
-        for _ in 0..input.number()? {
-            input.bytes(STREAM_ID_BYTES, &mut bytes)?;
-            // When and how often it was delivered.
-            input.array::<8>()?;
-            input.number()?;
-        }
-        for _ in 0..input.number()? {
-            strings(input, 1, &mut bytes)?;
-            input.array::<8>()?;
-            if has_active_times {
-                input.array::<8>()?;
-            }
-            for _ in 0..input.number()? {
-                input.bytes(STREAM_ID_BYTES, &mut bytes)?;
-            }
-        }
-    }
-    Ok(())
-}
 
 /// What a module keeps beside keys: its id, when it was written, and parts until the end.
 pub(super) fn module_aux(input: &mut impl Input) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{Element, Kind};
+use crate::stream::{Stream, StreamConsumer, StreamGroup, StreamHead};
 use crate::testing::{value, write_value};
 use crate::value::{HashField, Value};
 use crate::{CRC, types};
@@ -41,9 +42,8 @@ impl Visitor for Kept {
         Ok(())
     }
 
-    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), FileError> {
+    fn passed_over(&mut self, what: PassedOver) -> Result<(), FileError> {
         self.passed_over.push(match what {
-            PassedOver::Stream { db, name } => format!("stream {} of {db}", name.escape_ascii()),
             PassedOver::Functions => "functions".into(),
             PassedOver::ModuleData => "module data".into(),
         });
@@ -132,12 +132,51 @@ fn what_stands_beside_values_is_understood() {
 
 #[test]
 fn what_is_no_value_is_passed_over_and_told() {
-    let id = [0u8; 16];
-    let time = [1u8; 8];
-    // One listpack; length, last id.
-    let head = [&b"\x01"[..], &string(&id), &string(&listpack(&[b"\x01"])), b"\x01\x05\x06"].concat();
+    let module =
+        b"\xf7\x81\x01\x02\x03\x04\x05\x06\x07\x08\x02\x01\x01\x02\x02\x03\x03abcd\x04abcdefgh\x05\x01s\x00";
+    let file = file("VALKEY080", &[b"\xf5\x03lib", b"\xf3\x03job\x01\x00\x05", module, b"\x00\x01k\x01v"]);
+    let kept = read(&file).unwrap();
+    assert_eq!(kept.passed_over, ["functions", "module data"]);
+    assert_eq!(kept.entries, [(0, text("k"), None, Value::String(text("v")))]);
+    for cut in 0..file.len() {
+        assert!(read(&file[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn streams_of_all_versions_are_understood() {
+    let mut id = [0u8; 16];
+    id[15] = 1;
+    let time = [1, 0, 0, 0, 0, 0, 0, 0];
+    // Two entries, one of them deleted, with one field; then a third with a field of its own.
+    let node = listpack(&[
+        &[2],
+        &[1],
+        &[1],
+        b"\x81f",
+        &[0],
+        &[2],
+        &[0],
+        &[0],
+        b"\x81v",
+        &[4],
+        &[3],
+        &[0],
+        &[1],
+        b"\x81w",
+        &[4],
+        &[0],
+        &[4],
+        &[5],
+        &[1],
+        b"\x81g",
+        &[9],
+        &[6],
+    ]);
+    // One node; length, last id.
+    let head = [&b"\x01"[..], &string(&id), &string(&node), b"\x02\x05\x06"].concat();
     // First id, last deleted id, entries added.
-    let offsets = b"\x01\x01\x00\x00\x01";
+    let offsets = b"\x00\x01\x00\x02\x03";
     // One group with one pending entry and one consumer who has it.
     let pending = [&b"\x01"[..], &id, &time, b"\x01"].concat();
     let owned = [&b"\x01"[..], &id].concat();
@@ -145,30 +184,25 @@ fn what_is_no_value_is_passed_over_and_told() {
     let newer =
         [&head[..], offsets, b"\x01\x01g\x05\x06\x01", &pending, b"\x01\x01c", &time, &owned].concat();
     let newest =
-        [&head[..], offsets, b"\x01\x01g\x05\x06\x01", &pending, b"\x01\x01c", &time, &time, &owned].concat();
-    let module =
-        b"\xf7\x81\x01\x02\x03\x04\x05\x06\x07\x08\x02\x01\x01\x02\x02\x03\x03abcd\x04abcdefgh\x05\x01s\x00";
-    let file = file(
-        "VALKEY080",
-        &[
-            b"\xf5\x03lib",
-            b"\xf3\x03job\x01\x00\x05",
-            b"\xfe\x02\x0f\x01x",
-            &old,
-            b"\x13\x01y",
-            &newer,
-            b"\x15\x01z",
-            &newest,
-            module,
-            b"\x00\x01k\x01v",
-        ],
-    );
-    let kept = read(&file).unwrap();
-    assert_eq!(
-        kept.passed_over,
-        ["functions", "stream x of 2", "stream y of 2", "stream z of 2", "module data"]
-    );
-    assert_eq!(kept.entries, [(2, text("k"), None, Value::String(text("v")))]);
+        [&head[..], offsets, b"\x01\x01g\x05\x06\x01", &pending, b"\x01\x01c", &time, &[0xff; 8], &owned]
+            .concat();
+    let file = file("REDIS0011", &[b"\x0f\x01x", &old, b"\x13\x01y", &newer, b"\x15\x01z", &newest]);
+    let stream = |max_deleted_id, entries_added, entries_read, active_ms| {
+        let pending = vec![((0, 1), 1, 1)];
+        let consumers = vec![StreamConsumer { name: text("c"), seen_ms: 1, active_ms, pending }];
+        Value::Stream(Stream {
+            entries: vec![((0, 1), texts(&["f", "v"])), ((4, 6), texts(&["g", "9"]))],
+            head: StreamHead { last_id: (5, 6), max_deleted_id, entries_added },
+            groups: vec![StreamGroup { name: text("g"), last_id: (5, 6), entries_read, consumers }],
+        })
+    };
+    let values: Vec<Value> = read(&file).unwrap().entries.into_iter().map(|entry| entry.3).collect();
+    let expected = [
+        stream((0, 0), 2, None, Some(1)),
+        stream((0, 2), 3, Some(1), Some(1)),
+        stream((0, 2), 3, Some(1), None),
+    ];
+    assert_eq!(values, expected);
     for cut in 0..file.len() {
         assert!(read(&file[..cut]).is_err(), "cut at {cut}");
     }
@@ -302,6 +336,7 @@ fn kind(value: &Value) -> Kind {
         Value::Set(_) => Kind::Set,
         Value::Zset(_) => Kind::Zset,
         Value::Hash(_) => Kind::Hash,
+        Value::Stream(_) => Kind::Stream,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{VERSION_EXPIRING_FIELDS, opcodes};
+use super::{VERSION_ACTIVE_TIMES, VERSION_EXPIRING_FIELDS, opcodes};
 use crate::CRC;
 use crate::writer::{Output, Writer};
 
@@ -21,7 +21,13 @@ impl<W: Write> FileWriter<W> {
         let buffer = Vec::with_capacity(BUFFER_BYTES);
         let mut out = FileOutput { file, buffer, digest: ALGORITHM.digest(), error: None };
         out.put(format!("REDIS{version:04}").as_bytes());
-        FileWriter { values: Writer::into_output(out, version >= VERSION_EXPIRING_FIELDS) }
+        FileWriter {
+            values: Writer::into_output(
+                out,
+                version >= VERSION_EXPIRING_FIELDS,
+                version >= VERSION_ACTIVE_TIMES,
+            ),
+        }
     }
 
     /// Something about the file; readers pass over names they do not know.

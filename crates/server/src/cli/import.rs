@@ -57,7 +57,7 @@ pub(super) fn command() -> Command {
             .requires("into"),
         )
         .arg(
-            flag("skip-unsupported", "Leave out what Sheaf does not have (streams, functions), and count it")
+            flag("skip-unsupported", "Leave out what Sheaf does not have (functions), and count it")
                 .requires("into"),
         )
         .arg(

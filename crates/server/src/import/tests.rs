@@ -6,7 +6,10 @@ use env::{
     Disk, SimClock, SimDisk, SimEntropy,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
-use keyspace::{AccessClock, Digest, Effect, Freed, Items, Value, View};
+use keyspace::{
+    AccessClock, ConsumerTimes, Delivery, Digest, Effect, Freed, GroupPosition, Items, Listed, StreamHead,
+    StreamId, Value, View,
+};
 use proptest::prelude::*;
 use rdb::FileWriter;
 use storage::LogOptions;
@@ -109,7 +112,7 @@ fn all_types_arrive_and_leave() {
     let disk = disk();
     disk.write_file(Path::new(FILE), &all_types());
     let done = imported(&disk, Existing::Refused).unwrap();
-    assert_eq!(done.keys, [2, 2, 2, 2, 2]);
+    assert_eq!(done.keys, [2, 2, 2, 2, 2, 0]);
     assert_eq!((done.expired_keys, done.expired_fields), (1, 1 + 667));
     let (keyspace, _) = place(&disk).load(&|_, _, _| {}).unwrap();
     let hash = keyspace.hash(b"hash-large");
@@ -273,18 +276,17 @@ fn a_failed_export_leaves_the_file_that_was_there() {
 fn the_summary_names_what_is_missing() {
     let imported = Imported {
         header: Some(Header { server: "Redis", version: 10 }),
-        keys: [3, 0, 0, 1, 0],
-        streams: 2,
-        first_stream: Some((1, "orders".into())),
+        keys: [3, 0, 0, 1, 0, 2],
+        function_libraries: 1,
         expired_keys: 4,
         ..Imported::default()
     };
     assert_eq!(
         summary(&imported, "dump.rdb"),
-        "imported     4 keys from dump.rdb, Redis RDB version 10: strings 3, sorted sets 1\n\
+        "imported     6 keys from dump.rdb, Redis RDB version 10: strings 3, sorted sets 1, streams 2\n\
          log          0 bytes written, durable\n\
          expired      4 keys, left out\n\
-         NOT IMPORTED 2 streams, the first is \"orders\" of database 1: there are no streams yet\n"
+         NOT IMPORTED 1 libraries of functions: there are no functions yet\n"
     );
 }
 
@@ -294,7 +296,7 @@ type Drawn = (u8, Vec<u8>, Option<u16>, u8, Vec<(Vec<u8>, i16)>);
 fn drawn() -> impl Strategy<Value = Drawn> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..40);
     let elements = prop::collection::vec((bytes(), any::<i16>()), 1..30);
-    (0..16u8, bytes(), prop::option::of(1u16..), 0..5u8, elements)
+    (0..16u8, bytes(), prop::option::of(1u16..), 0..6u8, elements)
 }
 
 fn put(keyspace: &Keyspace, (db, key, deadline, kind, elements): &Drawn) {
@@ -309,7 +311,8 @@ fn put(keyspace: &Keyspace, (db, key, deadline, kind, elements): &Drawn) {
         1 => Value::List(Items::Slices(&names)),
         2 => Value::Set(Items::Slices(&names)),
         3 => Value::Zset(keyspace::ScoredItems::Slices(&scored)),
-        _ => Value::Hash(Items::Slices(&doubled)),
+        4 => Value::Hash(Items::Slices(&doubled)),
+        _ => Value::Stream(StreamHead::default()),
     };
     let mut effects = vec![Effect::Put { db, key, value, expire_at_ms: deadline_ms }];
     let expiring: Vec<_> = elements.iter().filter(|(_, number)| *number > 0).collect();
@@ -318,10 +321,36 @@ fn put(keyspace: &Keyspace, (db, key, deadline, kind, elements): &Drawn) {
         let expire_at_ms = Some(NOW_MS + *number as u64);
         effects.push(Effect::HashSetExpiry { db, key, fields: Items::Slices(fields), expire_at_ms });
     }
+    let pairs: Vec<[&[u8]; 2]> = names.iter().map(|name| [*name, *name]).collect();
+    if *kind == 5 {
+        stream_effects(db, key, &pairs, &mut effects);
+    }
     let mut slot = keyspace.lock(keyspace.hash(key).slot());
     for effect in &effects {
         slot.apply(effect, AccessClock { now_ms: NOW_MS, ..AccessClock::default() }, &mut Freed::new());
     }
+}
+
+/// Adds entries, one of which is deleted, and a group in which something is pending.
+fn stream_effects<'a>(db: DbId, key: &'a [u8], pairs: &'a [[&'a [u8]; 2]], effects: &mut Vec<Effect<'a>>) {
+    const DELETED: &[StreamId] = &[StreamId::new(1, 0)];
+    const DELIVERED: &[Delivery] = &[Delivery { id: StreamId::new(1, 1), time_ms: 77, count: 2 }];
+    let id = |number: usize| StreamId::new(1 + number as u64 / 3, number as u64 % 3);
+    let (group, consumer) = (&b"group"[..], &b"consumer"[..]);
+    effects.extend(pairs.iter().enumerate().map(|(number, pair)| Effect::StreamAdd {
+        db,
+        key,
+        id: id(number),
+        pairs: Items::Slices(pair),
+    }));
+    let position = GroupPosition { last_id: id(1), entries_read: Some(2) };
+    let times = ConsumerTimes { seen_ms: 78, active_ms: None };
+    effects.extend([
+        Effect::StreamDelete { db, key, ids: Listed::Slices(DELETED) },
+        Effect::StreamPutGroup { db, key, group, position },
+        Effect::StreamPutConsumer { db, key, group, consumer, times },
+        Effect::StreamPend { db, key, group, consumer, deliveries: Listed::Slices(DELIVERED) },
+    ]);
 }
 
 /// The effects that make the same keyspace, into the log of a directory.

@@ -5,8 +5,11 @@
 //!   has long passed, and an expired key is absent. So an import that is repeated finds no half of a key.
 //! - Memory is bounded by [`PART_BYTES`] and the longest element.
 
-use keyspace::{DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, ListEnd, ScoredItemsBuf, Value};
-use rdb::{Element, FileError, Key, Kind, PassedOver, Visitor};
+use commands::families::stream_effect;
+use keyspace::{
+    DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, ListEnd, ScoredItemsBuf, StreamHead, Value,
+};
+use rdb::{Element, FileError, Key, Kind, PassedOver, StreamElement, Visitor};
 
 use super::{Existing, ImportError, Imported, log_writer::EffectSink};
 
@@ -35,6 +38,16 @@ pub(super) struct Transcript<'k, S> {
     /// The fields among the items that expire.
     deadlines: Vec<(u64, Vec<u8>)>,
     deadline_bytes: usize,
+    stream: OpenStream,
+}
+
+/// The stream that is being written.
+#[derive(Default)]
+struct OpenStream {
+    group: Vec<u8>,
+    consumer: Vec<u8>,
+    /// Bytes of its effects since the last boundary.
+    bytes: usize,
 }
 
 /// What becomes of the key that is being read.
@@ -65,6 +78,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             scored: ScoredItemsBuf::new(),
             deadlines: Vec::new(),
             deadline_bytes: 0,
+            stream: OpenStream::default(),
         }
     }
 
@@ -91,7 +105,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             Kind::Set => Value::Set(self.items.as_items()),
             Kind::Hash => Value::Hash(self.items.as_items()),
             Kind::Zset => Value::Zset(self.scored.as_items()),
-            Kind::String => return Ok(()),
+            Kind::String | Kind::Stream => return Ok(()),
         };
         let replaces = match self.fate {
             Fate::LeftOut => return Ok(()),
@@ -108,7 +122,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
                     Value::Set(members) => Effect::SetAdd { db, key, members },
                     Value::Hash(pairs) => Effect::HashPut { db, key, pairs },
                     Value::Zset(members) => Effect::ZsetPut { db, key, members },
-                    Value::String(_) => unreachable!("a string has one part"),
+                    Value::String(_) | Value::Stream(_) => unreachable!("its elements are effects"),
                 });
                 replaces
             }
@@ -121,6 +135,39 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.fate = Fate::Begun { replaces };
         self.items.clear();
         self.scored.clear();
+        self.sink.boundary()
+    }
+
+    /// Writes the next part of a stream, which is a key that has expired until it is whole.
+    fn write_stream(&mut self, element: &StreamElement<'_>) -> Result<(), ImportError> {
+        let (db, key) = (self.db, self.key.as_slice());
+        if let Fate::Wanted { replaces } = self.fate {
+            let value = Value::Stream(StreamHead::default());
+            self.sink.put(&Effect::Put { db, key, value, expire_at_ms: Some(UNFINISHED_MS) });
+            self.fate = Fate::Begun { replaces };
+        }
+        let OpenStream { group, consumer, bytes } = &mut self.stream;
+        stream_effect(db, key, (group, consumer), element, &mut |effect| {
+            *bytes += effect.encoded_len();
+            self.sink.put(effect);
+        });
+        match element {
+            StreamElement::Group { name, .. } => *group = name.to_vec(),
+            StreamElement::Consumer { name, .. } => *consumer = name.to_vec(),
+            _ => {}
+        }
+        if *bytes < PART_BYTES {
+            return Ok(());
+        }
+        *bytes = 0;
+        self.sink.boundary()
+    }
+
+    /// Makes the stream visible.
+    fn finish_stream(&mut self) -> Result<(), ImportError> {
+        self.stream = OpenStream::default();
+        let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);
+        self.sink.put(&Effect::SetExpiry { db, key, expire_at_ms });
         self.sink.boundary()
     }
 
@@ -178,6 +225,7 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
                 let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);
                 self.sink.put(&Effect::Put { db, key, value: Value::String(bytes), expire_at_ms });
             }
+            Element::Stream(element) => self.write_stream(&element)?,
             Element::Item(item) | Element::Member(item) => self.items.push(item),
             Element::Scored(score, member) => self.scored.push(score, member),
             Element::Field { expire_at_ms, .. } if self.is_past(expire_at_ms) => {
@@ -209,19 +257,17 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
         };
         self.imported.replaced += u64::from(replaces);
         self.imported.keys[self.kind as usize] += 1;
-        if self.kind == Kind::String { self.sink.boundary() } else { self.write_part(true) }
+        match self.kind {
+            Kind::String => self.sink.boundary(),
+            Kind::Stream => self.finish_stream(),
+            _ => self.write_part(true),
+        }
     }
 
-    fn passed_over(&mut self, what: PassedOver<'_>) -> Result<(), ImportError> {
+    fn passed_over(&mut self, what: PassedOver) -> Result<(), ImportError> {
         match what {
             PassedOver::Functions => self.imported.function_libraries += 1,
             PassedOver::ModuleData => self.imported.module_data += 1,
-            PassedOver::Stream { db, name } => {
-                self.imported.streams += 1;
-                if self.imported.first_stream.is_none() {
-                    self.imported.first_stream = Some((db, name.escape_ascii().to_string()));
-                }
-            }
         }
         Ok(())
     }

@@ -227,10 +227,6 @@ async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, Migra
     let verifying = move || import::verify(&path, &|stage, done, total| bars.show(stage, done, total));
     let found = tokio::task::spawn_blocking(verifying).await.map_err(std::io::Error::other)??;
     let mut left_out = LeftOut::default();
-    if found.streams > 0 {
-        let key = found.first_stream.map_or(String::new(), |(_, key)| key);
-        left_out.add("streams", found.streams, &key, "there are no streams yet");
-    }
     if found.function_libraries > 0 {
         left_out.add("libraries of functions", found.function_libraries, "", "there are no functions yet");
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! SELECT db | SET key value [PXAT ms] | RPUSH, SADD, ZADD, HSET key ... (in parts) [HPEXPIREAT key ...] [PEXPIREAT key ms]
+//!           | XADD key ... (in turn) XSETID key ... [XGROUP CREATE, XGROUP CREATECONSUMER, XCLAIM key ...]    a stream
 //! ```
 //!
 //! What it is: a visitor of the file, and the sending of what it makes, in batches, to whoever passes them on.
@@ -18,6 +19,7 @@ use rdb::{Element, FileError, Header, Key, Kind, PassedOver, Visitor, read_file}
 use tokio::sync::mpsc::Sender;
 
 use super::commands::{Arguments, Commands};
+use super::open_stream::OpenStream;
 use crate::offline::Stream;
 
 /// Elements of a collection are sent in commands of about this size.
@@ -71,6 +73,7 @@ struct Translation<S> {
     /// The fields among them that expire.
     deadlines: Vec<(u64, Vec<u8>)>,
     score: Vec<u8>,
+    stream: OpenStream,
 }
 
 impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
@@ -85,6 +88,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
             elements: Arguments::default(),
             deadlines: Vec::new(),
             score: Vec::new(),
+            stream: OpenStream::default(),
         }
     }
 
@@ -103,7 +107,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
             Kind::Set => b"SADD",
             Kind::Zset => b"ZADD",
             Kind::Hash => b"HSET",
-            Kind::String => return Ok(()),
+            Kind::String | Kind::Stream => return self.send_full(),
         };
         if !self.elements.is_empty() {
             self.batch.commands.push_gathered(&[name, &self.key], &mut self.elements);
@@ -120,6 +124,11 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
             self.batch.commands.push(&command);
         }
         self.deadlines.clear();
+        self.send_full()
+    }
+
+    /// Passes the batch on if there is much in it.
+    fn send_full(&mut self) -> Result<(), KeysError> {
         if self.batch.commands.bytes.len() >= BATCH_BYTES {
             return (self.send)(std::mem::take(&mut self.batch));
         }
@@ -138,6 +147,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
         self.key.extend_from_slice(key.name);
         (self.kind, self.expire_at_ms) = (key.kind, key.expire_at_ms);
         self.batch.keys += 1;
+        self.stream = OpenStream::default();
         Ok(())
     }
 
@@ -150,6 +160,10 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
                     command.extend([b"PXAT", deadline.format(deadline_ms).as_bytes()]);
                 }
                 self.batch.commands.push(&command);
+            }
+            Element::Stream(element) => {
+                self.stream.write(element, &self.key, &mut self.batch.commands);
+                return self.send_full();
             }
             Element::Item(item) | Element::Member(item) => self.elements.push(item),
             Element::Scored(score, member) => {
@@ -174,13 +188,10 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
             let mut deadline = itoa::Buffer::new();
             self.batch.commands.push(&[b"PEXPIREAT", &self.key, deadline.format(deadline_ms).as_bytes()]);
         }
-        if self.batch.commands.bytes.len() >= BATCH_BYTES {
-            return (self.send)(std::mem::take(&mut self.batch));
-        }
-        Ok(())
+        self.send_full()
     }
 
-    fn passed_over(&mut self, _: PassedOver<'_>) -> Result<(), KeysError> {
+    fn passed_over(&mut self, _: PassedOver) -> Result<(), KeysError> {
         // Counted when the file was verified.
         Ok(())
     }
@@ -188,6 +199,8 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
 
 #[cfg(test)]
 mod tests {
+    use rdb::{StreamElement, StreamHead};
+
     use super::*;
 
     /// The commands that a visit makes, in words, batch by batch.
@@ -220,6 +233,7 @@ mod tests {
             value: b"v",
             expire_at_ms,
         };
+        let pairs = [b"f".to_vec(), b"v".to_vec()];
         let keys = [
             (key(0, "s", Kind::String, None), vec![Element::String(b"x")]),
             (key(0, "t", Kind::String, Some(7)), vec![Element::String(b"y")]),
@@ -231,6 +245,31 @@ mod tests {
             ),
             (key(2, "h", Kind::Hash, None), vec![field("a", Some(5)), field("b", None), field("c", Some(5))]),
             (key(2, "e", Kind::Set, None), vec![]),
+            (
+                key(2, "x", Kind::Stream, Some(11)),
+                [
+                    StreamElement::Entry { id: (1, 2), pairs: &pairs },
+                    StreamElement::Head(StreamHead {
+                        last_id: (4, 0),
+                        max_deleted_id: (3, 0),
+                        entries_added: 9,
+                    }),
+                    StreamElement::Group { name: b"g", last_id: (1, 2), entries_read: Some(1) },
+                    StreamElement::Consumer { name: b"c", seen_ms: 5, active_ms: None },
+                    StreamElement::Pending { id: (1, 2), time_ms: 77, count: 3 },
+                ]
+                .map(Element::Stream)
+                .to_vec(),
+            ),
+            (
+                key(2, "y", Kind::Stream, None),
+                [
+                    StreamElement::Head(StreamHead::default()),
+                    StreamElement::Group { name: b"g", last_id: (0, 0), entries_read: None },
+                ]
+                .map(Element::Stream)
+                .to_vec(),
+            ),
         ];
         let batches = translated(|visitor| {
             for (key, elements) in &keys {
@@ -250,6 +289,15 @@ mod tests {
             "ZADD z 0.1 a -inf b",
             "HSET h a v b v c v",
             "HPEXPIREAT h 5 FIELDS 2 a c",
+            "XADD x 1-2 f v",
+            "XSETID x 4-0 ENTRIESADDED 9 MAXDELETEDID 3-0",
+            "XGROUP CREATE x g 1-2 ENTRIESREAD 1",
+            "XGROUP CREATECONSUMER x g c",
+            "XCLAIM x g c 0 1-2 TIME 77 RETRYCOUNT 3 FORCE JUSTID",
+            "PEXPIREAT x 11",
+            "XADD y MAXLEN 0 0-1 f v",
+            "XSETID y 0-0 ENTRIESADDED 0 MAXDELETEDID 0-0",
+            "XGROUP CREATE y g 0-0",
         ];
         assert_eq!(batches, [expected.map(String::from).to_vec()]);
     }

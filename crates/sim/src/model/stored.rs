@@ -111,6 +111,7 @@ impl Stored {
                 assert_eq!(fields.len(), hash.len(), "no field is there twice");
                 Stored::Hash(fields.into())
             }
+            View::Stream(_) => unreachable!("no workload makes a stream"),
         }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! The encoding is that of [`rdb`]. What it is not: how anything is stored here.
 
+mod stream;
+
+pub use stream::stream_effect;
+
 use keyspace::{DbId, Effect, Items, ItemsBuf, ScoredItemsBuf, Value, View};
 use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
@@ -69,6 +73,7 @@ pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
                 }
             }
         }
+        View::Stream(stream) => stream::encode(stream, writer),
     }
 }
 
@@ -179,6 +184,7 @@ fn put(
             }
             Value::Hash(items.as_items())
         }
+        rdb::Value::Stream(stream) => return stream::put(cx, db, key, stream, expire_at_ms),
     };
     let effect = Effect::Put { db, key, value, expire_at_ms };
     cx.require_room(effect.encoded_len() as u64 + deadlines.len() as u64 * (64 + key.len() as u64))?;

@@ -14,8 +14,8 @@ mod object;
 mod rename;
 mod walk;
 
-pub use dump::encode as encode_value;
 pub(super) use dump::encoded as encoded_value;
+pub use dump::{encode as encode_value, stream_effect};
 pub(super) use object::encoding_name;
 
 use super::help;

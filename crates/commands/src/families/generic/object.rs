@@ -39,6 +39,7 @@ pub(in crate::families) fn encoding_name(entry: EntryRef<'_>) -> &'static str {
         View::Set(set) => set.encoding(),
         View::Zset(zset) => zset.encoding(),
         View::Hash(hash) => hash.encoding(),
+        View::Stream(_) => "stream",
     }
 }
 

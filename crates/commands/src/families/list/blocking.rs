@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     CommandError, Context, Flags, Keys, Row,
-    blocking::{Awaited, Nothing, Serve},
+    blocking::{Awaited, Nothing, Serve, Wants},
     families::timeout::parse_timeout_ms,
 };
 
@@ -99,7 +99,7 @@ fn pop_or_wait(
     let keys = 1..args.len() - 1;
     let timeout_ms = parse_timeout_ms(args.at(keys.end))?;
     if !pop_first(cx, args.skip(keys.start).take(keys.len()), end, None)? {
-        let (wants, nothing) = (ValueType::List, Nothing::Array);
+        let (wants, nothing) = (Wants::Type(ValueType::List), Nothing::Array);
         cx.block(args, Awaited { keys, wants, needs: None, timeout_ms, nothing, serve });
     }
     Ok(())
@@ -126,7 +126,7 @@ fn blmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> 
             let MultiPop { end, count, .. } = MultiPop::parse(args, 2)?;
             pop_one(cx, key, end, Some(count))
         };
-        let (wants, nothing) = (ValueType::List, Nothing::Array);
+        let (wants, nothing) = (Wants::Type(ValueType::List), Nothing::Array);
         let keys = 3..3 + keys.len();
         cx.block(args, Awaited { keys, wants, needs: None, timeout_ms, nothing, serve });
     }
@@ -156,7 +156,7 @@ fn move_or_wait(
 ) -> Result<(), CommandError> {
     let timeout_ms = parse_timeout_ms(args.at(args.len() - 1))?;
     if !move_element(cx, args.at(1), args.at(2), from, to)? {
-        let (keys, wants, nothing) = (1..2, ValueType::List, Nothing::Value);
+        let (keys, wants, nothing) = (1..2, Wants::Type(ValueType::List), Nothing::Value);
         let needs = Some(slot_of(args.at(2)));
         cx.block(args, Awaited { keys, wants, needs, timeout_ms, nothing, serve });
     }

@@ -191,6 +191,7 @@ fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
         (row.family == Family::Bitmap, "@bitmap"),
         (row.family == Family::Hyperloglog, "@hyperloglog"),
         (row.family == Family::Geo, "@geo"),
+        (row.family == Family::Stream, "@stream"),
         (flags.has(Flags::PUBSUB), "@pubsub"),
         (flags.has(Flags::ADMIN), "@admin"),
         (flags.has(Flags::FAST), "@fast"),

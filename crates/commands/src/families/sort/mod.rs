@@ -189,7 +189,7 @@ fn sorted<'u>(
         }
         View::List(list) => list.iter().collect(),
         View::Zset(zset) => zset.iter().map(|(member, _)| member).collect(),
-        View::Hash(_) => return Err(CommandError::WrongType),
+        View::Hash(_) | View::Stream(_) => return Err(CommandError::WrongType),
     };
     let (by, mut name) = (by.unwrap_or(Pattern::Element), Vec::new());
     let weight = |element: &Element<'u>| by.value(unit, db, element, &mut name);

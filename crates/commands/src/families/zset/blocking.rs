@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     CommandError, Context, Flags, Keys, Row,
-    blocking::{Awaited, Nothing, Serve},
+    blocking::{Awaited, Nothing, Serve, Wants},
     families::timeout::parse_timeout_ms,
 };
 
@@ -76,7 +76,7 @@ fn pop_or_wait(
     let keys = 1..args.len() - 1;
     let timeout_ms = parse_timeout_ms(args.at(keys.end))?;
     if !pop_one(cx, args.skip(keys.start).take(keys.len()), end)? {
-        let (wants, nothing) = (ValueType::Zset, Nothing::Array);
+        let (wants, nothing) = (Wants::Type(ValueType::Zset), Nothing::Array);
         cx.block(args, Awaited { keys, wants, needs: None, timeout_ms, nothing, serve });
     }
     Ok(())
@@ -91,7 +91,7 @@ fn bzmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> 
             let Several { end, count, .. } = Several::parse(args, 2)?;
             served(pop_several(cx, [key], end, count))
         };
-        let (wants, nothing) = (ValueType::Zset, Nothing::Array);
+        let (wants, nothing) = (Wants::Type(ValueType::Zset), Nothing::Array);
         let keys = 3..3 + keys.len();
         cx.block(args, Awaited { keys, wants, needs: None, timeout_ms, nothing, serve });
     }

@@ -1,0 +1,48 @@
+//! How entries and ids are shown.
+
+use keyspace::{StreamEntry, StreamId};
+use wire::ReplyWriter;
+
+/// An id.
+#[inline]
+pub(super) fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
+    let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let (ms, seq) = (ms.format(id.ms), seq.format(id.seq));
+    reply.bulk_header(ms.len() + 1 + seq.len());
+    reply.raw(ms.as_bytes());
+    reply.raw(b"-");
+    reply.raw(seq.as_bytes());
+    reply.bulk_end();
+}
+
+/// An entry: its id, and fields and values in turn.
+pub(super) fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
+    reply.array(2);
+    write_fields_of(reply, entry);
+}
+
+/// What [`write_entry`] writes behind the header.
+pub(super) fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
+    write_id(reply, entry.id);
+    let fields = entry.fields();
+    reply.array(2 * fields.len());
+    for (name, value) in fields {
+        reply.bulk(name);
+        reply.bulk(&value);
+    }
+}
+
+/// Entries whose number is not known before; returns how many they were.
+pub(super) fn write_entries<'a>(
+    reply: &mut ReplyWriter<'_>,
+    entries: impl Iterator<Item = StreamEntry<'a>>,
+) -> usize {
+    let deferred = reply.begin_deferred();
+    let mut count = 0;
+    for entry in entries {
+        write_entry(reply, &entry);
+        count += 1;
+    }
+    reply.end_deferred(deferred, wire::Aggregate::Array, count);
+    count
+}

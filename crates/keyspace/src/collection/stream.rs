@@ -1,0 +1,333 @@
+//! Streams: entries in the order of their ids, and the groups that read them.
+//!
+//! What it is: entries packed into blocks, which an ordered map finds by the id of the first; groups with what is pending; what
+//! effects do to all that; and the view that reads it.
+//! What it is not: commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
+//!
+//! ```text
+//! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
+//!                                                                     position | consumers | PendingMap: id -> Run
+//! ```
+//!
+//! Invariants
+//! - Blocks are not empty, their ranges of ids do not overlap, and the key of each is the id that its entries count from.
+//! - A stream without entries is a stream: its key goes only by an effect that removes it.
+//! - Adding, finding and removing one entry touch one block, found in O(log n). What removes many moves them away block by
+//!   block, and leaves freeing them to others.
+
+mod block;
+mod capture;
+mod group;
+mod id;
+mod image;
+mod pending;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use block::{StreamBlock, StreamEntry, StreamFields};
+pub use group::{ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView};
+pub use id::StreamId;
+pub use image::StreamImage;
+pub use view::{StreamRange, StreamRangeBack, StreamView};
+
+use super::Big;
+use crate::apply::Applied;
+use crate::effect::{Effect, Items, Listed};
+use crate::entry::Entry;
+use crate::freed::Freed;
+use block::Block;
+use capture::Capture;
+use group::Group;
+
+/// Bytes of memory of a block in the map, but for its entries.
+const BLOCK_BYTES: usize = 100;
+
+/// What a stream knows of the entries that it had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamHead {
+    /// The id of the last entry that was added, there or not: the next one is above it.
+    pub last_id: StreamId,
+    /// The highest id of an entry that was deleted, other than by trimming.
+    pub max_deleted_id: StreamId,
+    /// How many entries were ever added.
+    pub entries_added: u64,
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Stream {
+    head: StreamHead,
+    /// Entries.
+    len: usize,
+    blocks: BTreeMap<StreamId, Block>,
+    groups: BTreeMap<Arc<[u8]>, Group>,
+    /// Bytes of memory of the entries, and of the groups.
+    block_bytes: usize,
+    group_bytes: usize,
+    /// How many captures were begun.
+    captures: u32,
+    capture: Option<Box<Capture>>,
+}
+
+impl Stream {
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Stream>() + self.block_bytes + self.group_bytes
+    }
+
+    /// Adds an entry with an id above all before; returns whether it is.
+    fn add(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
+        if id <= self.head.last_id {
+            return false;
+        }
+        let Stream { blocks, block_bytes, capture, captures, .. } = self;
+        let mut is_new = true;
+        if let Some(mut last) = blocks.last_entry() {
+            let block = last.get_mut();
+            let before = block.allocated_bytes();
+            if let Some(capture) = capture {
+                capture.block(block, *captures);
+            }
+            is_new = !block.push(id, pairs);
+            if is_new {
+                block.fit();
+            }
+            *block_bytes = *block_bytes - before + block.allocated_bytes();
+        }
+        if is_new {
+            self.insert(id, Block::new(id, pairs, self.captures));
+        }
+        self.len += 1;
+        self.head.last_id = id;
+        self.head.entries_added = self.head.entries_added.saturating_add(1);
+        true
+    }
+
+    /// Adds the entries of a block; returns how many, which is none if there are others between them or the
+    /// head does not know of them.
+    fn add_block(&mut self, block: StreamBlock<'_>) -> usize {
+        let (base, last) = (block.base(), block.entries().last().map_or(StreamId::MAX, |entry| entry.id));
+        if last > self.head.last_id {
+            return 0;
+        }
+        let before = self.blocks.range(..=last).next_back();
+        if before.is_some_and(|(_, before)| before.entries().last().is_some_and(|entry| entry.id >= base)) {
+            return 0;
+        }
+        let block = Block::of(block, self.captures);
+        let added = block.len();
+        self.len += added;
+        self.insert(base, block);
+        added
+    }
+
+    fn insert(&mut self, base: StreamId, block: Block) {
+        self.block_bytes += BLOCK_BYTES + block.allocated_bytes();
+        self.blocks.insert(base, block);
+    }
+
+    /// Removes an entry; returns whether it was there.
+    fn delete(&mut self, id: StreamId) -> bool {
+        let Some((&base, block)) = self.blocks.range_mut(..=id).next_back() else { return false };
+        if let Some(capture) = &mut self.capture {
+            capture.block(block, self.captures);
+        }
+        if !block.remove(id) {
+            return false;
+        }
+        if block.len() == 0 {
+            self.block_bytes -= BLOCK_BYTES + block.allocated_bytes();
+            self.blocks.remove(&base);
+        }
+        self.len -= 1;
+        self.head.max_deleted_id = self.head.max_deleted_id.max(id);
+        true
+    }
+
+    /// Removes the entries up to an id, that one included; returns how many they were.
+    fn trim(&mut self, through: StreamId, freed: &mut Freed) -> usize {
+        let mut removed = 0;
+        let behind = through.next().map_or_else(BTreeMap::new, |next| self.blocks.split_off(&next));
+        let mut trimmed = std::mem::replace(&mut self.blocks, behind);
+        // The last block that begins up to the id may have entries behind it.
+        if let Some(mut last) = trimmed.last_entry() {
+            let block = last.get_mut();
+            if let Some(capture) = &mut self.capture {
+                capture.block(block, self.captures);
+            }
+            removed += block.remove_through(through);
+            if block.len() > 0 {
+                let (base, block) = last.remove_entry();
+                self.blocks.insert(base, block);
+            }
+        }
+        let detached: usize = trimmed.values().map(|block| BLOCK_BYTES + block.allocated_bytes()).sum();
+        removed += trimmed.values().map(Block::len).sum::<usize>();
+        self.block_bytes -= detached;
+        self.len -= removed;
+        match &mut self.capture {
+            Some(capture) => {
+                trimmed.into_values().for_each(|block| capture.removed_block(block, self.captures))
+            }
+            None => freed.big(Big::Stream(Box::new(Stream {
+                blocks: trimmed,
+                block_bytes: detached,
+                ..Stream::default()
+            }))),
+        }
+        removed
+    }
+
+    /// Changes the head, but for a last id below that of an entry; returns whether it is another.
+    fn set_head(&mut self, head: StreamHead) -> bool {
+        let last = self.blocks.last_key_value().and_then(|(_, block)| block.entries().last());
+        let last_id = head.last_id.max(last.map_or(StreamId::ZERO, |entry| entry.id));
+        let head = StreamHead { last_id, ..head };
+        std::mem::replace(&mut self.head, head) != head
+    }
+
+    /// Removes a group; returns whether it was there.
+    fn drop_group(&mut self, name: &[u8], freed: &mut Freed) -> bool {
+        let Some((name, mut group)) = self.groups.remove_entry(name) else { return false };
+        let group_bytes = group.bytes();
+        self.group_bytes -= group_bytes;
+        if let Some(capture) = &mut self.capture {
+            for mut run in group.take_runs() {
+                capture.run(&name, &group, &mut run, self.captures);
+            }
+        }
+        let groups = BTreeMap::from([(name, group)]);
+        freed.big(Big::Stream(Box::new(Stream { groups, group_bytes, ..Stream::default() })));
+        true
+    }
+
+    /// Changes a group and keeps the count of bytes; `None` if there is none of this name. What is about to change is shown to
+    /// the function that comes with it.
+    fn change_group<R>(
+        &mut self,
+        name: &[u8],
+        change: impl FnOnce(&mut Group, &mut dyn FnMut(&Group, &mut pending::Run)) -> R,
+    ) -> Option<R> {
+        let (name, _) = self.groups.get_key_value(name)?;
+        let (name, number) = (name.clone(), self.captures);
+        let group = self.groups.get_mut(&name)?;
+        let before = group.bytes();
+        let mut capture = self.capture.as_mut();
+        let result = change(group, &mut |group, run| {
+            if let Some(capture) = &mut capture {
+                capture.run(&name, group, run, number);
+            }
+        });
+        self.group_bytes = self.group_bytes - before + group.bytes();
+        Some(result)
+    }
+
+    fn put_group(&mut self, name: &[u8], position: GroupPosition) -> Applied {
+        if let Some(changed) = self.change_group(name, |group, _| group.set_position(position)) {
+            return Applied { changed, updated: changed.into(), ..Applied::default() };
+        }
+        let mut group = Group::default();
+        group.set_position(position);
+        self.group_bytes += group.bytes();
+        self.groups.insert(name.into(), group);
+        Applied { changed: true, added: 1, ..Applied::default() }
+    }
+
+    fn pend(&mut self, group: &[u8], consumer: &[u8], deliveries: Listed<'_, Delivery>) -> Applied {
+        let number = self.captures;
+        let delivered = self.change_group(group, |group, capture| {
+            let Some(consumer) = group.number_of(consumer) else { return (0, 0) };
+            deliveries.iter().fold((0, 0), |(added, updated), delivery| {
+                match group.pend(consumer, delivery, number, &mut *capture) {
+                    true => (added, updated + 1),
+                    false => (added + 1, updated),
+                }
+            })
+        });
+        let (added, updated) = delivered.unwrap_or_default();
+        Applied { changed: added + updated > 0, added, updated, ..Applied::default() }
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    fn check(&self) {
+        let (mut len, mut bytes, mut before) = (0, 0, None);
+        for (base, block) in &self.blocks {
+            assert!(block.len() > 0 && block.as_block().base() == *base);
+            for entry in block.entries() {
+                assert!(before < Some(entry.id) && entry.id >= *base && entry.id <= self.head.last_id);
+                before = Some(entry.id);
+            }
+            len += block.len();
+            bytes += BLOCK_BYTES + block.allocated_bytes();
+        }
+        assert_eq!((self.len, self.block_bytes), (len, bytes));
+        self.groups.values().for_each(Group::check);
+        assert_eq!(self.group_bytes, self.groups.values().map(Group::bytes).sum::<usize>());
+    }
+}
+
+/// The payload of an entry on its way to become a stream.
+pub(super) const EMPTY: &[u8] = &[];
+
+/// Gives a new entry its stream.
+pub(super) fn promote(entry: &mut Entry) {
+    entry.promote(Big::Stream(Box::default()));
+}
+
+/// Sets the head of a new stream.
+pub(super) fn fill(entry: &mut Entry, head: StreamHead) {
+    stream_mut(entry).head = head;
+}
+
+fn stream_mut(entry: &mut Entry) -> &mut Stream {
+    match entry.big_mut() {
+        Some(Big::Stream(stream)) => stream,
+        _ => unreachable!("the entry of a stream holds one"),
+    }
+}
+
+/// Does what an effect on a stream says.
+pub(super) fn edit(entry: &mut Entry, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
+    let stream = stream_mut(entry);
+    let added = |added: usize| Applied { changed: added > 0, added: added as u64, ..Applied::default() };
+    let removed =
+        |removed: usize| Applied { changed: removed > 0, removed: removed as u64, ..Applied::default() };
+    match *effect {
+        Effect::StreamAdd { id, pairs, .. } => added(stream.add(id, pairs).into()),
+        Effect::StreamAddBlock { block, .. } => added(stream.add_block(block)),
+        Effect::StreamTrim { through, .. } => removed(stream.trim(through, freed)),
+        Effect::StreamDelete { ids, .. } => removed(ids.iter().filter(|&id| stream.delete(id)).count()),
+        Effect::StreamSetHead { head, .. } => {
+            let changed = stream.set_head(head);
+            Applied { changed, ..Applied::default() }
+        }
+        Effect::StreamPutGroup { group, position, .. } => stream.put_group(group, position),
+        Effect::StreamDropGroup { group, .. } => removed(stream.drop_group(group, freed).into()),
+        Effect::StreamPutConsumer { group, consumer, times, .. } => {
+            let is_new = stream.change_group(group, |group, _| group.put_consumer(consumer, times));
+            let added = u64::from(is_new == Some(true));
+            Applied { changed: is_new.is_some(), added, ..Applied::default() }
+        }
+        Effect::StreamDropConsumer { group, consumer, .. } => {
+            let dropped =
+                stream.change_group(group, |group, capture| group.remove_consumer(consumer, capture));
+            let removed = dropped.flatten();
+            let (changed, removed) = (removed.is_some(), removed.unwrap_or_default() as u64);
+            Applied { changed, removed, ..Applied::default() }
+        }
+        Effect::StreamPend { group, consumer, deliveries, .. } => stream.pend(group, consumer, deliveries),
+        Effect::StreamUnpend { group, ids, .. } => {
+            let count = stream.change_group(group, |group, capture| {
+                ids.iter().filter(|&id| group.unpend(id, &mut *capture)).count()
+            });
+            removed(count.unwrap_or_default())
+        }
+        _ => unreachable!("only effects on streams come here"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

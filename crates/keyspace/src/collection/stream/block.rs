@@ -1,0 +1,491 @@
+//! Blocks: neighbouring entries of a stream in one piece of memory.
+//!
+//! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without the names of its
+//! fields where those are the ones that the first entry had.
+//! What it is not: an index. Whoever looks for an entry walks from one to the next, which takes a length each.
+//!
+//! # Encoding
+//! Numbers are LEB128, `element` is as in [`element`], `name` is a length and that many bytes.
+//!
+//! ```text
+//! block:  ms, seq of its id | number of fields | name of each | entry, entry, ...
+//! entry:  length of the rest * 2, plus 1 if it has fields of its own
+//!         ms minus that of the block | seq, minus that of the block if the ms are the same
+//!         one element for each field of the block      or: number of fields | name, element, name, element, ...
+//! ```
+//!
+//! The same bytes go into snapshots and into the log.
+//!
+//! Invariants
+//! - Ids ascend, and none is below that of the block, which may be gone itself.
+//! - There is an entry.
+//! - What comes from outside is walked once by [`StreamBlock::verify`]; everything after that trusts the bytes.
+
+use std::ops::Range;
+
+use super::StreamId;
+use crate::collection::element::{self, Element, Encoded};
+use crate::effect::{Items, Reader, put_number};
+
+/// Entries that a block takes, at most.
+const ENTRIES_MAX: u32 = 100;
+/// Bytes of fields and values up to which a block takes further entries.
+const BYTES_MAX: usize = 4096;
+
+/// The bytes of a block, which are one: verified, or written by this module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StreamBlock<'a>(&'a [u8]);
+
+impl<'a> StreamBlock<'a> {
+    /// Verifies bytes from outside; `None` if they are no block.
+    pub fn verify(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader { rest: bytes };
+        let (ms, seq) = (reader.number().ok()?, reader.number().ok()?);
+        let fields = reader.number().ok()?;
+        for _ in 0..fields {
+            reader.bytes().ok()?;
+        }
+        let base = StreamId { ms, seq };
+        let mut before = None;
+        while !reader.rest.is_empty() {
+            let head = reader.number().ok()?;
+            let len = usize::try_from(head >> 1).ok()?;
+            let (body, rest) = reader.rest.split_at_checked(len)?;
+            reader.rest = rest;
+            let id = verify_entry(body, base, (head & 1 == 0).then_some(fields))?;
+            if before.is_some_and(|before| before >= id) {
+                return None;
+            }
+            before = Some(id);
+        }
+        before.map(|_| StreamBlock(bytes))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The id that its entries count from.
+    pub(super) fn base(&self) -> StreamId {
+        Names::of(self.0).base
+    }
+
+    /// The entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        Entries::of(self.0)
+    }
+}
+
+impl std::fmt::Debug for StreamBlock<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.entries().map(|entry| entry.id)).finish()
+    }
+}
+
+/// The id of an entry that consists of these bytes and has `fields` of the block, or fields of its own.
+fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<StreamId> {
+    let mut reader = Reader { rest: body };
+    let (ms, seq) = (reader.number().ok()?, reader.number().ok()?);
+    let id = match ms {
+        0 => StreamId { ms: base.ms, seq: base.seq.checked_add(seq)? },
+        _ => StreamId { ms: base.ms.checked_add(ms)?, seq },
+    };
+    let (count, has_names) = match fields {
+        Some(fields) => (fields, false),
+        None => (reader.number().ok()?, true),
+    };
+    for _ in 0..count {
+        if has_names {
+            reader.bytes().ok()?;
+        }
+        let value_len = element::checked_len(reader.rest)?.encoded_len;
+        reader.rest = &reader.rest[value_len..];
+    }
+    reader.rest.is_empty().then_some(id)
+}
+
+/// A block that belongs to a stream.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    entries: u32,
+    /// The number of the capture in which it was captured, or that was the last when it was made.
+    pub(super) captured: u32,
+}
+
+impl Block {
+    /// A block with one entry.
+    pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32) -> Self {
+        let mut bytes = Vec::with_capacity(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
+        for number in [id.ms, id.seq, pairs.len() as u64 / 2] {
+            put_number(&mut bytes, number);
+        }
+        for (name, _) in pairs.pairs() {
+            put_name(&mut bytes, name);
+        }
+        let mut block = Block { bytes, entries: 0, captured };
+        block.write(id, id, pairs, true);
+        block
+    }
+
+    /// A copy of a block from outside.
+    pub(super) fn of(block: StreamBlock<'_>, captured: u32) -> Self {
+        Block { bytes: block.0.to_vec(), entries: block.entries().count() as u32, captured }
+    }
+
+    /// Adds an entry with an id above all that are here, unless the block is full; returns whether it did.
+    pub(super) fn push(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
+        let more: usize = pairs.iter().map(<[u8]>::len).sum();
+        if self.entries >= ENTRIES_MAX || self.bytes.len() + more >= BYTES_MAX {
+            return false;
+        }
+        let mut names = Names::of(&self.bytes);
+        let base = names.base;
+        let has_names = names.left == pairs.len() as u64 / 2
+            && pairs.pairs().all(|(name, _)| names.next().is_some_and(|own| own == name));
+        self.write(base, id, pairs, has_names);
+        true
+    }
+
+    fn write(&mut self, base: StreamId, id: StreamId, pairs: Items<'_>, has_names: bool) {
+        let start = self.bytes.len();
+        let bytes = &mut self.bytes;
+        let ms = id.ms - base.ms;
+        put_number(bytes, ms);
+        put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
+        if !has_names {
+            put_number(bytes, pairs.len() as u64 / 2);
+        }
+        for (name, value) in pairs.pairs() {
+            if !has_names {
+                put_name(bytes, name);
+            }
+            let value = Encoded::of(value);
+            value.parts().into_iter().for_each(|part| bytes.extend_from_slice(part));
+        }
+        // The length comes first and is known last.
+        let len = bytes.len() - start;
+        put_number(bytes, (len as u64) << 1 | u64::from(!has_names));
+        let behind = bytes.len() - start - len;
+        bytes[start..].rotate_right(behind);
+        self.entries += 1;
+    }
+
+    /// Removes an entry; returns whether it was there.
+    pub(super) fn remove(&mut self, id: StreamId) -> bool {
+        let Some(range) = self.range_of(id) else { return false };
+        self.bytes.drain(range);
+        self.entries -= 1;
+        true
+    }
+
+    /// Where an entry lies.
+    fn range_of(&self, id: StreamId) -> Option<Range<usize>> {
+        let mut entries = self.entries();
+        let mut start = self.bytes.len() - entries.rest.len();
+        while let Some(entry) = entries.next()
+            && entry.id <= id
+        {
+            let end = self.bytes.len() - entries.rest.len();
+            if entry.id == id {
+                return Some(start..end);
+            }
+            start = end;
+        }
+        None
+    }
+
+    /// Removes the entries up to `id`, that one included; returns how many they were.
+    pub(super) fn remove_through(&mut self, id: StreamId) -> usize {
+        let mut entries = Entries::of(&self.bytes);
+        let start = self.bytes.len() - entries.rest.len();
+        let (mut end, mut count) = (start, 0);
+        while let Some(entry) = entries.next()
+            && entry.id <= id
+        {
+            end = self.bytes.len() - entries.rest.len();
+            count += 1;
+        }
+        self.bytes.drain(start..end);
+        self.entries -= count as u32;
+        count
+    }
+
+    /// Gives back the room for further entries.
+    pub(super) fn fit(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries as usize
+    }
+
+    /// Bytes of memory.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    pub(super) fn as_block(&self) -> StreamBlock<'_> {
+        StreamBlock(&self.bytes)
+    }
+
+    pub(super) fn entries(&self) -> Entries<'_> {
+        Entries::of(&self.bytes)
+    }
+}
+
+fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
+    put_number(bytes, name.len() as u64);
+    bytes.extend_from_slice(name);
+}
+
+/// Takes a number off the front of what is trusted.
+#[inline]
+fn take_number(rest: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = rest[0];
+        *rest = &rest[1..];
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return number;
+        }
+        shift += 7;
+    }
+}
+
+#[inline]
+fn take_name<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let len = take_number(rest) as usize;
+    let (name, behind) = rest.split_at(len);
+    *rest = behind;
+    name
+}
+
+/// The head of a block: its id, and the names of its fields.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    base: StreamId,
+    left: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Names<'a> {
+    fn of(mut block: &'a [u8]) -> Self {
+        let (ms, seq) = (take_number(&mut block), take_number(&mut block));
+        let left = take_number(&mut block);
+        Names { base: StreamId { ms, seq }, left, rest: block }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        Some(take_name(&mut self.rest))
+    }
+}
+
+/// The entries of a block in order.
+#[derive(Clone)]
+pub(super) struct Entries<'a> {
+    names: Names<'a>,
+    rest: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    /// Of no block.
+    pub(super) const NONE: Entries<'static> =
+        Entries { names: Names { base: StreamId::ZERO, left: 0, rest: &[] }, rest: &[] };
+
+    fn of(block: &'a [u8]) -> Self {
+        let names = Names::of(block);
+        let mut behind = names;
+        while behind.next().is_some() {}
+        Entries { names, rest: behind.rest }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = StreamEntry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let head = take_number(&mut self.rest);
+        let (mut body, rest) = self.rest.split_at((head >> 1) as usize);
+        self.rest = rest;
+        let base = self.names.base;
+        let (ms, seq) = (take_number(&mut body), take_number(&mut body));
+        let id = match ms {
+            0 => StreamId { ms: base.ms, seq: base.seq + seq },
+            _ => StreamId { ms: base.ms + ms, seq },
+        };
+        let (names, left) = match head & 1 {
+            0 => (Some(self.names), self.names.left),
+            _ => (None, take_number(&mut body)),
+        };
+        Some(StreamEntry { id, fields: StreamFields { names, left: left as usize, rest: body } })
+    }
+}
+
+/// An entry of a stream.
+#[derive(Clone)]
+pub struct StreamEntry<'a> {
+    /// Its id.
+    pub id: StreamId,
+    fields: StreamFields<'a>,
+}
+
+impl<'a> StreamEntry<'a> {
+    /// Names and values in the order in which they were given.
+    pub fn fields(&self) -> StreamFields<'a> {
+        self.fields.clone()
+    }
+}
+
+/// Fields of an entry in order.
+#[derive(Clone)]
+pub struct StreamFields<'a> {
+    /// Those of the block; `None` if the names stand beside the values.
+    names: Option<Names<'a>>,
+    left: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for StreamFields<'a> {
+    type Item = (&'a [u8], Element<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let name = match &mut self.names {
+            Some(names) => names.next()?,
+            None => take_name(&mut self.rest),
+        };
+        let (value, len) = element::decode(self.rest);
+        self.rest = &self.rest[len..];
+        Some((name, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for StreamFields<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Plain = (StreamId, Vec<(Vec<u8>, Vec<u8>)>);
+
+    fn plain(block: StreamBlock<'_>) -> Vec<Plain> {
+        let fields = |entry: &StreamEntry<'_>| {
+            entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+        };
+        block.entries().map(|entry| (entry.id, fields(&entry))).collect()
+    }
+
+    fn push(block: &mut Option<Block>, (id, pairs): &Plain) -> bool {
+        let items: Vec<&[u8]> = pairs.iter().flat_map(|(name, value)| [&**name, &**value]).collect();
+        let items = Items::Slices(&items);
+        match block {
+            Some(block) => block.push(*id, items),
+            None => {
+                *block = Some(Block::new(*id, items, 0));
+                true
+            }
+        }
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<Plain>> {
+        let id = (prop_oneof![0..5u64, any::<u64>()], prop_oneof![0..5u64, any::<u64>()]);
+        let text = || {
+            prop_oneof![
+                any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+                prop::collection::vec(any::<u8>(), 0..5),
+                prop::collection::vec(any::<u8>(), 60..90),
+            ]
+        };
+        let name = prop_oneof![Just(b"a".to_vec()), Just(b"field".to_vec()), text()];
+        let pairs = prop::collection::vec((name, text()), 1..4);
+        prop::collection::btree_map(id.prop_map(|(ms, seq)| StreamId { ms, seq }), pairs, 1..120)
+            .prop_map(|entries| entries.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_comes_back_until_it_is_removed(
+            entries in entries(),
+            removed in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+            before in any::<prop::sample::Index>(),
+        ) {
+            let mut block = None;
+            let mut kept: Vec<Plain> = entries.into_iter().take_while(|entry| push(&mut block, entry)).collect();
+            let mut block = block.expect("there is an entry");
+            prop_assert_eq!(plain(block.as_block()), kept.clone());
+            for index in removed {
+                let id = kept[index.index(kept.len())].0;
+                if kept.len() > 1 {
+                    prop_assert!(block.remove(id));
+                    kept.retain(|entry| entry.0 != id);
+                }
+                prop_assert!(kept.len() == 1 || !block.remove(id));
+            }
+            let verified = StreamBlock::verify(&block.bytes).expect("it was written here");
+            prop_assert_eq!(Block::of(verified, 0).len(), kept.len());
+            let through = before.index(kept.len());
+            prop_assert_eq!(block.remove_through(kept[through].0), through + 1);
+            prop_assert_eq!(plain(block.as_block()), &kept[through + 1..]);
+            prop_assert_eq!(block.len(), kept.len() - through - 1);
+        }
+
+        #[test]
+        fn what_is_verified_can_be_read(
+            entries in entries(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut block = None;
+            entries.iter().take(5).for_each(|entry| { push(&mut block, entry); });
+            let mut bytes = block.expect("there is an entry").bytes;
+            for (index, byte) in changes {
+                let at = index.index(bytes.len());
+                bytes[at] = byte;
+            }
+            for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+                if let Some(block) = StreamBlock::verify(bytes) {
+                    plain(block);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_takes_so_many_entries_or_bytes() {
+        let entry = |seq, len| (StreamId::new(1, seq), vec![(b"f".to_vec(), vec![b'x'; len])]);
+        for (len, expected) in [(1, 100), (1000, 4), (10_000, 1)] {
+            let mut block = None;
+            let pushed = (0..200).take_while(|&seq| push(&mut block, &entry(seq, len))).count();
+            assert_eq!(pushed, expected, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn an_entry_with_the_fields_of_its_block_takes_four_bytes_beside_the_values() {
+        let mut block = None;
+        for seq in 0..50 {
+            push(
+                &mut block,
+                &(StreamId::new(1_700_000_000_000 + seq, 0), vec![(b"a-name".to_vec(), b"7".to_vec())]),
+            );
+        }
+        let bytes = block.expect("there is an entry").bytes.len();
+        assert!(bytes <= 20 + 50 * 4, "{bytes}");
+    }
+}

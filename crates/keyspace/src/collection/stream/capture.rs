@@ -1,0 +1,156 @@
+//! Capturing a stream while it changes, in bounded steps.
+//!
+//! What it is: head, groups and consumers are copied when the capture begins, as many as XINFO shows at once; then a walk copies
+//! block after block and, group after group, run after run of what is pending. Blocks and runs that change or go before their
+//! turn are copied then, or kept if they leave the stream.
+//! What it is not: aware of where the copies go (see `crate::capture`).
+//!
+//! Invariants
+//! - Blocks and runs carry the number of the capture that has them; what is made during a capture carries its number as well,
+//!   because it belongs to no moment before. So whatever carries a lower one is as it was when the capture began.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use super::block::Block;
+use super::group::{Delivery, Group};
+use super::image::StreamImage;
+use super::pending::Run;
+use super::{Stream, StreamId};
+
+/// A capture in progress.
+pub(super) struct Capture {
+    /// Copies that nobody has fetched.
+    pub(super) image: StreamImage,
+    next: Option<Cursor>,
+}
+
+/// Where the walk goes on.
+enum Cursor {
+    Blocks(StreamId),
+    /// In this group or the next one.
+    Pending(Arc<[u8]>, StreamId),
+}
+
+impl Capture {
+    /// A block is about to change.
+    pub(super) fn block(&mut self, block: &mut Block, number: u32) {
+        if block.captured != number {
+            block.captured = number;
+            self.image.add_block(block.clone());
+        }
+    }
+
+    /// A block has left the stream.
+    pub(super) fn removed_block(&mut self, block: Block, number: u32) {
+        if block.captured != number {
+            self.image.add_block(block);
+        }
+    }
+
+    /// A run of a group is about to change.
+    pub(super) fn run(&mut self, name: &Arc<[u8]>, group: &Group, run: &mut Run, number: u32) {
+        if run.captured == number {
+            return;
+        }
+        run.captured = number;
+        for pending in &run.entries {
+            let delivery = Delivery { id: pending.id, time_ms: pending.time_ms, count: pending.count };
+            let consumer = group.name_of(pending.consumer).expect("what is pending is pending for somebody");
+            self.image.add_pending(name, consumer, delivery);
+        }
+    }
+}
+
+impl Stream {
+    /// Begins to capture.
+    pub(crate) fn begin_capture(&mut self) {
+        assert!(self.capture.is_none(), "a capture was begun already");
+        self.captures = self.captures.wrapping_add(1);
+        let mut image = StreamImage::default();
+        image.set_head(self.head);
+        self.add_groups_to(&mut image);
+        self.capture = Some(Box::new(Capture { image, next: Some(Cursor::Blocks(StreamId::ZERO)) }));
+    }
+
+    /// All of it, at once.
+    pub(crate) fn image(&self) -> StreamImage {
+        let mut image = StreamImage::default();
+        image.set_head(self.head);
+        self.add_groups_to(&mut image);
+        self.blocks.values().for_each(|block| image.add_block(block.clone()));
+        for (name, group) in &self.groups {
+            for pending in group.pending.range(StreamId::ZERO..=StreamId::MAX) {
+                let consumer =
+                    group.name_of(pending.consumer).expect("what is pending is pending for somebody");
+                let delivery = Delivery { id: pending.id, time_ms: pending.time_ms, count: pending.count };
+                image.add_pending(name, consumer, delivery);
+            }
+        }
+        image
+    }
+
+    fn add_groups_to(&self, image: &mut StreamImage) {
+        for (name, group) in &self.groups {
+            image.add_group(name, group.position(), group.named_consumers());
+        }
+    }
+
+    /// Whether it is being captured.
+    pub(crate) fn is_being_captured(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Goes on with the capture for about `bytes`. Returns what was copied since the last call, and whether that was the end.
+    ///
+    /// # Panics
+    /// If it is not being captured.
+    pub(crate) fn capture_step(&mut self, bytes: usize) -> (StreamImage, bool) {
+        let mut capture = self.capture.take().expect("a capture was begun");
+        while capture.image.size_bytes() < bytes
+            && let Some(cursor) = capture.next.take()
+        {
+            capture.next = match cursor {
+                Cursor::Blocks(from) => self.capture_block(&mut capture, from),
+                Cursor::Pending(name, from) => self.capture_run(&mut capture, name, from),
+            };
+        }
+        let image = std::mem::take(&mut capture.image);
+        let has_ended = capture.next.is_none();
+        if !has_ended {
+            self.capture = Some(capture);
+        }
+        (image, has_ended)
+    }
+
+    fn capture_block(&mut self, capture: &mut Capture, from: StreamId) -> Option<Cursor> {
+        if let Some((&id, block)) = self.blocks.range_mut(from..).next() {
+            capture.block(block, self.captures);
+            if let Some(next) = id.next() {
+                return Some(Cursor::Blocks(next));
+            }
+        }
+        self.groups.keys().next().map(|first| Cursor::Pending(first.clone(), StreamId::ZERO))
+    }
+
+    fn capture_run(&mut self, capture: &mut Capture, name: Arc<[u8]>, from: StreamId) -> Option<Cursor> {
+        let number = self.captures;
+        if let Some(group) = self.groups.get_mut(&name)
+            && let Some(next) = group.capture_run(from, |group, run| capture.run(&name, group, run, number))
+        {
+            return Some(Cursor::Pending(name, next));
+        }
+        let mut behind = self.groups.range::<Arc<[u8]>, _>((Excluded(&name), Unbounded));
+        behind.next().map(|(name, _)| Cursor::Pending(name.clone(), StreamId::ZERO))
+    }
+
+    /// Bytes that were captured ahead of the walk since the last step.
+    pub(crate) fn captured_ahead_bytes(&self) -> usize {
+        self.capture.as_ref().map_or(0, |capture| capture.image.size_bytes())
+    }
+
+    /// Ends the capture before its end.
+    pub(crate) fn abandon_capture(&mut self) {
+        self.capture = None;
+    }
+}

@@ -1,0 +1,319 @@
+//! Groups: consumers that share the entries of a stream, and what each has not acknowledged.
+//!
+//! What it is: where a group stands, its consumers by name, the pending entries of all of them and which of those each has.
+//! What it is not: aware of the entries themselves: what is pending may have been removed from the stream.
+//!
+//! Invariants
+//! - An entry is pending for one consumer, whose index has its id.
+//! - The place of a consumer in `consumers` is its number until it is removed; the number may then be another's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::StreamId;
+use super::pending::{PENDING_BYTES, Pending, PendingMap, Run};
+
+/// Bytes of memory of a group or a consumer, but for their names and entries.
+const BYTES_EACH: usize = 160;
+
+/// Where a group stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupPosition {
+    /// The last entry that was delivered to anybody.
+    pub last_id: StreamId,
+    /// How many entries were delivered, of all that were ever added; `None` if nobody knows.
+    pub entries_read: Option<u64>,
+}
+
+/// When an entry was delivered, and how often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// The entry.
+    pub id: StreamId,
+    /// When it was delivered last, Unix time in milliseconds.
+    pub time_ms: u64,
+    /// How often it was delivered.
+    pub count: u32,
+}
+
+/// When a consumer did something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConsumerTimes {
+    /// When it asked for anything last, Unix time in milliseconds.
+    pub seen_ms: u64,
+    /// When it got anything last; `None` if it never did.
+    pub active_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    name: Arc<[u8]>,
+    times: ConsumerTimes,
+    ids: BTreeSet<StreamId>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    position: GroupPosition,
+    pub(super) pending: PendingMap,
+    /// By number.
+    consumers: Vec<Option<Consumer>>,
+    by_name: BTreeMap<Arc<[u8]>, u32>,
+    name_bytes: usize,
+}
+
+impl Group {
+    /// Changes where it stands; returns whether that is something else.
+    pub(super) fn set_position(&mut self, position: GroupPosition) -> bool {
+        std::mem::replace(&mut self.position, position) != position
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        (1 + self.consumers.len()) * BYTES_EACH + self.name_bytes + self.pending.len() * PENDING_BYTES
+    }
+
+    /// Makes a consumer, or changes its times; returns whether it is new.
+    pub(super) fn put_consumer(&mut self, name: &[u8], times: ConsumerTimes) -> bool {
+        if let Some(consumer) =
+            self.number_of(name).and_then(|number| self.consumers[number as usize].as_mut())
+        {
+            consumer.times = times;
+            return false;
+        }
+        let name: Arc<[u8]> = name.into();
+        let consumer = Some(Consumer { name: name.clone(), times, ids: BTreeSet::new() });
+        let number = match self.consumers.iter().position(Option::is_none) {
+            Some(free) if self.by_name.len() < self.consumers.len() => {
+                self.consumers[free] = consumer;
+                free
+            }
+            _ => {
+                self.consumers.push(consumer);
+                self.consumers.len() - 1
+            }
+        };
+        self.name_bytes += name.len();
+        self.by_name.insert(name, number as u32);
+        true
+    }
+
+    /// Removes a consumer with all that is pending for it; `None` if there is none of this name, else how many entries that
+    /// were. Runs that are about to change are shown to `capture` before.
+    pub(super) fn remove_consumer(
+        &mut self,
+        name: &[u8],
+        mut capture: impl FnMut(&Group, &mut Run),
+    ) -> Option<usize> {
+        let number = self.number_of(name)?;
+        let ids = std::mem::take(&mut self.consumers.get_mut(number as usize)?.as_mut()?.ids);
+        for &id in &ids {
+            self.change_pending(|group, pending| pending.remove(id, |run| capture(group, run)));
+        }
+        self.by_name.remove(name);
+        self.name_bytes -= name.len();
+        self.consumers[number as usize] = None;
+        while self.consumers.pop_if(|last| last.is_none()).is_some() {}
+        Some(ids.len())
+    }
+
+    /// Delivers to a consumer that exists. Returns whether the entry was pending before.
+    pub(super) fn pend(
+        &mut self,
+        consumer: u32,
+        delivery: Delivery,
+        captured: u32,
+        mut capture: impl FnMut(&Group, &mut Run),
+    ) -> bool {
+        let Delivery { id, time_ms, count } = delivery;
+        let pending = Pending { id, time_ms, count, consumer };
+        let before = self.change_pending(|group, map| map.put(pending, captured, |run| capture(group, run)));
+        let owner = before.map(|before| before.consumer);
+        if owner != Some(consumer) {
+            self.forget(owner, id);
+            if let Some(consumer) = &mut self.consumers[consumer as usize] {
+                consumer.ids.insert(id);
+            }
+        }
+        owner.is_some()
+    }
+
+    /// Acknowledges an entry; returns whether it was pending.
+    pub(super) fn unpend(&mut self, id: StreamId, mut capture: impl FnMut(&Group, &mut Run)) -> bool {
+        let removed = self.change_pending(|group, map| map.remove(id, |run| capture(group, run)));
+        self.forget(removed.map(|removed| removed.consumer), id);
+        removed.is_some()
+    }
+
+    /// Shows the run that begins at this id or after it; returns from where to go on, or `None` if there is none.
+    pub(super) fn capture_run(
+        &mut self,
+        from: StreamId,
+        capture: impl FnOnce(&Group, &mut Run),
+    ) -> Option<StreamId> {
+        self.change_pending(|group, pending| {
+            let (run, next) = pending.run_from(from)?;
+            capture(group, run);
+            next
+        })
+    }
+
+    /// Removes what is pending, for good.
+    pub(super) fn take_runs(&mut self) -> impl Iterator<Item = Run> + use<> {
+        std::mem::take(&mut self.pending).into_runs()
+    }
+
+    pub(super) fn position(&self) -> GroupPosition {
+        self.position
+    }
+
+    pub(super) fn named_consumers(&self) -> impl Iterator<Item = (Arc<[u8]>, ConsumerTimes)> {
+        self.consumers.iter().flatten().map(|consumer| (consumer.name.clone(), consumer.times))
+    }
+
+    /// Takes the pending entries out while they change, so that who looks on can look at all else.
+    fn change_pending<R>(&mut self, change: impl FnOnce(&Group, &mut PendingMap) -> R) -> R {
+        let mut pending = std::mem::take(&mut self.pending);
+        let result = change(self, &mut pending);
+        self.pending = pending;
+        result
+    }
+
+    fn forget(&mut self, consumer: Option<u32>, id: StreamId) {
+        if let Some(Some(consumer)) = consumer.and_then(|number| self.consumers.get_mut(number as usize)) {
+            consumer.ids.remove(&id);
+        }
+    }
+
+    pub(super) fn number_of(&self, name: &[u8]) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of the consumer with this number.
+    pub(super) fn name_of(&self, number: u32) -> Option<&Arc<[u8]>> {
+        Some(&self.consumers.get(number as usize)?.as_ref()?.name)
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.pending.check();
+        let mut indexed = 0;
+        for (name, &number) in &self.by_name {
+            let consumer = self.consumers[number as usize].as_ref().expect("a consumer with a name");
+            assert_eq!(consumer.name, *name);
+            indexed += consumer.ids.len();
+            for &id in &consumer.ids {
+                assert_eq!(self.pending.get(id).map(|pending| pending.consumer), Some(number));
+            }
+        }
+        assert_eq!(indexed, self.pending.len());
+        assert_eq!(self.by_name.len(), self.consumers.iter().flatten().count());
+        assert_eq!(self.name_bytes, self.by_name.keys().map(|name| name.len()).sum::<usize>());
+    }
+}
+
+/// A group, to be read.
+#[derive(Clone, Copy)]
+pub struct GroupView<'a>(pub(super) &'a Group);
+
+/// A consumer, to be read.
+#[derive(Clone, Copy)]
+pub struct ConsumerView<'a>(&'a Consumer);
+
+/// An entry that is pending.
+#[derive(Clone, Copy)]
+pub struct PendingView<'a> {
+    /// For whom.
+    pub consumer: &'a [u8],
+    /// Which, when and how often.
+    pub delivery: Delivery,
+}
+
+impl<'a> GroupView<'a> {
+    /// Where it stands.
+    pub fn position(&self) -> GroupPosition {
+        self.0.position
+    }
+
+    /// How many entries are pending.
+    pub fn pending_len(&self) -> usize {
+        self.0.pending.len()
+    }
+
+    /// The lowest id that is pending.
+    pub fn first_pending(&self) -> Option<StreamId> {
+        self.0.pending.first()
+    }
+
+    /// The highest id that is pending.
+    pub fn last_pending(&self) -> Option<StreamId> {
+        self.0.pending.last()
+    }
+
+    /// The pending entry with this id.
+    pub fn pending(&self, id: StreamId) -> Option<PendingView<'a>> {
+        Some(self.shown(self.0.pending.get(id)?))
+    }
+
+    /// The pending entries with ids in a range, in order.
+    pub fn pending_in(
+        &self,
+        ids: RangeInclusive<StreamId>,
+    ) -> impl Iterator<Item = PendingView<'a>> + use<'a> {
+        let group = *self;
+        self.0.pending.range(ids).map(move |pending| group.shown(pending))
+    }
+
+    /// The consumer of this name.
+    pub fn consumer(&self, name: &[u8]) -> Option<ConsumerView<'a>> {
+        let number = self.0.number_of(name)?;
+        self.0.consumers.get(number as usize)?.as_ref().map(ConsumerView)
+    }
+
+    /// How many consumers there are.
+    pub fn consumers_len(&self) -> usize {
+        self.0.by_name.len()
+    }
+
+    /// The consumers in the order of their names.
+    pub fn consumers(&self) -> impl Iterator<Item = ConsumerView<'a>> + use<'a> {
+        let group = self.0;
+        group
+            .by_name
+            .values()
+            .filter_map(|&number| group.consumers.get(number as usize)?.as_ref().map(ConsumerView))
+    }
+
+    fn shown(&self, pending: &Pending) -> PendingView<'a> {
+        let Pending { id, time_ms, count, consumer } = *pending;
+        let consumer = self.0.name_of(consumer).map_or(&[][..], |name| name);
+        PendingView { consumer, delivery: Delivery { id, time_ms, count } }
+    }
+}
+
+impl<'a> ConsumerView<'a> {
+    /// Its name.
+    pub fn name(&self) -> &'a [u8] {
+        &self.0.name
+    }
+
+    /// When it did something.
+    pub fn times(&self) -> ConsumerTimes {
+        self.0.times
+    }
+
+    /// How many entries are pending for it.
+    pub fn pending_len(&self) -> usize {
+        self.0.ids.len()
+    }
+
+    /// The ids of those in a range, in order.
+    pub fn pending_ids(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = StreamId> + use<'a> {
+        // A range that is the wrong way round has nothing in it.
+        let found = (ids.start() <= ids.end()).then(|| self.0.ids.range(ids));
+        found.into_iter().flatten().copied()
+    }
+}

@@ -1,0 +1,166 @@
+//! `StreamImage`: a stream, or a part of one, copied, in pieces that effects carry.
+//!
+//! What it is: what a capture gathers in one step, and all of a stream where a value is taken out of the keyspace.
+//! What it is not: sorted. Blocks and deliveries name their ids, so they can be put back in any order.
+
+use std::sync::Arc;
+
+use super::block::{Block, StreamBlock, StreamEntry};
+use super::group::{ConsumerTimes, Delivery, GroupPosition};
+use super::{StreamHead, StreamId};
+use crate::effect::{Effect, Listed};
+use crate::id::DbId;
+use crate::value::Value;
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub struct StreamImage {
+    /// With the groups and consumers, which come first.
+    head: Option<StreamHead>,
+    groups: Vec<GroupImage>,
+    blocks: Vec<Block>,
+    pending: Vec<PendingImage>,
+    size_bytes: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct GroupImage {
+    name: Arc<[u8]>,
+    position: (StreamId, Option<u64>),
+    consumers: Vec<(Arc<[u8]>, u64, Option<u64>)>,
+}
+
+/// What is pending for one consumer, as far as one run has it.
+#[derive(Clone, Debug)]
+struct PendingImage {
+    group: Arc<[u8]>,
+    consumer: Arc<[u8]>,
+    deliveries: Vec<Delivery>,
+}
+
+impl StreamImage {
+    /// The head of the stream.
+    pub(super) fn set_head(&mut self, head: StreamHead) {
+        self.head = Some(head);
+        self.size_bytes += 64;
+    }
+
+    /// A group, without what is pending.
+    pub(super) fn add_group(
+        &mut self,
+        name: &Arc<[u8]>,
+        GroupPosition { last_id, entries_read }: GroupPosition,
+        consumers: impl Iterator<Item = (Arc<[u8]>, ConsumerTimes)>,
+    ) {
+        let consumers: Vec<_> =
+            consumers.map(|(name, times)| (name, times.seen_ms, times.active_ms)).collect();
+        let names: usize = consumers.iter().map(|(consumer, ..)| consumer.len() + name.len() + 32).sum();
+        self.size_bytes += name.len() + 32 + names;
+        self.groups.push(GroupImage { name: name.clone(), position: (last_id, entries_read), consumers });
+    }
+
+    pub(super) fn add_block(&mut self, block: Block) {
+        self.size_bytes += block.as_block().bytes().len() + 16;
+        self.blocks.push(block);
+    }
+
+    pub(super) fn add_pending(&mut self, group: &Arc<[u8]>, consumer: &Arc<[u8]>, delivery: Delivery) {
+        self.size_bytes += 18;
+        let last = self
+            .pending
+            .last_mut()
+            .filter(|last| Arc::ptr_eq(&last.group, group) && Arc::ptr_eq(&last.consumer, consumer));
+        match last {
+            Some(last) => last.deliveries.push(delivery),
+            None => {
+                self.size_bytes += group.len() + consumer.len() + 16;
+                let (group, consumer) = (group.clone(), consumer.clone());
+                self.pending.push(PendingImage { group, consumer, deliveries: vec![delivery] });
+            }
+        }
+    }
+
+    /// About as many bytes as its effects take.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size_bytes == 0
+    }
+
+    /// The head, for a Put, if it is in this part.
+    pub(crate) fn head(&self) -> Option<StreamHead> {
+        self.head
+    }
+
+    /// The effects that make what is in it; the head only if the key is new.
+    pub(crate) fn for_each_effect(
+        &self,
+        db: DbId,
+        key: &[u8],
+        expire_at_ms: Option<u64>,
+        mut visit: impl FnMut(&Effect<'_>),
+    ) {
+        if let Some(head) = self.head {
+            visit(&Effect::Put { db, key, value: Value::Stream(head), expire_at_ms });
+        }
+        for GroupImage { name: group, position: (last_id, entries_read), consumers } in &self.groups {
+            let position = GroupPosition { last_id: *last_id, entries_read: *entries_read };
+            visit(&Effect::StreamPutGroup { db, key, group, position });
+            for (consumer, seen_ms, active_ms) in consumers {
+                let times = ConsumerTimes { seen_ms: *seen_ms, active_ms: *active_ms };
+                visit(&Effect::StreamPutConsumer { db, key, group, consumer, times });
+            }
+        }
+        for block in &self.blocks {
+            visit(&Effect::StreamAddBlock { db, key, block: block.as_block() });
+        }
+        for PendingImage { group, consumer, deliveries } in &self.pending {
+            let deliveries = Listed::Slices(deliveries);
+            visit(&Effect::StreamPend { db, key, group, consumer, deliveries });
+        }
+    }
+
+    /// The blocks, of which it has all if it is of a whole stream.
+    fn blocks(&self) -> impl Iterator<Item = StreamBlock<'_>> {
+        self.blocks.iter().map(Block::as_block)
+    }
+}
+
+impl PartialEq for StreamImage {
+    /// Whether both are the same stream, whatever its blocks and runs are.
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical() == other.canonical()
+    }
+}
+
+impl Eq for StreamImage {}
+
+type Canonical<'a> = (
+    Option<StreamHead>,
+    &'a [GroupImage],
+    Vec<(StreamId, Vec<(&'a [u8], Vec<u8>)>)>,
+    Vec<(&'a [u8], StreamId, &'a [u8], u64, u32)>,
+);
+
+impl StreamImage {
+    fn canonical<'a>(&'a self) -> Canonical<'a> {
+        let fields = |entry: StreamEntry<'a>| {
+            (entry.id, entry.fields().map(|(name, value)| (name, value.to_vec())).collect())
+        };
+        let mut entries: Vec<_> = self.blocks().flat_map(|block| block.entries()).map(fields).collect();
+        entries.sort_unstable_by_key(|(id, _)| *id);
+        let mut pending: Vec<_> = self
+            .pending
+            .iter()
+            .flat_map(|image| {
+                let (group, consumer) = (&*image.group, &*image.consumer);
+                image.deliveries.iter().map(move |it| (group, it.id, consumer, it.time_ms, it.count))
+            })
+            .collect();
+        pending.sort_unstable();
+        (self.head, &self.groups, entries, pending)
+    }
+}

@@ -1,0 +1,180 @@
+//! Lists of records of numbers that an effect on a stream carries: ids, deliveries.
+//!
+//! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the encodings of the
+//! records, which are their numbers one after the other.
+//! What it is not: for byte strings.
+
+use std::fmt;
+
+use super::EffectError;
+use super::codec::{Reader, number_len, put_number};
+use super::items::EncodedItems;
+use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamHead, StreamId};
+
+/// A record of numbers.
+pub trait Listable: Copy + Eq + fmt::Debug {
+    /// Shows the numbers that it consists of, in order.
+    fn visit(&self, visit: &mut dyn FnMut(u64));
+
+    /// Makes one of the numbers that `next` gives.
+    ///
+    /// # Errors
+    /// Those of `next`, or what it gives makes no record.
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
+}
+
+/// The encoding of a record.
+pub(crate) trait Coded: Listable {
+    /// Its bytes.
+    fn encoded_len(&self) -> usize {
+        let mut len = 0;
+        self.visit(&mut |number| len += number_len(number));
+        len
+    }
+
+    /// Adds it to `out`.
+    fn put(&self, out: &mut Vec<u8>) {
+        self.visit(&mut |number| put_number(out, number));
+    }
+
+    /// Reads one.
+    fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
+        Self::make(&mut || reader.number())
+    }
+}
+
+impl<T: Listable> Coded for T {}
+
+impl Listable for StreamId {
+    #[inline]
+    fn visit(&self, visit: &mut dyn FnMut(u64)) {
+        visit(self.ms);
+        visit(self.seq);
+    }
+
+    #[inline]
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError> {
+        Ok(StreamId { ms: next()?, seq: next()? })
+    }
+}
+
+impl Listable for Delivery {
+    fn visit(&self, visit: &mut dyn FnMut(u64)) {
+        self.id.visit(visit);
+        visit(self.time_ms);
+        visit(self.count.into());
+    }
+
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError> {
+        let (id, time_ms) = (StreamId::make(next)?, next()?);
+        let count = u32::try_from(next()?).map_err(|_| EffectError::MalformedNumber)?;
+        Ok(Delivery { id, time_ms, count })
+    }
+}
+
+impl Listable for StreamHead {
+    fn visit(&self, visit: &mut dyn FnMut(u64)) {
+        self.last_id.visit(visit);
+        self.max_deleted_id.visit(visit);
+        visit(self.entries_added);
+    }
+
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError> {
+        let (last_id, max_deleted_id) = (StreamId::make(next)?, StreamId::make(next)?);
+        Ok(StreamHead { last_id, max_deleted_id, entries_added: next()? })
+    }
+}
+
+impl Listable for GroupPosition {
+    fn visit(&self, visit: &mut dyn FnMut(u64)) {
+        self.last_id.visit(visit);
+        visit(one_more(self.entries_read));
+    }
+
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError> {
+        Ok(GroupPosition { last_id: StreamId::make(next)?, entries_read: next()?.checked_sub(1) })
+    }
+}
+
+impl Listable for ConsumerTimes {
+    fn visit(&self, visit: &mut dyn FnMut(u64)) {
+        visit(self.seen_ms);
+        visit(one_more(self.active_ms));
+    }
+
+    fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError> {
+        Ok(ConsumerTimes { seen_ms: next()?, active_ms: next()?.checked_sub(1) })
+    }
+}
+
+/// 0 stands for none. Nobody counts to, or lives to see, the number that has no successor.
+fn one_more(number: Option<u64>) -> u64 {
+    number.map_or(0, |number| number.saturating_add(1))
+}
+
+/// Records, one after the other.
+#[derive(Clone, Copy)]
+pub enum Listed<'a, T> {
+    /// Where they lie in a command.
+    Slices(&'a [T]),
+    /// As a log record holds them.
+    Encoded(EncodedItems<'a>),
+}
+
+impl<'a, T: Listable> Listed<'a, T> {
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        match self {
+            Listed::Slices(slices) => slices.len(),
+            Listed::Encoded(encoded) => encoded.count,
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The records in order.
+    pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        let (slices, mut encoded): (&'a [T], _) = match *self {
+            Listed::Slices(slices) => (slices, EncodedItems { count: 0, bytes: &[] }),
+            Listed::Encoded(encoded) => (&[], encoded),
+        };
+        slices.iter().copied().chain(std::iter::from_fn(move || encoded.take(T::read)))
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        let records = match self {
+            Listed::Slices(slices) => slices.iter().map(T::encoded_len).sum(),
+            Listed::Encoded(encoded) => encoded.bytes.len(),
+        };
+        number_len(self.len() as u64) + records
+    }
+
+    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_number(out, self.len() as u64);
+        match self {
+            Listed::Slices(slices) => slices.iter().for_each(|record| record.put(out)),
+            Listed::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
+        EncodedItems::decode(reader, |reader| T::read(reader).map(drop)).map(Listed::Encoded)
+    }
+}
+
+impl<T: Listable> PartialEq for Listed<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<T: Listable> Eq for Listed<'_, T> {}
+
+impl<T: Listable> fmt::Debug for Listed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

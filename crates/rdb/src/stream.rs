@@ -1,0 +1,468 @@
+//! Streams: their entries in listpacks, what is known of them, groups, consumers and what is pending.
+//!
+//! ```text
+//! nodes: id, listpack | length, last id (, first id, highest deleted id, entries ever added) | groups
+//! listpack: entries, deleted ones, number of fields, field ..., 0
+//!           | flags, ms and seq minus those of the node, (number of fields, field, value, ... | value, ...), number of elements
+//! group: name, last id (, entries read) | pending: id, time, count | consumers: name, seen (, active) | ids of pending
+//! ```
+//!
+//! What it is: reading all of this and handing it out piece by piece; and what writing it needs.
+//! What it is not: a check of what a group says about entries, which may be gone.
+
+use std::collections::HashMap;
+
+use crate::compact::{Item, Listpack, Walk};
+use crate::input::Input;
+use crate::writer::{Output, Writer};
+use crate::{Error, types};
+
+/// Milliseconds and number of an entry.
+pub type StreamId = (u64, u64);
+
+/// Bytes of an id where it is not a number of two parts.
+const ID_BYTES: usize = 16;
+/// Flags of entries.
+const DELETED: i64 = 1;
+const SAME_FIELDS: i64 = 2;
+/// Stands for an unknown number of entries, and for a time that never was.
+const NONE: u64 = u64::MAX;
+
+const MALFORMED: Error = Error::Malformed("stream");
+
+/// What is known of the entries that a stream had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamHead {
+    /// The id of the last entry that was added.
+    pub last_id: StreamId,
+    /// The highest id of an entry that was deleted.
+    pub max_deleted_id: StreamId,
+    /// How many were ever added.
+    pub entries_added: u64,
+}
+
+/// A part of a stream, in the order in which they come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StreamElement<'a> {
+    /// An entry; ids ascend.
+    Entry {
+        /// Its id.
+        id: StreamId,
+        /// Fields and values in turn.
+        pairs: &'a [Vec<u8>],
+    },
+    /// Comes once, after the entries.
+    Head(StreamHead),
+    /// A group.
+    Group {
+        /// Its name.
+        name: &'a [u8],
+        /// The last entry that was delivered.
+        last_id: StreamId,
+        /// How many were delivered, of all that were ever added.
+        entries_read: Option<u64>,
+    },
+    /// A consumer of the group that came last.
+    Consumer {
+        /// Its name.
+        name: &'a [u8],
+        /// When it asked for something last, Unix time in milliseconds.
+        seen_ms: u64,
+        /// When it got something last.
+        active_ms: Option<u64>,
+    },
+    /// An entry that is pending for the consumer that came last.
+    Pending {
+        /// Its id.
+        id: StreamId,
+        /// When it was delivered last, Unix time in milliseconds.
+        time_ms: u64,
+        /// How often it was delivered.
+        count: u64,
+    },
+}
+
+/// A stream, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stream {
+    /// Ids, and fields and values in turn.
+    pub entries: Vec<(StreamId, Vec<Vec<u8>>)>,
+    /// What is known of the entries that it had.
+    pub head: StreamHead,
+    /// Its groups.
+    pub groups: Vec<StreamGroup>,
+}
+
+/// A group of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamGroup {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The last entry that was delivered.
+    pub last_id: StreamId,
+    /// How many were delivered.
+    pub entries_read: Option<u64>,
+    /// Its consumers.
+    pub consumers: Vec<StreamConsumer>,
+}
+
+/// A consumer of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamConsumer {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// When it asked for something last, Unix time in milliseconds.
+    pub seen_ms: u64,
+    /// When it got something last.
+    pub active_ms: Option<u64>,
+    /// Ids, times and counts of what is pending for it.
+    pub pending: Vec<(StreamId, u64, u64)>,
+}
+
+impl Stream {
+    pub(crate) fn add(&mut self, element: StreamElement<'_>) {
+        match element {
+            StreamElement::Entry { id, pairs } => self.entries.push((id, pairs.to_vec())),
+            StreamElement::Head(head) => self.head = head,
+            StreamElement::Group { name, last_id, entries_read } => {
+                let (name, consumers) = (name.to_vec(), Vec::new());
+                self.groups.push(StreamGroup { name, last_id, entries_read, consumers });
+            }
+            StreamElement::Consumer { name, seen_ms, active_ms } => {
+                let consumer =
+                    StreamConsumer { name: name.to_vec(), seen_ms, active_ms, pending: Vec::new() };
+                self.groups.last_mut().into_iter().for_each(|group| group.consumers.push(consumer.clone()));
+            }
+            StreamElement::Pending { id, time_ms, count } => {
+                let consumer = self.groups.last_mut().and_then(|group| group.consumers.last_mut());
+                consumer.into_iter().for_each(|consumer| consumer.pending.push((id, time_ms, count)));
+            }
+        }
+    }
+}
+
+/// Reads a stream whose type number was read before, and shows its elements to `visit`.
+pub(crate) fn read_stream<E: From<Error>>(
+    value_type: u8,
+    input: &mut impl Input,
+    mut visit: impl FnMut(StreamElement<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let has_offsets = value_type != types::STREAM_LISTPACKS;
+    let has_active_times = value_type == types::STREAM_LISTPACKS_3;
+    let (mut key, mut node, mut last) = (Vec::new(), Vec::new(), (0, 0));
+    for _ in 0..input.number()? {
+        input.string(&mut key)?;
+        input.string(&mut node)?;
+        let base = key.as_slice().try_into().map(id_of).map_err(|_| MALFORMED)?;
+        read_node(base, &node, |id, pairs| {
+            if id <= std::mem::replace(&mut last, id) {
+                return Err(MALFORMED.into());
+            }
+            visit(StreamElement::Entry { id, pairs })
+        })?;
+    }
+    let len = input.number()?;
+    let mut head = StreamHead { last_id: read_id(input)?, entries_added: len, ..StreamHead::default() };
+    if has_offsets {
+        read_id(input)?;
+        head.max_deleted_id = read_id(input)?;
+        head.entries_added = input.number()?;
+    }
+    if head.last_id < last {
+        return Err(MALFORMED.into());
+    }
+    visit(StreamElement::Head(head))?;
+    for _ in 0..input.number()? {
+        input.string(&mut key)?;
+        let last_id = read_id(input)?;
+        let read = if has_offsets { input.number()? } else { NONE };
+        let entries_read = Some(read).filter(|&read| read != NONE);
+        visit(StreamElement::Group { name: &key, last_id, entries_read })?;
+        read_group(has_active_times, input, &mut visit)?;
+    }
+    Ok(())
+}
+
+/// What is pending in a group, and its consumers. Takes memory for all that is pending.
+fn read_group<E: From<Error>>(
+    has_active_times: bool,
+    input: &mut impl Input,
+    visit: &mut impl FnMut(StreamElement<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut pending = HashMap::new();
+    for _ in 0..input.number()? {
+        let id = id_of(input.array()?);
+        pending.insert(id, (time(input)?.unwrap_or(0), input.number()?));
+    }
+    let mut name = Vec::new();
+    for _ in 0..input.number()? {
+        input.string(&mut name)?;
+        let seen_ms = time(input)?;
+        let active_ms = if has_active_times { time(input)? } else { seen_ms };
+        visit(StreamElement::Consumer { name: &name, seen_ms: seen_ms.unwrap_or(0), active_ms })?;
+        for _ in 0..input.number()? {
+            let id = id_of(input.array()?);
+            let (time_ms, count) = pending.remove(&id).ok_or(MALFORMED)?;
+            visit(StreamElement::Pending { id, time_ms, count })?;
+        }
+    }
+    // Everything is pending for somebody.
+    if pending.is_empty() { Ok(()) } else { Err(MALFORMED.into()) }
+}
+
+/// A time in milliseconds; none if it is before 1970.
+fn time(input: &mut impl Input) -> Result<Option<u64>, Error> {
+    Ok(u64::try_from(i64::from_le_bytes(input.array()?)).ok())
+}
+
+fn read_id(input: &mut impl Input) -> Result<StreamId, Error> {
+    Ok((input.number()?, input.number()?))
+}
+
+fn id_of(bytes: [u8; ID_BYTES]) -> StreamId {
+    let id = u128::from_be_bytes(bytes);
+    ((id >> 64) as u64, id as u64)
+}
+
+/// The entries of a node that are not deleted.
+fn read_node<E: From<Error>>(
+    (base_ms, base_seq): StreamId,
+    node: &[u8],
+    mut visit: impl FnMut(StreamId, &[Vec<u8>]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut walk = Listpack::new(node)?;
+    let (entries, deleted) = (count(&mut walk)?, count(&mut walk)?);
+    let fields = count(&mut walk)?;
+    let mut names = Vec::new();
+    for _ in 0..fields {
+        names.push(text(&mut walk)?);
+    }
+    number(&mut walk)?;
+    let mut pairs: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..entries.saturating_add(deleted) {
+        let flags = number(&mut walk)?;
+        let ms = base_ms.wrapping_add_signed(number(&mut walk)?);
+        let seq = base_seq.wrapping_add_signed(number(&mut walk)?);
+        pairs.clear();
+        if flags & SAME_FIELDS != 0 {
+            for name in &names {
+                pairs.push(name.clone());
+                pairs.push(text(&mut walk)?);
+            }
+        } else {
+            for _ in 0..count(&mut walk)? {
+                pairs.push(text(&mut walk)?);
+                pairs.push(text(&mut walk)?);
+            }
+        }
+        number(&mut walk)?;
+        if flags & DELETED == 0 {
+            visit((ms, seq), &pairs)?;
+        }
+    }
+    if walk.next()?.is_some() { Err(MALFORMED.into()) } else { Ok(()) }
+}
+
+fn text<'a>(walk: &mut impl Walk<'a>) -> Result<Vec<u8>, Error> {
+    Ok(walk.next_of_group("stream")?.text(&mut itoa::Buffer::new()).to_vec())
+}
+
+fn number<'a>(walk: &mut impl Walk<'a>) -> Result<i64, Error> {
+    match walk.next_of_group("stream")? {
+        Item::Integer(value) => Ok(value),
+        Item::Bytes(bytes) => {
+            std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).ok_or(MALFORMED)
+        }
+    }
+}
+
+fn count<'a>(walk: &mut impl Walk<'a>) -> Result<u64, Error> {
+    u64::try_from(number(walk)?).map_err(|_| MALFORMED)
+}
+
+/// A node on its way into a file: entries that lie close together.
+#[derive(Debug)]
+pub struct StreamNode {
+    base: StreamId,
+    names: Vec<Vec<u8>>,
+    entries: usize,
+    /// The listpack, from the first entry on, and how many elements it has.
+    body: Vec<u8>,
+    elements: usize,
+}
+
+impl StreamNode {
+    /// A node that begins with an entry of this id and these fields; add it as well.
+    pub fn new<'a>(base: StreamId, names: impl Iterator<Item = &'a [u8]>) -> StreamNode {
+        let names = names.map(<[u8]>::to_vec).collect();
+        StreamNode { base, names, entries: 0, body: Vec::new(), elements: 0 }
+    }
+
+    /// Adds an entry with an id above those before.
+    pub fn add<P: AsRef<[u8]>, Q: AsRef<[u8]>>(
+        &mut self,
+        (ms, seq): StreamId,
+        pairs: impl ExactSizeIterator<Item = (P, Q)> + Clone,
+    ) {
+        let names = self.names.iter().map(Vec::as_slice);
+        let is_same = pairs.len() == names.len()
+            && pairs.clone().zip(names).all(|((own, _), name)| own.as_ref() == name);
+        let before = self.elements;
+        self.put_integer(if is_same { SAME_FIELDS } else { 0 });
+        self.put_integer(ms.wrapping_sub(self.base.0) as i64);
+        self.put_integer(seq.wrapping_sub(self.base.1) as i64);
+        if !is_same {
+            self.put_integer(pairs.len() as i64);
+        }
+        for (name, value) in pairs {
+            if !is_same {
+                self.put_text(name.as_ref());
+            }
+            self.put_text(value.as_ref());
+        }
+        self.put_integer((self.elements - before) as i64);
+        self.entries += 1;
+    }
+
+    fn put_integer(&mut self, value: i64) {
+        put_integer(&mut self.body, value);
+        self.elements += 1;
+    }
+
+    fn put_text(&mut self, text: &[u8]) {
+        put_text(&mut self.body, text);
+        self.elements += 1;
+    }
+
+    fn listpack(&self) -> Vec<u8> {
+        let mut head = Vec::new();
+        for number in [self.entries, 0, self.names.len()] {
+            put_integer(&mut head, number as i64);
+        }
+        self.names.iter().for_each(|name| put_text(&mut head, name));
+        put_integer(&mut head, 0);
+        let size = 4 + 2 + head.len() + self.body.len() + 1;
+        let elements = self.elements + 4 + self.names.len();
+        let mut out = Vec::with_capacity(size);
+        out.extend_from_slice(&(size as u32).to_le_bytes());
+        out.extend_from_slice(&u16::try_from(elements).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend_from_slice(&head);
+        out.extend_from_slice(&self.body);
+        out.push(0xff);
+        out
+    }
+}
+
+/// Adds an element to a listpack, with its length behind it.
+fn put_integer(out: &mut Vec<u8>, value: i64) {
+    let start = out.len();
+    if let 0..=127 = value {
+        out.push(value as u8);
+    } else if let Ok(value) = i16::try_from(value) {
+        out.push(0xf1);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else if let Ok(value) = i32::try_from(value) {
+        out.push(0xf3);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else {
+        out.push(0xf4);
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+    put_back_length(out, start);
+}
+
+/// The same for a string.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    match text.len() {
+        len @ 0..=63 => out.push(0x80 | len as u8),
+        len @ 64..=4095 => out.extend_from_slice(&[0xe0 | (len >> 8) as u8, len as u8]),
+        len => {
+            out.push(0xf0);
+            out.extend_from_slice(&(len as u32).to_le_bytes());
+        }
+    }
+    out.extend_from_slice(text);
+    put_back_length(out, start);
+}
+
+/// The length of the element that begins at `start`: groups of 7 bits, the last byte holds the lowest and all but the first
+/// have the top bit set.
+fn put_back_length(out: &mut Vec<u8>, start: usize) {
+    let len = out.len() - start;
+    let groups = match len {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    };
+    for group in (0..groups).rev() {
+        let low = (len >> (7 * group)) as u8 & 0x7f;
+        out.push(if group == groups - 1 { low } else { low | 0x80 });
+    }
+}
+
+impl<O: Output> Writer<O> {
+    /// The type number of a stream and how many nodes follow; then come [`Writer::stream_head`] and the groups.
+    pub fn begin_stream(&mut self, nodes: usize) {
+        let known = self.knows_active_times();
+        self.begin(if known { types::STREAM_LISTPACKS_3 } else { types::STREAM_LISTPACKS_2 });
+        self.number(nodes as u64);
+    }
+
+    /// A node.
+    pub fn stream_node(&mut self, node: &StreamNode) {
+        self.number(ID_BYTES as u64);
+        self.stream_id(node.base);
+        self.string(&node.listpack());
+    }
+
+    /// What is known of the entries, how many there are, which is the first, and how many groups follow.
+    pub fn stream_head(&mut self, head: StreamHead, len: usize, first: StreamId, groups: usize) {
+        self.number(len as u64);
+        for (ms, seq) in [head.last_id, first, head.max_deleted_id] {
+            self.number(ms);
+            self.number(seq);
+        }
+        self.number(head.entries_added);
+        self.number(groups as u64);
+    }
+
+    /// A group, and how many [`Writer::stream_pending`] follow; then come its consumers, after their number.
+    pub fn stream_group(
+        &mut self,
+        name: &[u8],
+        last_id: StreamId,
+        entries_read: Option<u64>,
+        pending: usize,
+    ) {
+        self.string(name);
+        for number in [last_id.0, last_id.1, entries_read.unwrap_or(NONE), pending as u64] {
+            self.number(number);
+        }
+    }
+
+    /// An entry that is pending, whoever for.
+    pub fn stream_pending(&mut self, id: StreamId, time_ms: u64, count: u64) {
+        self.stream_id(id);
+        self.output().put(&time_ms.to_le_bytes());
+        self.number(count);
+    }
+
+    /// A consumer, and how many [`Writer::stream_id`] follow of what is pending for it.
+    pub fn stream_consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, pending: usize) {
+        self.string(name);
+        self.output().put(&seen_ms.to_le_bytes());
+        if self.knows_active_times() {
+            self.output().put(&active_ms.unwrap_or(NONE).to_le_bytes());
+        }
+        self.number(pending as u64);
+    }
+
+    /// The id of an entry.
+    pub fn stream_id(&mut self, (ms, seq): StreamId) {
+        self.output().put(&ms.to_be_bytes());
+        self.output().put(&seq.to_be_bytes());
+    }
+}
