@@ -10,7 +10,7 @@ from typing import TypeVar
 Drawn = TypeVar("Drawn")
 
 KEYS_PER_TYPE = 4
-TYPES = ("string", "list", "set", "zset", "hash", "geo", "bitmap")
+TYPES = ("string", "list", "set", "zset", "hash", "geo", "bitmap", "stream")
 ODD_KEYS = (b"", b"\x00\xff odd", b"{tag}a", b"{tag}b")
 
 INT64_MAX = (1 << 63) - 1

@@ -141,11 +141,21 @@ def payloads_of(redis: Server) -> list[bytes]:
         ("ZADD", "zsets", 1, "x" * 100, -2.25, "b"),
         ("HSET", "hash", "f", 1, "g", "text"),
         ("HSET", "hashes", "f", "x" * 100),
+        ("XADD", "stream", "5-1", "f", 1, "g", "text"),
+    ]
+    of_streams = [
+        ("XADD", "stream", "5-2", "other", "x" * 100),
+        ("XADD", "stream", "6-0", "f", 2, "g", -3),
+        ("XDEL", "stream", "5-2"),
+        ("XGROUP", "CREATE", "stream", "g", 0),
+        ("XREADGROUP", "GROUP", "g", "c1", "COUNT", 1, "STREAMS", "stream", ">"),
+        ("XGROUP", "CREATECONSUMER", "stream", "g", "c2"),
     ]
     wire = Wire(redis.port, protocol=2)
     try:
         wire.call("FLUSHALL")
         wire.calls(fill)
+        wire.calls(of_streams)
         return [wire.call("DUMP", command[1])[1] for command in fill]
     finally:
         wire.close()

@@ -13,6 +13,7 @@ READ = {
     "set": ("SMEMBERS",),
     "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
     "hash": ("HGETALL",),
+    "stream": ("XRANGE", "-", "+"),
 }
 # Where a HyperLogLog keeps its last count, which Redis updates when it counts and Sheaf does not.
 COUNT_OF_HYPERLOGLOG = slice(8, 16)
@@ -53,6 +54,8 @@ def _of_database(wire: Wire, database: int) -> list[tuple[bytes, Held]]:
 
 
 def _content(kind: str, reply: Tree) -> object:
+    if kind == "stream":
+        return repr(children(reply))
     if kind == "string":
         return _without_count(reply[1])
     members = [member[1] for member in children(reply)]

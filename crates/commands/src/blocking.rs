@@ -124,6 +124,11 @@ impl Waiter {
         self.ended.load(Relaxed)
     }
 
+    /// Whether it waits for what no type of a key says.
+    pub(crate) fn has_condition(&self) -> bool {
+        matches!(self.awaited.wants, Wants::Condition(_))
+    }
+
     pub(crate) fn ticket(&self) -> u64 {
         self.ticket
     }

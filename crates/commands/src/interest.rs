@@ -76,6 +76,8 @@ type Waiters = BTreeMap<(DbId, u64), Arc<Waiter>>;
 #[derive(Debug)]
 pub struct Interests {
     count: AtomicUsize,
+    /// Of those who wait for a key, how many have a condition.
+    conditions: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
     next_ticket: AtomicU64,
     tracking: Tracking,
@@ -85,7 +87,13 @@ impl Default for Interests {
     fn default() -> Interests {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let (next_ticket, tracking) = (AtomicU64::new(0), Tracking::default());
-        Interests { count: AtomicUsize::new(0), shards, next_ticket, tracking }
+        Interests {
+            count: AtomicUsize::new(0),
+            conditions: AtomicUsize::new(0),
+            shards,
+            next_ticket,
+            tracking,
+        }
     }
 }
 
@@ -183,6 +191,7 @@ impl Interests {
             // A command may name a key twice.
             if shard.awaited.entry(key.into()).or_default().insert(id, waiter.clone()).is_none() {
                 self.count.fetch_add(1, Relaxed);
+                self.conditions.fetch_add(waiter.has_condition().into(), Relaxed);
             }
         }
     }
@@ -195,6 +204,7 @@ impl Interests {
             let Some(waiters) = shard.awaited.get_mut(key) else { continue };
             if waiters.remove(&id).is_some() {
                 self.count.fetch_sub(1, Relaxed);
+                self.conditions.fetch_sub(waiter.has_condition().into(), Relaxed);
             }
             if waiters.is_empty() {
                 shard.awaited.remove(key);
@@ -214,6 +224,20 @@ impl Interests {
         let shard = self.shard(slot_of(key)).lock();
         let (_, waiter) = shard.awaited.get(key)?.range((db, ticket)..=(db, u64::MAX)).next()?;
         Some(waiter.clone())
+    }
+
+    /// Whether anybody waits for a key with a condition, whose ticket is this one or a later one.
+    pub(crate) fn awaits_condition(&self, db: DbId, key: &[u8], ticket: u64) -> bool {
+        if self.conditions.load(Relaxed) == 0 {
+            return false;
+        }
+        let shard = self.shard(slot_of(key)).lock();
+        let mut waiters = shard
+            .awaited
+            .get(key)
+            .into_iter()
+            .flat_map(|waiters| waiters.range((db, ticket)..=(db, u64::MAX)));
+        waiters.any(|(_, waiter)| waiter.has_condition())
     }
 
     /// The keys of these databases that somebody waits for.

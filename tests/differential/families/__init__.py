@@ -58,10 +58,11 @@ def all_families() -> list[Family]:
         payloads,
         sets,
         sorting,
+        streams,
         strings,
         transactions,
         zsets,
     )
 
-    modules = (strings, generic, bitmaps, hyperloglogs, lists, sets, zsets, hashes, geo, sorting)
+    modules = (strings, generic, bitmaps, hyperloglogs, lists, sets, zsets, hashes, geo, sorting, streams)
     return [module.family for module in (*modules, transactions, blocking, payloads)]

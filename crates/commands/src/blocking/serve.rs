@@ -99,6 +99,10 @@ impl<'k> Serving<'_, 'k> {
         let mut next_ticket = 0;
         while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
             next_ticket = waiter.ticket + 1;
+            // Of the many who may wait for a type, none finds it in a key that is not there.
+            if !unit.exists(db, &key) && !interests.awaits_condition(db, &key, waiter.ticket) {
+                break;
+            }
             // Who has ended may stand there until its worker takes it out; nothing is locked for it.
             if waiter.has_ended() || !waiter.awaited.wants.are_met(&unit, db, &key, waiter.args.as_args()) {
                 continue;

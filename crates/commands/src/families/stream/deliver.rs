@@ -80,9 +80,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// How many entries it gets, at most.
+    /// How many entries it gets, at most. Counts them where they may be many: they are to be delivered anyway.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
-        let left = if from == From::New { stream.len() + group.pending_len() } else { group.pending_len() };
+        let claimed = if self.claims_idle_ms.is_some() { group.pending_len() } else { 0 };
+        let left = match from {
+            From::New if stream.len() <= DELIVERIES_ADMITTED => stream.len() + claimed,
+            From::New => stream.range(behind(group.position().last_id)).take(self.count).count() + claimed,
+            From::Pending(_) => group.consumer(self.consumer).map_or(0, |consumer| consumer.pending_len()),
+        };
         left.min(self.count)
     }
 }

@@ -148,7 +148,7 @@ impl<'a> Iterator for StreamRange<'a> {
 
     fn next(&mut self) -> Option<StreamEntry<'a>> {
         loop {
-            while let Some(entry) = self.entries.next() {
+            for entry in self.entries.by_ref() {
                 if entry.id > self.to {
                     return None;
                 }

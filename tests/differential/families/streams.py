@@ -1,0 +1,231 @@
+"""Streams. Ids are given, or given in part: those made of the time would not agree. A consumer is made before it reads or claims:
+since 7.2 it comes into being even if it gets nothing."""
+
+from differential.draw import Draw
+from differential.families import Family
+from differential.reply import Tree, children
+from differential.steps import Agreement, Command, Step, command, exactly, step
+
+family = Family("stream")
+GROUPS = (b"g", b"h")
+CONSUMERS = (b"c1", b"c2", b"c3")
+BOUNDS = (b"-", b"+", b"0", b"(1", b"(0-0", b"(+", b"18446744073709551615-18446744073709551615", b"(", b"5-", b"", b"$")
+# No entry is ever idle for so long.
+FOREVER_MS = 10**9
+
+
+def identity(draw: Draw) -> bytes:
+    """An id, mostly a low one, so that few are refused; sometimes none."""
+    luck = draw.random.random()
+    if luck < 0.02:
+        return draw.one((b"0-0", b"-1", b"abc", b"", b"1-2-3", b"18446744073709551616", b"5-x"))
+    ms = int(80 * draw.random.random() ** 3)
+    return b"%d" % ms if luck < 0.2 else b"%d-%d" % (ms, draw.number(0, 4))
+
+
+def new_identity(draw: Draw) -> bytes:
+    """An id for a new entry."""
+    return b"%d-*" % int(80 * draw.random.random() ** 3) if draw.chance(0.6) else identity(draw)
+
+
+def bound(draw: Draw) -> bytes:
+    """An end of a range."""
+    luck = draw.random.random()
+    if luck < 0.4:
+        return draw.one((b"-", b"+"))
+    return draw.one(BOUNDS) if luck < 0.5 else draw.one((b"", b"(")) + identity(draw)
+
+
+def group(draw: Draw) -> bytes:
+    return draw.one(GROUPS) if draw.chance(0.97) else b"nobody"
+
+
+def trimming(draw: Draw) -> list:
+    """MAXLEN or MINID with what may stand beside them."""
+    how = draw.maybe(0.3, draw.one(("=", "~")))
+    if draw.chance(0.6):
+        words = [draw.case("MAXLEN"), *how, draw.count(12)]
+    else:
+        words = [draw.case("MINID"), *how, identity(draw)]
+    return [*words, *draw.maybe(0.05, draw.case("LIMIT"), draw.count())]
+
+
+def with_consumer(key: bytes, name: bytes, consumer: bytes, *commands: Command) -> Step:
+    return step(command("XGROUP", "CREATECONSUMER", key, name, consumer), *commands)
+
+
+@family.draws("XADD", weight=12)
+def xadd(draw: Draw, name: str) -> Command:
+    options = [*draw.maybe(0.05, draw.case("NOMKSTREAM")), *(trimming(draw) if draw.chance(0.1) else [])]
+    names = (b"a", b"b", b"field") if draw.chance(0.8) else (b"x", b"", b"other")
+    pairs = draw.many(lambda: (draw.one(names), draw.word()), 1, 4)
+    rest = [part for pair in pairs for part in pair]
+    return command(name, draw.key("stream"), *options, new_identity(draw), *rest, *draw.maybe(0.02, "odd"))
+
+
+@family.draws("XADD", weight=0.2)
+def xadd_many(draw: Draw, name: str) -> Step:
+    """More than a block holds."""
+    key = draw.key("stream")
+    entries = [command(name, key, b"40-*", "f", number) for number in range(draw.number(50, 250))]
+    return step(*entries, command("XLEN", key))
+
+
+@family.draws("XLEN")
+def xlen(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"))
+
+
+@family.draws("XRANGE", "XREVRANGE", weight=2)
+def xrange(draw: Draw, name: str) -> Command:
+    return command(
+        name, draw.key("stream"), bound(draw), bound(draw), *draw.maybe(0.4, draw.case("COUNT"), draw.count())
+    )
+
+
+@family.draws("XDEL", weight=2)
+def xdel(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"), *draw.many(lambda: identity(draw), 1, 8))
+
+
+@family.draws("XTRIM")
+def xtrim(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"), *(trimming(draw) if draw.chance(0.95) else ["LIMIT", 3]))
+
+
+@family.draws("XSETID", weight=0.5)
+def xsetid(draw: Draw, name: str) -> Command:
+    return command(
+        name,
+        draw.key("stream"),
+        identity(draw),
+        *draw.maybe(0.5, draw.case("ENTRIESADDED"), draw.count(100)),
+        *draw.maybe(0.4, draw.case("MAXDELETEDID"), identity(draw)),
+    )
+
+
+@family.draws("XREAD", weight=2)
+def xread(draw: Draw, name: str) -> Step:
+    keys = draw.keys("stream", 1, 3)
+    ids = [identity(draw) if draw.chance(0.9) else draw.one((b"$", b">", b"-")) for _ in keys]
+    options = [
+        *draw.maybe(0.3, draw.case("COUNT"), draw.count()),
+        *draw.maybe(0.1, draw.case("BLOCK"), draw.one((1, 5, -1, b"abc"))),
+        *draw.maybe(0.02, draw.one(("NOACK", "NOW"))),
+    ]
+    return step(command(name, *options, draw.case("STREAMS"), *keys, *ids, *draw.maybe(0.02, "odd")))
+
+
+@family.draws("XGROUP", weight=3)
+def xgroup(draw: Draw, name: str) -> Command:
+    key, of = draw.key("stream"), group(draw)
+    match draw.number(0, 9):
+        case 0 | 1 | 2 | 3:
+            options = [*draw.maybe(0.5, draw.case("MKSTREAM")), *draw.maybe(0.2, "ENTRIESREAD", draw.count(20))]
+            return command(name, draw.case("CREATE"), key, of, draw.one((b"$", b"0", identity(draw))), *options)
+        case 4 | 5:
+            options = draw.maybe(0.3, "ENTRIESREAD", draw.count(20))
+            return command(name, draw.case("SETID"), key, of, draw.one((b"$", b"0", identity(draw))), *options)
+        case 6:
+            return command(name, "DESTROY", key, of)
+        case 7:
+            return command(name, "CREATECONSUMER", key, of, draw.one(CONSUMERS))
+        case _:
+            return command(name, "DELCONSUMER", key, of, draw.one(CONSUMERS))
+
+
+@family.draws("XREADGROUP", weight=6)
+def xreadgroup(draw: Draw, name: str) -> Step:
+    key, of, consumer = draw.key("stream"), group(draw), draw.one(CONSUMERS)
+    which = b">" if draw.chance(0.75) else draw.one((b"0", identity(draw), b"$"))
+    options = [
+        *draw.maybe(0.6, draw.case("COUNT"), draw.count()),
+        *draw.maybe(0.05, draw.case("BLOCK"), draw.one((1, -1, b"abc"))),
+        *draw.maybe(0.1, draw.case("NOACK")),
+    ]
+    reading = command(name, draw.case("GROUP"), of, consumer, *options, draw.case("STREAMS"), key, which)
+    return with_consumer(key, of, consumer, reading)
+
+
+@family.draws("XACK", weight=2)
+def xack(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"), group(draw), *draw.many(lambda: identity(draw), 1, 8))
+
+
+def without(*positions: int) -> Agreement:
+    """The same but for members of each row that are times."""
+
+    def masked(tree: Tree) -> object:
+        rows = children(tree)
+        if rows is None:
+            return tree
+        kept = [children(row) for row in rows]
+        return [row and [part for at, part in enumerate(row) if at not in positions] for row in kept]
+
+    return lambda redis, sheaf, _: redis[0] == sheaf[0] and masked(redis) == masked(sheaf)
+
+
+@family.draws("XPENDING", weight=3)
+def xpending(draw: Draw, name: str) -> Command:
+    key, of = draw.key("stream"), group(draw)
+    if draw.chance(0.4):
+        return command(name, key, of)
+    idle = draw.maybe(0.2, draw.case("IDLE"), draw.one((0, FOREVER_MS, -1, b"abc")))
+    return command(
+        name,
+        key,
+        of,
+        *idle,
+        bound(draw),
+        bound(draw),
+        draw.count(),
+        *draw.maybe(0.4, draw.one(CONSUMERS)),
+        agree=without(2),
+    )
+
+
+@family.draws("XCLAIM", weight=2)
+def xclaim(draw: Draw, name: str) -> Step:
+    key, of, consumer = draw.key("stream"), group(draw), draw.one(CONSUMERS)
+    options = [
+        *draw.maybe(0.2, draw.case("IDLE"), draw.count(1000)),
+        *draw.maybe(0.1, draw.case("TIME"), draw.count(1000)),
+        *draw.maybe(0.3, draw.case("RETRYCOUNT"), draw.count()),
+        *draw.maybe(0.3, draw.case("FORCE")),
+        *draw.maybe(0.3, draw.case("JUSTID")),
+        *draw.maybe(0.1, draw.case("LASTID"), identity(draw)),
+        *draw.maybe(0.02, "NOW"),
+    ]
+    ids = draw.many(lambda: identity(draw), 1, 6)
+    idle = draw.one((0, 0, 0, FOREVER_MS, -1, b"abc"))
+    return with_consumer(key, of, consumer, command(name, key, of, consumer, idle, *ids, *options))
+
+
+@family.draws("XAUTOCLAIM", weight=2)
+def xautoclaim(draw: Draw, name: str) -> Step:
+    key, of, consumer = draw.key("stream"), group(draw), draw.one(CONSUMERS)
+    options = [*draw.maybe(0.5, draw.case("COUNT"), draw.count()), *draw.maybe(0.3, draw.case("JUSTID"))]
+    idle = draw.one((0, 0, 0, FOREVER_MS, b"abc"))
+    claiming = command(name, key, of, consumer, idle, draw.one((b"-", b"0", bound(draw))), *options)
+    return with_consumer(key, of, consumer, claiming)
+
+
+def described(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
+    """The same but for the shape of the tree."""
+
+    def fields(tree: Tree) -> object:
+        parts = children(tree)
+        if parts is None:
+            return tree
+        pairs = list(zip(parts[::2], parts[1::2], strict=True)) if tree[0] == b"*" else list(parts)
+        return [pair for pair in pairs if b"radix" not in repr(pair).encode()]
+
+    return redis[0] == sheaf[0] and fields(redis) == fields(sheaf)
+
+
+@family.draws("XINFO", weight=3)
+def xinfo(draw: Draw, name: str) -> Command:
+    key = draw.key("stream")
+    if draw.chance(0.5):
+        return command(name, draw.case("GROUPS"), key, agree=exactly)
+    return command(name, draw.case("STREAM"), key, agree=described)
