@@ -113,7 +113,7 @@ def xread(draw: Draw, name: str) -> Step:
         *draw.maybe(0.1, draw.case("BLOCK"), draw.one((1, 5, -1, b"abc"))),
         *draw.maybe(0.02, draw.one(("NOACK", "NOW"))),
     ]
-    return step(command(name, *options, draw.case("STREAMS"), *keys, *ids, *draw.maybe(0.02, "odd")))
+    return step(command(name, *options, draw.case("STREAMS"), *keys, *ids))
 
 
 @family.draws("XGROUP", weight=3)

@@ -19,6 +19,7 @@ const ALL: std::ops::RangeInclusive<StreamId> = StreamId::ZERO..=StreamId::MAX;
 
 /// `XINFO STREAM key [FULL [COUNT count]]`
 pub(super) fn describe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let stream = stream(cx.unit.read(cx.session.db, args.at(2)))?.ok_or(CommandError::NoSuchKey)?;
     let full = match args.len() {
         3 => None,
         4 | 6 if args.at(3).eq_ignore_ascii_case(b"full") => Some(match args.get(4) {
@@ -39,7 +40,6 @@ pub(super) fn describe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
             ));
         }
     };
-    let stream = stream(cx.unit.read(cx.session.db, args.at(2)))?.ok_or(CommandError::NoSuchKey)?;
     let reply = &mut cx.reply;
     reply.map(if full.is_some() { 9 } else { 10 });
     write_head(reply, stream);
