@@ -31,7 +31,7 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamI
     while let Some(word) = words.get(at) {
         if word.eq_ignore_ascii_case(b"ids") && ids.is_none() {
             let number = words.get(at + 1).ok_or(CommandError::Syntax)?;
-            if !parse_i64(number).is_some_and(|number| number > 0) {
+            if parse_i64(number).is_none_or(|number| number <= 0) {
                 return Err(CommandError::Text("ERR Number of IDs must be a positive integer"));
             }
             let found = counted_keys(words, at + 1)

@@ -54,7 +54,7 @@ impl<'a> Call<'a> {
                     at += 2;
                 }
                 b"streams" if more >= 1 => {
-                    if more % 2 != 0 {
+                    if !more.is_multiple_of(2) {
                         return Err(unbalanced(has_group));
                     }
                     call.keys = at + 1..at + 1 + more / 2;

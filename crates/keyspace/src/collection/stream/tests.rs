@@ -45,11 +45,14 @@ enum Edit {
     Unpend(u8, Vec<u64>),
 }
 
+/// Fields and values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What a stream is, said simply.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Model {
     head: StreamHead,
-    entries: BTreeMap<StreamId, Vec<(Vec<u8>, Vec<u8>)>>,
+    entries: BTreeMap<StreamId, Pairs>,
     groups: BTreeMap<Vec<u8>, ModelGroup>,
 }
 
@@ -64,7 +67,7 @@ fn name(number: u8) -> Vec<u8> {
     format!("name-{number}").into_bytes()
 }
 
-fn pairs(seq: u64, wide: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn pairs(seq: u64, wide: bool) -> Pairs {
     let value = if wide { vec![b'x'; 700] } else { seq.to_string().into_bytes() };
     let fields = if seq.is_multiple_of(7) { 1 } else { 2 };
     (0..fields).map(|field| (name(field), value.clone())).collect()
