@@ -58,7 +58,7 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 14] = [
+    pub const ALL: [Family; 15] = [
         Family::String,
         Family::Bitmap,
         Family::Hyperloglog,
