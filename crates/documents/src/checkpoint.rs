@@ -87,6 +87,11 @@ impl DatabaseFile {
         DatabaseFile { tree: Some(tree), generation, frozen: None, dirty_since_ms: None }
     }
 
+    /// Whether a layer is frozen that could not be saved yet.
+    pub(crate) fn has_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// What it has.
     pub(crate) fn vouched(&self) -> Option<Vouched> {
         let saved = self.tree.as_ref()?.snapshot();
@@ -170,7 +175,7 @@ impl Database {
 }
 
 /// Rows to be put or, if there is no value, removed.
-type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+pub(crate) type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Writes the frozen layer.
 fn save(file: &mut TreeFile, state: &State) -> Result<tree::Snapshot, TreeError> {

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use lsn::Lsn;
@@ -68,6 +69,8 @@ pub struct Database {
     /// Held while its file is written.
     pub(crate) file: Mutex<DatabaseFile>,
     listener: Listener,
+    /// Whether somebody compacts it.
+    pub(crate) compacting: AtomicBool,
 }
 
 /// What writers take turns for.
@@ -83,7 +86,7 @@ impl Database {
     pub(crate) fn new(name: Arc<str>, state: State, file: DatabaseFile, listener: Listener) -> Database {
         let id = state.db;
         let (state, file) = (ArcSwap::from_pointee(state), Mutex::new(file));
-        Database { id, name, state, gate: Arc::default(), file, listener }
+        Database { id, name, state, gate: Arc::default(), file, listener, compacting: AtomicBool::new(false) }
     }
 
     /// What it is called inside.
@@ -139,6 +142,11 @@ impl Database {
             self.tell(Notice::Updated { db: self.id, update_seq, lsn });
         }
         Ok(())
+    }
+
+    /// Whether its file is being compacted.
+    pub fn is_compacting(&self) -> bool {
+        self.compacting.load(Ordering::Acquire)
     }
 
     pub(crate) fn state(&self) -> Arc<State> {

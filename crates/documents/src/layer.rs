@@ -67,6 +67,12 @@ impl Layer {
         self.by_id.insert(info.id.clone(), Some(info));
     }
 
+    /// Exchanges a document for one that differs only in where its bytes are.
+    pub(crate) fn replace_document(&mut self, info: Arc<DocInfo>) {
+        self.by_seq.insert(info.seq, info.clone());
+        self.by_id.insert(info.id.clone(), Some(info));
+    }
+
     /// Takes a document away.
     pub(crate) fn remove_document(&mut self, info: &DocInfo) {
         self.leave_feed(info.seq);

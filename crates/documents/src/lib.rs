@@ -17,6 +17,7 @@ mod catalog;
 pub mod change;
 mod checkpoint;
 pub mod codec;
+mod compaction;
 mod database;
 mod doc_info;
 mod document;
@@ -46,6 +47,7 @@ pub use attachment::{
 };
 pub use change::ChangeError;
 pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shelf};
+pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};
 pub use database::{Database, Listener, Notice};
 pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
 pub use document::{DocRev, Limits, NewDocument, edit_hash};

@@ -236,6 +236,33 @@ pub(crate) fn decode_chunk(value: &[u8]) -> Option<Pointer> {
     value.try_into().ok().map(Pointer::decode)
 }
 
+/// A row of the tree of `_local` documents and chunks with its blob, if it has one, elsewhere. `None` if it is damaged.
+pub(crate) fn moved_local(
+    key: &[u8],
+    value: &[u8],
+    move_blob: &mut impl FnMut(Pointer) -> Result<Pointer, TreeError>,
+) -> Result<Option<Vec<u8>>, TreeError> {
+    let is_chunk = key.first() == Some(&CHUNK);
+    let pointer = if is_chunk {
+        decode_chunk(value)
+    } else {
+        match decode_local(value) {
+            None => return Ok(None),
+            Some((_, Ok(_))) => return Ok(Some(value.to_vec())),
+            Some((_, Err(pointer))) => Some(pointer),
+        }
+    };
+    let Some(pointer) = pointer else { return Ok(None) };
+    let mut moved = value[..value.len() - Pointer::ENCODED_BYTES].to_vec();
+    moved.extend_from_slice(&move_blob(pointer)?.encode());
+    Ok(Some(moved))
+}
+
+/// Where the blob of a chunk is, if the row is one.
+pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
+    if key.first() == Some(&CHUNK) { decode_chunk(value) } else { None }
+}
+
 impl DocInfo {
     /// The document with all its blobs in `file`.
     pub(crate) fn saved(
@@ -264,6 +291,14 @@ impl DocInfo {
             leaf.attachments = exchanged.collect::<Result<Arc<[Attachment]>, E>>()?;
         }
         Ok(info)
+    }
+
+    /// All its blobs, in an order that does not depend on where they are.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.revs.leaves().flat_map(|(_, leaf)| {
+            let chunks = leaf.attachments.iter().flat_map(|attachment| attachment.chunks.iter());
+            std::iter::once(&leaf.body).chain(chunks)
+        })
     }
 }
 

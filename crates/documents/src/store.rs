@@ -224,6 +224,10 @@ fn open_database(
 }
 
 impl Store {
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
     /// Makes a catalog without files, before the first file is made: without a catalog there are no files.
     fn begin_catalog(
         &self,

@@ -2,6 +2,7 @@
 
 mod attachments;
 mod catalog;
+mod compaction;
 mod edits;
 mod feeds;
 mod files;

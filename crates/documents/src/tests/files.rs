@@ -15,7 +15,7 @@ use crate::*;
 
 const DIR: &str = "/data/documents";
 
-fn disk() -> Arc<SimDisk> {
+pub(crate) fn disk() -> Arc<SimDisk> {
     SimDisk::new(SimDiskOptions::default())
 }
 
@@ -62,7 +62,7 @@ proptest! {
 }
 
 /// A history that meets everything that files can hold; saves as often as it can.
-fn history(kit: &Kit) -> Result<(), StoreError> {
+pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     let a = kit.create("a").expect("created");
     let big = "b".repeat(3000);
     let mut last = Vec::new();
@@ -104,7 +104,7 @@ fn history(kit: &Kit) -> Result<(), StoreError> {
 }
 
 /// Opens what is on the disk with what the log has, and compares.
-fn recovered(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)], what: &str) -> Kit {
+pub(crate) fn recovered(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)], what: &str) -> Kit {
     let kit = Kit::open(disk, log).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(kit.dump(), kit.replica().dump(), "{what}");
     kit

@@ -78,7 +78,8 @@ impl Kit {
     pub(crate) fn write<R>(&self, db: &Arc<Database>, write: impl FnOnce(&mut Writer) -> R) -> R {
         let mut writer = db.lock().expect("there");
         let result = write(&mut writer);
-        if let Some(change) = writer.change().expect("readable") {
+        // If a file could not be read nothing has happened, and the result says so.
+        if let Ok(Some(change)) = writer.change() {
             writer.commit(self.append(change));
         }
         result

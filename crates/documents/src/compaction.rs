@@ -1,0 +1,393 @@
+//! Compaction: a new file with what is still needed of the old one, made while the database is written and read.
+//!
+//! ```text
+//! build from a snapshot, front to back -> catch up with checkpoints made meanwhile, until little is missing
+//!   -> hold checkpoints: the rest; rename; the database goes on with the new file -> the next catalog names it
+//! ```
+//!
+//! What it is: steps of bounded size, so that whoever takes them can yield in between, or stop: dropped, nothing has happened.
+//! What it is not: a thread, or the one who decides when; see [`Database::wants_compaction`].
+//!
+//! Invariants
+//! - Until the catalog names the new file the old one is there, and a crash goes on with it: the log behind its checkpoint is kept.
+//! - Snapshots of before keep the old file open.
+//! - Where a blob lies changes for the tree and for the fresh layer at once: what the fresh layer has from the file is in the rows of
+//!   the old tree, and the new tree has the same rows in the same order.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use env::crashsafe;
+use tree::{Builder, Direction, Pointer, Range, TreeError, TreeFile, TreeId};
+
+use crate::blob::Blob;
+use crate::checkpoint::{DatabaseFile, Rows, Shelf, modify};
+use crate::database::Database;
+use crate::doc_info::DocInfo;
+use crate::documents::Documents;
+use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
+use crate::state::{State, decoded};
+use crate::store_error::StoreError;
+
+/// Smaller files are not worth it.
+pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
+/// How much is copied in a step at most: so many bytes of blobs, or rows.
+const STEP_BYTES: usize = 1 << 20;
+const STEP_ROWS: usize = 1024;
+/// Checkpoints are held up only for the last so many documents.
+const LAST_DOCUMENTS_MAX: u64 = 1000;
+
+/// See the module documentation.
+pub struct Compaction {
+    database: Arc<Database>,
+    shelf: Shelf,
+    /// Where the new file is made.
+    path: PathBuf,
+    /// What the new file has.
+    base: tree::Snapshot,
+    stage: Stage,
+    rows_copied: u64,
+    rows_expected: u64,
+}
+
+/// What a step has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// The database has its new file.
+    Done,
+}
+
+enum Stage {
+    Building { builder: Box<Builder>, tree: TreeId, rows: Box<Range> },
+    CatchingUp { file: TreeFile },
+    Over,
+}
+
+/// Where blobs of the old file are in the new one.
+type Moved = HashMap<Pointer, Pointer>;
+
+impl Database {
+    /// Whether its file is large, and less than half of it needed.
+    pub fn wants_compaction(&self) -> bool {
+        let (file_bytes, active_bytes) = self.state().file_bytes();
+        file_bytes > COMPACTION_FILE_BYTES_MIN && active_bytes < file_bytes / 2 && !self.is_compacting()
+    }
+}
+
+impl Documents {
+    /// Begins to compact a database. `None` if it has no file, or it is being compacted.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn begin_compaction(&self, database: &Arc<Database>) -> Result<Option<Compaction>, StoreError> {
+        let (Some(store), Some(base)) = (self.store(), database.state().tree.clone()) else {
+            return Ok(None);
+        };
+        if database.compacting.swap(true, Ordering::AcqRel) {
+            return Ok(None);
+        }
+        let shelf = store.shelf().clone();
+        let generation = database.file.lock().generation.wrapping_add(1);
+        let path = crashsafe::tmp_path(&shelf.path_of(database.id(), generation));
+        let [documents, deleted, ..] = base.sums(DOCUMENTS).0;
+        let mut compaction = Compaction {
+            database: database.clone(),
+            shelf,
+            path,
+            stage: Stage::Over,
+            rows_copied: 0,
+            rows_expected: documents + deleted + base.sums(FEED).0[0],
+            base,
+        };
+        compaction.stage = compaction.build()?;
+        Ok(Some(compaction))
+    }
+}
+
+impl Compaction {
+    /// How far it is.
+    pub fn percent(&self) -> u8 {
+        match self.stage {
+            Stage::Building { .. } => (self.rows_copied * 99 / self.rows_expected.max(1)).min(98) as u8,
+            Stage::CatchingUp { .. } => 99,
+            Stage::Over => 100,
+        }
+    }
+
+    /// Does a little.
+    ///
+    /// # Errors
+    /// I/O errors and damage of the old file: the database goes on with that.
+    pub fn step(&mut self) -> Result<Step, StoreError> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => Ok(Step::Done),
+            Stage::Building { builder, tree, rows } => {
+                self.stage = self.copy_rows(builder, tree, rows)?;
+                Ok(Step::More)
+            }
+            Stage::CatchingUp { file } => self.catch_up_or_end(file),
+        }
+    }
+
+    fn build(&self) -> Result<Stage, StoreError> {
+        let (disk, entropy) = (&*self.shelf.disk, &*self.shelf.entropy);
+        let builder = Box::new(Builder::create(disk, &self.path, self.shelf.options(), entropy)?);
+        Ok(Stage::Building { builder, tree: DOCUMENTS, rows: self.all_rows(DOCUMENTS) })
+    }
+
+    fn all_rows(&self, tree: TreeId) -> Box<Range> {
+        Box::new(all(&self.base, tree))
+    }
+
+    fn copy_rows(
+        &mut self,
+        mut builder: Box<Builder>,
+        tree: TreeId,
+        mut rows: Box<Range>,
+    ) -> Result<Stage, StoreError> {
+        let end_bytes = builder.file_bytes() + STEP_BYTES as u64;
+        for _ in 0..STEP_ROWS {
+            if builder.file_bytes() >= end_bytes {
+                break;
+            }
+            let Some((key, value)) = rows.next_entry()? else {
+                return match tree {
+                    DOCUMENTS => Ok(Stage::Building { builder, tree: FEED, rows: self.all_rows(FEED) }),
+                    FEED => Ok(Stage::Building { builder, tree: LOCAL, rows: self.all_rows(LOCAL) }),
+                    _ => {
+                        let file = builder.finish(self.base.metadata(), self.base.applied_lsn())?;
+                        Ok(Stage::CatchingUp { file })
+                    }
+                };
+            };
+            let mut put = |pointer| builder.put_blob(&self.base.read_blob(pointer)?);
+            match tree {
+                DOCUMENTS => {
+                    let info = decoded(&self.base, rows::decode_document(key, value))?;
+                    let moved = moved_document(&info, &mut Moved::new(), &mut put)?;
+                    builder.append(tree, key, &rows::encode_document(&moved))?;
+                }
+                FEED => builder.append(tree, key, value)?,
+                _ => {
+                    let moved = decoded(&self.base, rows::moved_local(key, value, &mut put)?)?;
+                    builder.append(tree, key, &moved)?;
+                }
+            }
+            self.rows_copied += 1;
+        }
+        Ok(Stage::Building { builder, tree, rows })
+    }
+
+    fn catch_up_or_end(&mut self, mut file: TreeFile) -> Result<Step, StoreError> {
+        let saved = saved_tree(&self.database)?;
+        if seq_of(&saved)? - seq_of(&self.base)? > LAST_DOCUMENTS_MAX {
+            catch_up(&mut file, &self.base, &saved)?;
+            self.base = saved;
+            self.stage = Stage::CatchingUp { file };
+            return Ok(Step::More);
+        }
+        let database = self.database.clone();
+        // From here on there are no checkpoints.
+        let mut held = database.file.lock();
+        if database.gate().is_deleted {
+            return Ok(Step::Done);
+        }
+        if held.has_frozen() {
+            // Its rows have places in the old file, and a checkpoint is about to be tried again.
+            self.stage = Stage::CatchingUp { file };
+            return Ok(Step::More);
+        }
+        let saved = saved_tree(&database)?;
+        catch_up(&mut file, &self.base, &saved)?;
+        let generation = held.generation.wrapping_add(1);
+        let path = self.shelf.path_of(database.id(), generation);
+        let file = file.put_in_place(&*self.shelf.disk, &path)?;
+        exchange(&database, &saved, file.snapshot())?;
+        *held = DatabaseFile::new(file, generation);
+        self.base = saved;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        // What was given up takes no room. If it cannot be removed now, it is when the files are opened.
+        let _ = self.shelf.disk.remove(&self.path);
+        self.database.compacting.store(false, Ordering::Release);
+    }
+}
+
+fn saved_tree(database: &Database) -> Result<tree::Snapshot, StoreError> {
+    let state = database.state();
+    state.tree.clone().ok_or_else(|| state.misfit("a file that was there is gone"))
+}
+
+fn metadata_of(tree: &tree::Snapshot) -> Result<State, StoreError> {
+    decoded(tree, rows::decode_metadata(tree.metadata(), tree.applied_lsn()))
+}
+
+fn seq_of(tree: &tree::Snapshot) -> Result<u64, StoreError> {
+    Ok(metadata_of(tree)?.update_seq)
+}
+
+/// The document with its blobs where `moved` says, and put where it says nothing.
+fn moved_document(
+    info: &DocInfo,
+    moved: &mut Moved,
+    put: &mut impl FnMut(Pointer) -> Result<Pointer, TreeError>,
+) -> Result<DocInfo, TreeError> {
+    info.with_blobs(&mut |blob| {
+        let Some(old) = blob.pointer() else { return Ok(blob.clone()) };
+        let new = match moved.get(&old) {
+            Some(new) => *new,
+            None => put(old)?,
+        };
+        moved.insert(old, new);
+        Ok(Blob::Saved(new))
+    })
+}
+
+/// Where the blobs of a document are, by where they are in another file with the same row.
+fn places(old: &tree::Snapshot, new: &tree::Snapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
+    if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
+        let pairs = old.blobs().zip(new.blobs());
+        moved.extend(pairs.filter_map(|(old, new)| Some((old.pointer()?, new.pointer()?))));
+    }
+    Ok(())
+}
+
+fn row_of(tree: &tree::Snapshot, id: &str) -> Result<Option<DocInfo>, StoreError> {
+    let Some(row) = tree.get(DOCUMENTS, id.as_bytes())? else { return Ok(None) };
+    decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(Some)
+}
+
+/// Gives `file`, which has what `base` has, what `saved` has.
+fn catch_up(file: &mut TreeFile, base: &tree::Snapshot, saved: &tree::Snapshot) -> Result<(), StoreError> {
+    let mut since = seq_of(base)?;
+    loop {
+        let has_more = copy_changes(file, base, saved, &mut since)?;
+        if !has_more {
+            break;
+        }
+    }
+    let new = file.snapshot().clone();
+    let mut checkpoint = file.begin()?;
+    if metadata_of(base)?.purge_seq != metadata_of(saved)?.purge_seq {
+        let (mut documents, mut feed) = (Rows::new(), Rows::new());
+        let mut ids = all(&new, DOCUMENTS);
+        while let Some((key, value)) = ids.next_entry()? {
+            if saved.get(DOCUMENTS, key)?.is_none() {
+                let purged = decoded(&new, rows::decode_document(key, value))?;
+                feed.push((rows::feed_key(purged.seq).to_vec(), None));
+                documents.push((key.to_vec(), None));
+            }
+        }
+        modify(&mut checkpoint, DOCUMENTS, &documents)?;
+        modify(&mut checkpoint, FEED, &feed)?;
+    }
+    let mut local = Rows::new();
+    let mut there = all(base, LOCAL);
+    while let Some((key, _)) = there.next_entry()? {
+        if saved.get(LOCAL, key)?.is_none() {
+            local.push((key.to_vec(), None));
+        }
+    }
+    let mut there = all(saved, LOCAL);
+    while let Some((key, value)) = there.next_entry()? {
+        if base.get(LOCAL, key)?.as_deref() != Some(value) {
+            let mut put = |pointer| checkpoint.put_blob(&saved.read_blob(pointer)?);
+            local.push((key.to_vec(), Some(decoded(saved, rows::moved_local(key, value, &mut put)?)?)));
+        }
+    }
+    modify(&mut checkpoint, LOCAL, &local)?;
+    checkpoint.finish(saved.metadata(), saved.applied_lsn())?;
+    Ok(())
+}
+
+fn all(tree: &tree::Snapshot, id: TreeId) -> Range {
+    tree.range(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+}
+
+/// Copies the next documents that have changed in `saved` behind `since`. Says whether there may be others.
+fn copy_changes(
+    file: &mut TreeFile,
+    base: &tree::Snapshot,
+    saved: &tree::Snapshot,
+    since: &mut u64,
+) -> Result<bool, StoreError> {
+    let new = file.snapshot().clone();
+    let mut checkpoint = file.begin()?;
+    let (mut documents, mut feed) = (Rows::new(), Rows::new());
+    let from = rows::feed_key(*since);
+    let mut changes = saved.range(FEED, Bound::Excluded(&from), Bound::Unbounded, Direction::Forward);
+    while documents.len() < STEP_ROWS && checkpoint.appended_bytes() < STEP_BYTES as u64 {
+        let Some((key, value)) = changes.next_entry()? else { break };
+        let row = decoded(saved, rows::decode_change(key, value))?;
+        let info = decoded(saved, row_of(saved, &row.id)?)?;
+        let mut moved = Moved::new();
+        places(base, &new, &row.id, &mut moved)?;
+        let mut put = |pointer| checkpoint.put_blob(&saved.read_blob(pointer)?);
+        let info = moved_document(&info, &mut moved, &mut put)?;
+        if let Some(before) = row_of(&new, &row.id)? {
+            feed.push((rows::feed_key(before.seq).to_vec(), None));
+        }
+        documents.push((row.id.as_bytes().to_vec(), Some(rows::encode_document(&info))));
+        feed.push((key.to_vec(), Some(value.to_vec())));
+        *since = row.seq;
+    }
+    if documents.is_empty() {
+        return Ok(false);
+    }
+    modify(&mut checkpoint, DOCUMENTS, &documents)?;
+    modify(&mut checkpoint, FEED, &feed)?;
+    checkpoint.finish(base.metadata(), base.applied_lsn())?;
+    Ok(true)
+}
+
+/// Goes on with the new file, which has the same rows as the old one. To be called with the file held.
+fn exchange(database: &Database, old: &tree::Snapshot, new: &tree::Snapshot) -> Result<(), StoreError> {
+    let mut moved = Moved::new();
+    let mut local = all(old, LOCAL);
+    while let Some((key, value)) = local.next_entry()? {
+        let there = new.get(LOCAL, key)?;
+        let places =
+            rows::chunk_of_row(key, value).zip(there.and_then(|there| rows::chunk_of_row(key, &there)));
+        moved.extend(places);
+    }
+    // Most of it is done before writers are held up.
+    let fresh = database.state().fresh.by_id.clone();
+    for info in fresh.values().flatten().filter(|info| has_saved(info)) {
+        places(old, new, &info.id, &mut moved)?;
+    }
+    let gate = database.gate();
+    let mut next = State::clone(&database.state());
+    next.tree = Some(new.clone());
+    let from_file: Vec<Arc<DocInfo>> =
+        next.fresh.by_id.values().flatten().filter(|info| has_saved(info)).cloned().collect();
+    for info in from_file {
+        if info.blobs().any(|blob| blob.pointer().is_some_and(|old| !moved.contains_key(&old))) {
+            places(old, new, &info.id, &mut moved)?;
+        }
+        let exchanged = info.with_blobs(&mut |blob| match blob.pointer() {
+            None => Ok(blob.clone()),
+            Some(old) => moved
+                .get(&old)
+                .copied()
+                .map(Blob::Saved)
+                .ok_or_else(|| next.misfit("a blob that did not move")),
+        })?;
+        next.fresh.replace_document(Arc::new(exchanged));
+    }
+    database.publish(next);
+    drop(gate);
+    Ok(())
+}
+
+fn has_saved(info: &DocInfo) -> bool {
+    info.blobs().any(|blob| blob.pointer().is_some())
+}

@@ -1,0 +1,217 @@
+//! Compaction beside writers, checkpoints and readers, and crashes at each of its I/Os.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::sim::{CrashMode, FaultKind, FaultPlan};
+use env::{Disk, SimDisk};
+use proptest::prelude::*;
+
+use super::files::{disk, history, recovered};
+use super::history::{Step as Edit, run, step};
+use super::kit::*;
+use crate::*;
+
+/// Compacts to the end, with something between the steps.
+fn compact(
+    kit: &Kit,
+    db: &Arc<Database>,
+    mut between: impl FnMut(usize) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some(mut compaction) = kit.documents.begin_compaction(db)? else { return Ok(()) };
+    assert!(db.is_compacting() && kit.documents.begin_compaction(db)?.is_none());
+    let mut percent = 0;
+    for number in 0..10_000 {
+        between(number)?;
+        let step = compaction.step()?;
+        assert!(compaction.percent() >= percent);
+        percent = compaction.percent();
+        if step == Step::Done {
+            assert_eq!(percent, 100);
+            return Ok(());
+        }
+    }
+    panic!("it does not end");
+}
+
+/// What must succeed unless the disk has stopped.
+fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
+    match result {
+        Err(DocError::Storage(_)) => Err(StoreError::NotCommitted),
+        other => Ok(other.expect("nothing is wrong with it")),
+    }
+}
+
+/// What keeps places in the file alive in memory: conflicts, kept attachments, uploads that were saved before they are used.
+fn edits_of_what_is_saved(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
+    let id = format!("doc{}", number % 12);
+    // The winner may be a conflict without it.
+    let all = db.snapshot().open_all(&id).unwrap_or_default();
+    if let Some(found) = all.iter().find(|found| found.leaf().attachment("f").is_some()) {
+        let keep = format!(r#"{{"number":{number},"_attachments":{{"f":{{"stub":true}}}}}}"#);
+        done(kit.edit(db, update(&id, found.rev(), &keep)))?;
+    }
+    let conflict = format!(r#"{{"_rev":"2-{}","conflict":{number}}}"#, hex(number as u8));
+    done(kit.edit(db, replicated(&format!("doc{}", number % 7), &conflict)))?;
+    let upload = done(kit.write(db, Writer::begin_upload))?;
+    done(kit.write(db, |writer| writer.put_chunk(upload, Bytes::from(vec![number as u8; 3000]))))?;
+    if number % 2 == 1 {
+        kit.save()?;
+    }
+    let source = AttachmentSource::Upload {
+        content_type: "a/b".into(),
+        upload,
+        length: 3000,
+        digest: Digest::of(&[number as u8; 3000]),
+        revpos: None,
+    };
+    let attachments = vec![AttachmentRequest { name: "u".into(), source }];
+    done(kit.edit(db, EditRequest { attachments, ..put(&format!("uploaded{number}"), "{}") }))?;
+    if number.is_multiple_of(3)
+        && let Ok(found) = db.snapshot().open("doc35", Pick::Winner)
+    {
+        done(kit.write(db, |writer| writer.purge("doc35", &[found.rev()])))?;
+    }
+    let local = format!("l{number}");
+    done(kit.write(db, |writer| writer.put_local(&local, None, vec![b' '; number * 400].into())))?;
+    Ok(())
+}
+
+fn compacted_history(kit: &Kit) -> Result<(), StoreError> {
+    history(kit)?;
+    let db = kit.documents.database("a").expect("there");
+    compact(kit, &db, |number| edits_of_what_is_saved(kit, &db, number))?;
+    edits_of_what_is_saved(kit, &db, 50)?;
+    kit.save()?;
+    edits_of_what_is_saved(kit, &db, 51)
+}
+
+#[test]
+fn a_compacted_file_has_what_is_needed_and_nothing_else() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let db = kit.create("db").expect("created");
+    let body = "b".repeat(2000);
+    let mut revs: Vec<Rev> =
+        (0..50).map(|n| kit.edit(&db, put(&format!("doc{n:02}"), "{}")).expect("new")).collect();
+    for round in 0..6 {
+        for (n, rev) in revs.iter_mut().enumerate() {
+            let edit =
+                update(&format!("doc{n:02}"), *rev, &format!(r#"{{"round":{round},"text":"{body}"}}"#));
+            *rev = kit.edit(&db, edit).expect("a leaf");
+        }
+        kit.save().expect("a good disk");
+    }
+    let before = db.snapshot();
+    compact(&kit, &db, |_| Ok(())).expect("a good disk");
+    let (old, new) = (before.info(), db.snapshot().info());
+    assert!(new.file_bytes < old.file_bytes / 4, "{old:?} {new:?}");
+    assert!(new.file_bytes < new.active_bytes * 5 / 4, "{new:?}");
+    assert_eq!(dump(&before), dump(&db.snapshot()), "readers of the old file go on");
+    let names = || disk.list(&directory("/data".as_ref())).expect("a directory");
+    let file = |generation| format!("{}-{generation}.tree", db.id());
+    assert!(names().contains(&file(0)) && names().contains(&file(1)), "the catalog names the old one");
+    kit.save().expect("a good disk");
+    assert_eq!(names(), [file(1), "catalog".to_owned()]);
+    recovered(&disk, &kit.log.lock().expect("whole").clone(), "compacted");
+}
+
+#[test]
+fn a_compaction_that_is_given_up_leaves_nothing() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    history(&kit).expect("a good disk");
+    let db = kit.documents.database("a").expect("there");
+    let names = || disk.list(&directory("/data".as_ref())).expect("a directory");
+    let before = names();
+    let mut compaction = kit.documents.begin_compaction(&db).expect("readable").expect("begun");
+    compaction.step().expect("a good disk");
+    drop(compaction);
+    assert_eq!((names(), db.is_compacting()), (before, false));
+    let mut compaction = kit.documents.begin_compaction(&db).expect("readable").expect("begun again");
+    kit.delete("a").expect("there");
+    while compaction.step().expect("a good disk") == Step::More {}
+    assert!(kit.documents.database("a").is_err());
+}
+
+fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
+    kit.log.lock().expect("whole").clone()
+}
+
+/// Runs it on a disk with a plan; the log of what was done before it failed, if it began at all.
+fn run_on(disk: &Arc<SimDisk>, plan: FaultPlan) -> Option<Kit> {
+    disk.set_fault_plan(plan);
+    let kit = Kit::open(disk, &[]).ok()?;
+    // How far it comes is the matter of who looks at what is there.
+    let _ = compacted_history(&kit);
+    Some(kit)
+}
+
+#[test]
+fn a_crash_or_failure_at_any_io_of_a_compaction_loses_nothing() {
+    let whole = disk();
+    let first = Kit::open(&whole, &[]).expect("empty");
+    history(&first).expect("a good disk");
+    let begin = whole.io_count();
+    let whole = disk();
+    compacted_history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
+    assert!(whole.io_count() > begin + 30);
+    for at in begin..whole.io_count() {
+        for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
+            let disk = disk();
+            disk.reseed(at);
+            let plan = FaultPlan { crash_at_io: Some(at), ..FaultPlan::default() };
+            let log = run_on(&disk, plan).map(|kit| log_of(&kit)).unwrap_or_default();
+            disk.crash(mode);
+            let kit = recovered(&disk, &log, &format!("crash at {at}, {mode:?}"));
+            kit.save().expect("it goes on");
+            recovered(&disk, &log, &format!("after the crash at {at}"));
+        }
+        let disk = disk();
+        let plan = FaultPlan { fail_io: Some((at, FaultKind::Eio)), ..FaultPlan::default() };
+        let kit = run_on(&disk, plan).expect("it fails later");
+        assert_eq!(kit.dump(), kit.replica().dump(), "readers after failure {at}");
+        let log = log_of(&kit);
+        drop(kit);
+        disk.crash(CrashMode::Random);
+        recovered(&disk, &log, &format!("failure at {at}"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn feeds_go_on_while_a_file_is_compacted(
+        before in proptest::collection::vec(step(), 1..30),
+        between in proptest::collection::vec((step(), any::<bool>()), 0..30),
+        after in proptest::collection::vec(step(), 0..10),
+    ) {
+        let disk = disk();
+        let kit = Kit::open(&disk, &[]).expect("empty");
+        let db = kit.create("db").expect("created");
+        before.iter().for_each(|edit| run(&kit, &db, edit));
+        kit.save().expect("a good disk");
+        before.iter().for_each(|edit| run(&kit, &db, edit));
+        let mut rest = between.chunks(4);
+        let mut seen = db.snapshot().update_seq();
+        compact(&kit, &db, |_| {
+            for (edit, saves) in rest.next().unwrap_or_default() {
+                let edit: &Edit = edit;
+                run(&kit, &db, edit);
+                if *saves {
+                    kit.save()?;
+                }
+                // A reader of the feed sees each document once, behind what it has seen.
+                let snapshot = db.snapshot();
+                let rows: Vec<u64> = snapshot.changes(seen, Direction::Ascending).map(|row| row.expect("readable").seq).collect();
+                assert!(rows.is_sorted_by(|a, b| a < b) && rows.first().is_none_or(|first| *first > seen));
+                seen = snapshot.update_seq();
+            }
+            Ok(())
+        }).expect("a good disk");
+        assert_eq!(kit.dump(), kit.replica().dump());
+        after.iter().for_each(|edit| run(&kit, &db, edit));
+        kit.save().expect("a good disk");
+        recovered(&disk, &log_of(&kit), "compacted");
+    }
+}
