@@ -42,6 +42,8 @@ pub(crate) enum Again {
     Room(u64),
     /// Every slot must be locked.
     AllSlots,
+    /// A script keeps the slots for too long already.
+    Busy,
 }
 
 /// The surroundings of one command while it runs.

@@ -81,6 +81,8 @@ pub enum CommandError {
     NeedsRoom(u64),
     /// Not for clients: it needs other slots than its arguments say. The executor runs it again with all of them.
     NeedsAllSlots,
+    /// A script keeps what it needs for too long already.
+    Busy,
     /// Any other text that belongs to exactly one command, prefix included.
     Text(&'static str),
     /// The same, with a part that varies.
@@ -142,6 +144,9 @@ impl fmt::Display for CommandError {
                 return write!(f, "ERR a record of {bytes} bytes was not admitted");
             }
             CommandError::Composed(text) => return f.write_str(text),
+            CommandError::Busy => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+            }
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",

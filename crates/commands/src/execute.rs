@@ -23,7 +23,7 @@ use crate::{
     scripts::Scripting,
     stats::WorkerStats,
     tracking::{BY_SERVER, Invalidations},
-    unit::{Locks, Scratch, next_random},
+    unit::{Locks, Patience, Scratch, next_random},
 };
 pub use merging::Merged;
 
@@ -403,7 +403,7 @@ impl Executor {
         clock
     }
 
-    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
+    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record; not if somebody keeps the slot.
     pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
         let clock = self.next_clock();
         let as_of_ms = clock.now_ms;
@@ -422,7 +422,8 @@ impl Executor {
             events,
             invalidations,
         };
-        let mut unit = Unit::new(&self.keyspace, Locks::slot(&self.keyspace, slot), scratch);
+        let Some(locks) = Locks::slot(&self.keyspace, slot) else { return };
+        let mut unit = Unit::new(&self.keyspace, locks, scratch);
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
         drop(unit);
@@ -463,9 +464,13 @@ impl Executor {
             };
             self.events.forget_unsealed();
             self.shown.truncate(shown);
-            let Again::Room(needed_bytes) = again else {
-                locks_all = true;
-                continue;
+            let needed_bytes = match again {
+                Again::Room(needed_bytes) => needed_bytes,
+                Again::AllSlots => {
+                    locks_all = true;
+                    continue;
+                }
+                Again::Busy => return self.reject(found, CommandError::Busy, session, out),
             };
             match self.admit_write(needed_bytes) {
                 Ok(true) => admitted_bytes = needed_bytes,
@@ -497,23 +502,25 @@ impl Executor {
         let invalidations = &mut self.invalidations;
         let scratch =
             Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
+        let (keyspace, patience) = (&*self.keyspace, Patience(host));
         let locks = match row.keys {
-            _ if locks_all => Locks::all(&self.keyspace),
-            Keys::First => Locks::one(&self.keyspace, args.at(1), call.resolved.hash),
-            keys if keys.spans_all(args) => Locks::all(&self.keyspace),
+            _ if locks_all => Locks::all(keyspace, patience),
+            Keys::First => Locks::one(keyspace, args.at(1), call.resolved.hash, patience),
+            keys if keys.spans_all(args) => Locks::all(keyspace, patience),
             Keys::Queued => match session.slots_of_transaction() {
-                Some(slots) => Locks::slots(&self.keyspace, slots),
-                None => Locks::all(&self.keyspace),
+                Some(slots) => Locks::of_transaction(keyspace, slots, patience),
+                None => Locks::all(keyspace, patience),
             },
-            keys => Locks::keys(&self.keyspace, keys, args, call.resolved.hash, session.db),
-        };
+            keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
+        }
+        .ok_or(Again::Busy)?;
         let reply = ReplyWriter::new(out, session.protocol);
-        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let bulk_bytes_max = self.bulk_bytes_max;
         let mut later = VecDeque::new();
         let (seen, wrote) = {
             let session = &mut *session;
             let mut cx = Context {
-                unit: Unit::new(&self.keyspace, locks, scratch),
+                unit: Unit::new(keyspace, locks, scratch),
                 keyspace,
                 session,
                 host,

@@ -9,6 +9,7 @@
 //!   it did is undone, and it runs again with every slot locked. Nobody has seen anything of it.
 
 mod cache;
+mod running;
 mod settings;
 
 use scripting::Vm;

@@ -33,7 +33,7 @@ use crate::{
 use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
-pub(crate) use locks::Locks;
+pub(crate) use locks::{Locks, Patience};
 use undo::Undo;
 
 /// See the module documentation.

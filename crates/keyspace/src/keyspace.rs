@@ -35,6 +35,9 @@ pub struct IndexBytes {
     pub expiry: u64,
 }
 
+/// How long a command waits for a slot before it asks whether to go on.
+const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// All keys of all databases. Shared by all threads.
 pub struct Keyspace {
     pub(crate) slots: Box<[Slot]>,
@@ -151,6 +154,18 @@ impl Keyspace {
     /// Locks a slot, unless it is locked: in any order, because it waits for nobody.
     pub fn try_lock(&self, slot: SlotId) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
+    }
+
+    /// Locks a slot, and asks now and then whether to go on waiting for it; `None`: no. To lock several, ascend.
+    pub fn lock_while(&self, slot: SlotId, mut goes_on: impl FnMut() -> bool) -> Option<SlotGuard<'_>> {
+        loop {
+            if let Some(state) = self.slot(slot).state.try_lock_for(LOCK_PATIENCE) {
+                return Some(SlotGuard::new(self, slot, state));
+            }
+            if !goes_on() {
+                return None;
+            }
+        }
     }
 
     /// Locks these slots, each once, in ascending order.

@@ -33,6 +33,11 @@ impl<'k> LockedSlots<'k> {
         LockedSlots { guards: smallvec::smallvec![guard] }
     }
 
+    /// No slot yet.
+    pub fn none() -> Self {
+        LockedSlots { guards: SmallVec::new() }
+    }
+
     /// Adds a slot.
     pub fn add(&mut self, guard: SlotGuard<'k>) {
         let at = self.guards.partition_point(|other| other.slot() < guard.slot());

@@ -59,6 +59,11 @@ impl Meter {
         Stop::ALL.into_iter().find(|stop| *stop as u8 == why)
     }
 
+    /// Whether both are one.
+    pub fn is(&self, other: &Meter) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// A run begins.
     pub(crate) fn begin(&self, instructions_max: u64) {
         self.0.stop.store(0, Relaxed);

@@ -192,6 +192,7 @@ impl ServerHost {
         self.keyspace.set_packed_limits(settings.packed_limits());
         self.scripts.settings.set_memory(settings.integer(Key::ScriptMaxMemory));
         self.scripts.settings.set_instructions(settings.integer(Key::ScriptMaxInstructions));
+        self.scripts.settings.set_busy_after(settings.integer(Key::BusyReplyThreshold));
         self.scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
         self.node.configure(settings);
         let policy = settings.text(Key::MaxmemoryPolicy);

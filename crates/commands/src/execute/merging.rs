@@ -19,7 +19,7 @@ use crate::{
     admission::ADMITTED_BYTES,
     blocking::Serving,
     row::Found,
-    unit::{Locks, Scratch},
+    unit::{Locks, Patience, Scratch},
 };
 
 /// A run that has made this many bytes of replies or of its record ends: others want the slot, too.
@@ -59,7 +59,10 @@ impl Executor {
         let invalidations = &mut self.invalidations;
         let scratch =
             Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
-        let locks = Locks::one(&self.keyspace, args.at(1), Some(hash));
+        // If a script keeps the slot, the first command, alone, is told so.
+        let Some(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
+            return none;
+        };
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
         let (mut count, mut later) = (0, VecDeque::new());
         let position = {

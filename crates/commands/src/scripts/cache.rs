@@ -6,9 +6,9 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use scripting::{ScriptError, Sha, Source, Traits};
+use scripting::{Meter, ScriptError, Sha, Source, Traits};
 
-use super::ScriptSettings;
+use super::{ScriptSettings, running::RunningScripts};
 
 /// Scripts that came with EVAL and are kept: with more, the oldest are forgotten, as in Redis. Those of SCRIPT LOAD are kept
 /// until SCRIPT FLUSH.
@@ -44,6 +44,19 @@ pub struct Scripts {
     /// What holds for them.
     pub settings: ScriptSettings,
     cache: RwLock<Cache>,
+    running: RunningScripts,
+}
+
+/// A script that runs.
+pub(crate) struct Run<'s> {
+    scripts: &'s Scripts,
+    meter: Meter,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.scripts.running.end(&self.meter);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +108,22 @@ impl Scripts {
     /// Forgets all.
     pub(crate) fn flush(&self) {
         *self.cache.write() = Cache::default();
+    }
+
+    /// A script begins to run at this time of the monotonic clock, in microseconds; it ends when what is returned is dropped.
+    pub(crate) fn begin(&self, now_us: u64, meter: &Meter) -> Run<'_> {
+        self.running.begin(now_us, meter.clone());
+        Run { scripts: self, meter: meter.clone() }
+    }
+
+    /// Whether a script has run for longer than others wait for it.
+    pub(crate) fn is_busy(&self, now_us: u64) -> bool {
+        self.running.any_before(now_us.saturating_sub(self.settings.busy_after_ms() * 1000))
+    }
+
+    /// Ends the script that has run for longest, and all that keep the server busy. Returns whether any was running.
+    pub(crate) fn kill(&self, now_us: u64) -> bool {
+        self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000))
     }
 
     /// How many there are, and the bytes of their sources.

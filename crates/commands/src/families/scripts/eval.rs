@@ -119,9 +119,11 @@ fn run_loaded(
     let seed = cx.unit.seed();
     let rolls_back = cx.host.scripts().settings.rolls_back();
     cx.unit.begin_undo();
+    let running = cx.host.scripts().begin(cx.host.monotonic_us(), vm.meter());
     let (ended, refusal) = Caller::run(cx, is_read_only, script.traits.allow_oom, |calls| {
         vm.run(script.sha, keys, args, seed, calls)
     });
+    drop(running);
     let outcome = match ended {
         Ended::Returned(returned) => {
             let (start, is_error) = (cx.reply.position(), returned.is_error());
@@ -144,9 +146,10 @@ fn run_loaded(
             cx.unit.undo();
             return Err(match (stop, refusal) {
                 (Stop::Again, Some(refusal)) => refusal,
-                (Stop::Killed, _) => {
-                    CommandError::Text("ERR Error running script: Script killed by user with SCRIPT KILL.")
-                }
+                (Stop::Killed, _) => CommandError::Composed(format!(
+                    "ERR Script killed by user with SCRIPT KILL... script: {}",
+                    script.sha
+                )),
                 _ => CommandError::Text(
                     "ERR the script has executed more instructions than script-max-instructions allows; what it did is \
                      undone",

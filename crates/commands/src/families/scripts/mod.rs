@@ -113,6 +113,16 @@ pub(crate) const ROWS: &[Row] = &[
                 ..SCRIPT
             },
             Row {
+                name: "script|kill",
+                arity: 2,
+                flags: SCRIPT.flags.or(Flags::STALE),
+                complexity: "O(1)",
+                summary: "Ends the script that has run for longest, and undoes what it did.",
+                syntax: "",
+                handler: script::kill,
+                ..SCRIPT
+            },
+            Row {
                 name: "script|load",
                 arity: 3,
                 flags: SCRIPT.flags.or(Flags::STALE),

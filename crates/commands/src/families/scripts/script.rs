@@ -43,6 +43,15 @@ pub(super) fn flush(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
+/// `SCRIPT KILL`
+pub(super) fn kill(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    if !cx.host.scripts().kill(cx.host.monotonic_us()) {
+        return Err(CommandError::Text("NOTBUSY No scripts in execution right now."));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
 /// `SCRIPT SHOW sha1`
 pub(super) fn show(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let script = Sha::parse(args.at(2)).and_then(|sha| cx.host.scripts().find(sha));

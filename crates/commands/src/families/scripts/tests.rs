@@ -226,6 +226,58 @@ fn a_script_that_takes_too_much_has_done_nothing() {
 }
 
 #[test]
+fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
+    let mut server = TestServer::new();
+    assert_eq!(server.run("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.");
+    // Another worker: the same keyspace and process, its own executor.
+    let host = std::sync::Arc::new(TestServer::new().host);
+    let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
+    let appender = server.log.appender();
+    host.scripts.settings.set_busy_after(0);
+    let session = |client| crate::Session::new(client, true);
+    let (mut mine, mut theirs) =
+        (session(server.session.client.clone()), session(server.session.client.clone()));
+    let shared = host.clone();
+    let script = std::thread::spawn(move || {
+        let mut other = crate::Executor::new(keyspace, interests, shared.stats.worker(0), 2);
+        other.attach(appender);
+        let script = "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 a";
+        execute(&mut other, &mut theirs, &*shared, script)
+    });
+    // Until the script has the slot this is an ordinary GET.
+    let busy = loop {
+        let reply = execute(&mut server.executor, &mut mine, &*host, "GET a");
+        if reply != "$-1\r\n" {
+            break reply;
+        }
+    };
+    assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
+    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "GET b"), "$-1\r\n", "others go on");
+    assert!(execute(&mut server.executor, &mut mine, &*host, "DBSIZE").starts_with(':'));
+    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "SCRIPT KILL"), "+OK\r\n");
+    let reply = script.join().expect("it ends");
+    assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{reply}");
+    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "GET a"), "$-1\r\n");
+    server.assert_replays();
+}
+
+/// The bytes of a reply on any worker.
+fn execute(
+    executor: &mut crate::Executor,
+    session: &mut crate::Session,
+    host: &dyn crate::Host,
+    line: &str,
+) -> String {
+    let args = crate::testing::parse(line);
+    executor.begin_round(crate::testing::START_MS, host, 512 << 20);
+    let call = crate::Call { args: args.as_args(), resolved: executor.resolve(args.as_args(), None) };
+    let mut out = Vec::new();
+    assert_ne!(executor.execute(call, session, host, &mut out), crate::Outcome::Wait);
+    executor.end_round(host);
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
 fn monitors_see_the_script_and_then_its_commands() {
     let mut server = TestServer::new();
     let mut watcher = server.connect();
