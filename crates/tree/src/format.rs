@@ -53,6 +53,7 @@
 //!
 //! - **Why headers are found from behind.** A header stands at a multiple of 4096, names the file and its own offset, and is
 //!   protected as a whole. The file id is secret, so that nothing stored as a blob can pass for a header.
+//! - **Versions** may change everything but where a header has its version, its lengths and its checksum.
 //! - **Why one sync is enough.** A header says which bytes must have arrived with it. If they have not, or the header has
 //!   not, the one before it counts; that one was durable before anything behind it was written. Header 0, and the header of a
 //!   file that was built, follow a sync of everything before them; their range is empty.

@@ -23,6 +23,8 @@ const TREES: u8 = 3;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What a file should hold.
 type Models = [Model; TREES as usize];
+/// Keys with the values that they get; `None` removes.
+type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn path() -> PathBuf {
     PathBuf::from("/data/documents/1.tree")
@@ -99,7 +101,7 @@ fn assert_holds(snapshot: &Snapshot, models: &Models) {
 }
 
 /// A few changes that depend on the seed only, in a small world of keys.
-fn random_changes(prng: &mut Prng, count: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+fn random_changes(prng: &mut Prng, count: u64) -> Changes {
     let change = |_| {
         let key = format!("key {:03}", prng.below(400)).into_bytes();
         let value = (!prng.chance(30)).then(|| vec![prng.below(256) as u8; prng.below(60) as usize]);

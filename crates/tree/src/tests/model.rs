@@ -8,7 +8,7 @@ use super::*;
 enum Step {
     Checkpoint {
         tree: u8,
-        changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        changes: Changes,
     },
     /// Removes most of a stretch of keys, so that nodes become small and empty.
     Thin {
@@ -17,7 +17,7 @@ enum Step {
         keep_every: usize,
     },
     Abandon {
-        changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        changes: Changes,
     },
     Reopen,
     Compact,
@@ -36,7 +36,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => vec(any::<u8>(), 0..20), 1 => vec(any::<u8>(), 0..700)]
 }
 
-fn changes() -> impl Strategy<Value = Vec<(Vec<u8>, Option<Vec<u8>>)>> {
+fn changes() -> impl Strategy<Value = Changes> {
     vec((key(), option::weighted(0.7, value())), 0..150)
 }
 
