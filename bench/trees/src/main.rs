@@ -1,0 +1,213 @@
+//! `trees`: the tree files of Sheaf beside redb, fjall, LMDB and SQLite; and N blocks in N writes beside one write.
+//!
+//! ```text
+//! trees stores --existing 1000000 --dir DIR     each store is filled; then in each round each store in turn
+//!                                               inserts batches, reads keys, scans; medians over the rounds
+//! trees nodes --existing 1000000 --dir DIR      the same for Sheaf alone, with nodes of several sizes
+//! trees blocks --dir DIR                        the table of COUCHDB-1023
+//! ```
+//!
+//! What it is: every store with its own way to be durable, the same keys, the same batches in the order of keys, caches of the same
+//! size. What was written is what the kernel counted for this process.
+//! What it is not: a benchmark of those stores at what they do best; it asks what a checkpoint of documents asks.
+
+mod blocks;
+mod stores;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use env::{Clock, Prng, RealClock};
+
+use stores::{Fjall, Lmdb, Redb, Sheaf, Sqlite, Store};
+
+type Error = Box<dyn std::error::Error>;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compares the stores.
+    Stores(Load),
+    /// Compares sizes of nodes.
+    Nodes(Load),
+    /// Compares many writes with one.
+    Blocks {
+        /// Where the files go.
+        #[arg(long)]
+        dir: PathBuf,
+    },
+}
+
+/// What the stores have to do.
+#[derive(Args, Clone)]
+struct Load {
+    /// Where the files go: an empty directory.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Entries before.
+    #[arg(long, default_value_t = 1_000_000)]
+    existing: u64,
+    /// Entries of a batch.
+    #[arg(long, default_value_t = 10_000)]
+    batch: u64,
+    /// Batches of a round.
+    #[arg(long, default_value_t = 5)]
+    batches: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 100)]
+    value_bytes: usize,
+    /// Keys read in a round, one by one.
+    #[arg(long, default_value_t = 100_000)]
+    reads: u64,
+    #[arg(long, default_value_t = 3)]
+    rounds: u64,
+    /// Only these stores.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// The key of an entry: random, and the same for all stores.
+fn key(number: u64) -> [u8; 16] {
+    let mut prng = Prng::new(number);
+    (u128::from(prng.next_u64()) << 64 | u128::from(prng.next_u64())).to_be_bytes()
+}
+
+/// One value for each kind of figure, over the rounds.
+#[derive(Default)]
+struct Figures {
+    batch_ms: Vec<f64>,
+    written_bytes: Vec<f64>,
+    cpu_ms: Vec<f64>,
+    reads_per_s: Vec<f64>,
+    rows_per_s: Vec<f64>,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Result<(), Error> {
+    match Arguments::parse().command {
+        Command::Blocks { dir } => blocks::compare(&dir),
+        Command::Stores(load) => {
+            let path = |name| load.dir.join(name);
+            let mut stores: Vec<(&str, Box<dyn Store>)> = Vec::new();
+            for name in ["sheaf", "redb", "fjall", "lmdb", "sqlite"] {
+                if !load.only.is_empty() && !load.only.iter().any(|only| only == name) {
+                    continue;
+                }
+                stores.push((
+                    name,
+                    match name {
+                        "sheaf" => Box::new(Sheaf::create(&path(name), 2 << 10, 4 << 10)?),
+                        "redb" => Box::new(Redb::create(&path(name))?),
+                        "fjall" => Box::new(Fjall::create(&path(name))?),
+                        "lmdb" => Box::new(Lmdb::create(&path(name))?),
+                        _ => Box::new(Sqlite::create(&path(name))?),
+                    },
+                ));
+            }
+            compare(&load, stores)
+        }
+        Command::Nodes(load) => {
+            let mut stores: Vec<(&str, Box<dyn Store>)> = Vec::new();
+            for (name, leaf, inner) in [
+                ("1 KiB / 2 KiB", 1 << 10, 2 << 10),
+                ("1 KiB / 4 KiB", 1 << 10, 4 << 10),
+                ("2 KiB / 2 KiB", 2 << 10, 2 << 10),
+                ("2 KiB / 4 KiB", 2 << 10, 4 << 10),
+                ("4 KiB / 4 KiB", 4 << 10, 4 << 10),
+                ("4 KiB / 8 KiB", 4 << 10, 8 << 10),
+            ] {
+                let path = load.dir.join(format!("{leaf}-{inner}"));
+                stores.push((name, Box::new(Sheaf::create(&path, leaf, inner)?)));
+            }
+            compare(&load, stores)
+        }
+    }
+}
+
+fn compare(load: &Load, mut stores: Vec<(&str, Box<dyn Store>)>) -> Result<(), Error> {
+    let value: Vec<u8> = (0..load.value_bytes).map(|byte| byte as u8).collect();
+    let mut keys: Vec<_> = (0..load.existing).map(key).collect();
+    keys.sort_unstable();
+    for (_, store) in &mut stores {
+        store.fill(&mut keys.iter().map(|key| (&key[..], &value[..])))?;
+    }
+    drop(keys);
+    let mut figures: Vec<_> = stores.iter().map(|_| Figures::default()).collect();
+    for round in 0..load.rounds {
+        for ((_, store), figures) in stores.iter_mut().zip(&mut figures) {
+            run(load, round, &value, store.as_mut(), figures)?;
+        }
+    }
+    println!("| store | batch ms | entries/s | written bytes/entry | CPU us/entry | reads/s | rows/s |");
+    println!("| ----- | -------: | --------: | ------------------: | -----------: | ------: | -----: |");
+    for ((name, _), figures) in stores.iter().zip(figures) {
+        let batch_ms = median(figures.batch_ms);
+        println!(
+            "| {name} | {batch_ms:.1} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} |",
+            load.batch as f64 / batch_ms * 1000.0,
+            median(figures.written_bytes) / (load.batch * load.batches) as f64,
+            median(figures.cpu_ms) * 1000.0 / (load.batch * load.batches) as f64,
+            median(figures.reads_per_s),
+            median(figures.rows_per_s),
+        );
+    }
+    Ok(())
+}
+
+/// One round of one store.
+fn run(
+    load: &Load,
+    round: u64,
+    value: &[u8],
+    store: &mut dyn Store,
+    figures: &mut Figures,
+) -> Result<(), Error> {
+    let clock = RealClock::default();
+    let elapsed_s = |since: u64| (clock.monotonic_us() - since) as f64 / 1e6;
+    let (bytes_before, cpu_before) = (written_bytes()?, cpu_ms()?);
+    for batch in 0..load.batches {
+        let first = load.existing + (round * load.batches + batch) * load.batch;
+        let mut keys: Vec<_> = (first..first + load.batch).map(key).collect();
+        keys.sort_unstable();
+        let begin = clock.monotonic_us();
+        store.insert(&keys, value)?;
+        figures.batch_ms.push(elapsed_s(begin) * 1000.0);
+    }
+    figures.written_bytes.push(written_bytes()? - bytes_before);
+    figures.cpu_ms.push(cpu_ms()? - cpu_before);
+    let mut prng = Prng::new(round);
+    let chosen: Vec<_> = (0..load.reads).map(|_| key(prng.below(load.existing))).collect();
+    let begin = clock.monotonic_us();
+    let found = store.read(&chosen)?;
+    figures.reads_per_s.push(load.reads as f64 / elapsed_s(begin));
+    assert_eq!(found, load.reads, "every key is there");
+    let begin = clock.monotonic_us();
+    let rows = store.scan()?;
+    figures.rows_per_s.push(rows as f64 / elapsed_s(begin));
+    assert_eq!(rows, load.existing + (round + 1) * load.batches * load.batch, "every entry is there once");
+    Ok(())
+}
+
+/// What this process has sent towards the disk.
+fn written_bytes() -> Result<f64, Error> {
+    let io = std::fs::read_to_string("/proc/self/io")?;
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).ok_or("no write_bytes")?;
+    Ok(line.parse()?)
+}
+
+/// What all threads of this process have computed, their work in the kernel included.
+fn cpu_ms() -> Result<f64, Error> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit(") ").next().ok_or("no stat")?.split(' ').collect();
+    // Clock ticks of 10 ms.
+    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
+}
