@@ -1,6 +1,7 @@
 //! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
 //! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
 
+mod databases;
 mod merging;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -493,6 +494,8 @@ impl Executor {
         (admitted_bytes, locks_all): (u64, bool),
     ) -> Result<Outcome, Again> {
         let args = call.args;
+        // Before the slots: see `unit::Databases`.
+        let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
         let (effects, freed) = (&mut self.effects, &mut self.freed);
@@ -520,7 +523,7 @@ impl Executor {
         let (seen, wrote) = {
             let session = &mut *session;
             let mut cx = Context {
-                unit: Unit::new(keyspace, locks, scratch),
+                unit: Unit::new(keyspace, locks.with_databases(databases), scratch),
                 keyspace,
                 session,
                 host,

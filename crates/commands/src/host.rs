@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use documents::Documents;
 use keyspace::EvictionPolicy;
 use pubsub::durable::{Flow, Request};
 
@@ -110,6 +111,10 @@ pub trait Host: Send + Sync {
     }
     /// `Some` while recovery runs: most commands are refused with LOADING.
     fn loading(&self) -> Option<Loading>;
+    /// The document databases; `None` while they are loaded.
+    fn documents(&self) -> Option<&Documents> {
+        None
+    }
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
     /// What the process says about its memory.

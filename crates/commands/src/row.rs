@@ -44,6 +44,8 @@ pub enum Family {
     Stream,
     /// Keys of any type.
     Generic,
+    /// Documents with revisions.
+    Documents,
     /// Several commands as one.
     Transactions,
     /// Channels and those who listen to them.
@@ -69,6 +71,7 @@ impl Family {
         Family::Geo,
         Family::Stream,
         Family::Generic,
+        Family::Documents,
         Family::Transactions,
         Family::Pubsub,
         Family::Scripting,
@@ -89,6 +92,7 @@ impl Family {
             Family::Geo => "geo",
             Family::Stream => "stream",
             Family::Generic => "generic",
+            Family::Documents => "documents",
             Family::Transactions => "transactions",
             Family::Pubsub => "pubsub",
             Family::Scripting => "scripting",

@@ -15,10 +15,11 @@ use std::{
     },
 };
 
+use documents::Documents;
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
     AccessClock, DbId, Effect, EvictionPolicy, Freed, Item, Keyspace, LoggedMessage, Options, Scope, SlotId,
-    ValueBuf, slot_of,
+    ValueBuf, encode_documents_into, slot_of,
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -284,18 +285,47 @@ impl TestServer {
 
     /// The messages to durable channels that the log holds, as `channel payload`.
     pub(crate) fn logged_messages(&self) -> Vec<String> {
-        self.log.flush_all().expect("a simulated disk works");
         let mut messages = Vec::new();
-        let read = |_, mut payload: &[u8]| {
+        self.for_each_logged(|_, item| {
+            if let Item::Message(LoggedMessage { channel, payload }) = item {
+                messages.push(format!("{} {}", channel.escape_ascii(), payload.escape_ascii()));
+            }
+        });
+        messages
+    }
+
+    /// The document databases that the log makes, and how many records have changed them.
+    pub(crate) fn logged_documents(&self) -> (Documents, usize) {
+        let (documents, mut records) = (Documents::in_memory(Arc::new(|_| {})), 0);
+        self.for_each_logged(|lsn, item| {
+            if let Item::Documents(change) = item {
+                documents.apply(change, lsn).expect("what was made live can be made again");
+                records += 1;
+            }
+        });
+        (documents, records)
+    }
+
+    fn for_each_logged(&self, mut visit: impl FnMut(Lsn, Item<'_>)) {
+        self.log.flush_all().expect("a simulated disk works");
+        let read = |lsn, mut payload: &[u8]| {
             while let Some(item) = Item::decode_next(&mut payload).expect("only items are logged") {
-                if let Item::Message(LoggedMessage { channel, payload }) = item {
-                    messages.push(format!("{} {}", channel.escape_ascii(), payload.escape_ascii()));
-                }
+                visit(lsn, item);
             }
             Ok(())
         };
         open(&self.disk.clone_state()).replay::<Error>(read, |_| {}).expect("the log is whole");
-        messages
+    }
+
+    /// Creates a document database.
+    pub(crate) fn create_database(&self, name: &str) {
+        let mut writer = self.host.documents.lock();
+        let mut record = Vec::new();
+        encode_documents_into(&writer.create(name).expect("a new name"), &mut record);
+        let mut appender = self.log.appender();
+        let pending = appender.reserve(&record).expect("a simulated disk works");
+        writer.commit(pending.lsn());
+        pending.publish();
     }
 
     /// Replays the log into an empty keyspace, as after a power cut.
@@ -410,6 +440,7 @@ type Pushed = (u64, Arc<[u8]>, Lsn);
 
 /// A process that notes what it is asked for.
 pub(crate) struct TestHost {
+    pub(crate) documents: Arc<Documents>,
     pub(crate) clients: Clients,
     pub(crate) stats: CommandStats,
     pub(crate) limits: Mutex<MemoryLimits>,
@@ -443,6 +474,7 @@ impl TestHost {
     fn new(clock: Arc<SimClock>) -> TestHost {
         let limits = MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 };
         TestHost {
+            documents: Arc::new(Documents::in_memory(Arc::new(|_| {}))),
             clients: Clients::new(),
             stats: CommandStats::new(1),
             limits: Mutex::new(limits),
@@ -511,6 +543,10 @@ impl TestHost {
 }
 
 impl Host for TestHost {
+    fn documents(&self) -> Option<&Documents> {
+        Some(&self.documents)
+    }
+
     fn loading(&self) -> Option<Loading> {
         *self.loading.lock()
     }

@@ -7,6 +7,7 @@
 //!   among them.
 //! - Touching a key whose slot is not locked is a bug and panics.
 
+mod databases;
 mod known_keys;
 mod locked;
 mod locks;
@@ -15,6 +16,7 @@ mod walk;
 
 use std::{collections::VecDeque, sync::Arc};
 
+use documents::{DocError, Writer};
 use keyspace::{
     AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, LoggedMessage,
     Scope, SlotId, slot_of,
@@ -30,6 +32,7 @@ use crate::{
     stats::WorkerStats,
     tracking::{ClientTracking, Invalidations},
 };
+pub(crate) use databases::{Databases, Named};
 use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
@@ -40,6 +43,10 @@ use undo::Undo;
 pub struct Unit<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
+    /// Document databases; few units have any.
+    databases: Option<Box<Databases>>,
+    /// The newest position of what was seen elsewhere than in locked slots and databases.
+    seen: Lsn,
     /// Keys of the command whose hashes were computed ahead, to fetch memory and to lock.
     known: KnownKeys,
     effects: &'k mut Vec<u8>,
@@ -70,6 +77,8 @@ impl<'k> Unit<'k> {
         Unit {
             keyspace,
             locked: locks.locked,
+            databases: locks.databases,
+            seen: Lsn::ZERO,
             known: locks.known,
             effects,
             freed,
@@ -96,6 +105,19 @@ impl<'k> Unit<'k> {
     /// Messages in the record so far.
     pub(crate) fn messages(&self) -> usize {
         self.messages
+    }
+
+    /// A document database that the unit has locked, to be changed with it.
+    ///
+    /// # Errors
+    /// If there is none with this name.
+    pub(crate) fn documents(&mut self, name: &str) -> Result<&mut Writer, DocError> {
+        self.databases.as_mut().ok_or(DocError::NoDatabase)?.writer(name)
+    }
+
+    /// The reply shows something that a record up to here has made.
+    pub(crate) fn note_seen(&mut self, lsn: Lsn) {
+        self.seen = self.seen.max(lsn);
     }
 
     /// Notes a message, to be published when the unit is durable.
@@ -446,9 +468,14 @@ impl<'k> Unit<'k> {
         appender: Option<&mut Appender>,
         flushing: Option<&dyn Host>,
     ) -> (Lsn, bool) {
-        let Unit { effects, locked, messages, .. } = self;
+        let Unit { effects, locked, messages, databases, .. } = self;
+        let mut databases = databases.take();
+        if let Some(databases) = &mut databases {
+            databases.encode_into(effects);
+        }
         if effects.is_empty() {
-            let seen = locked.last_lsn();
+            let seen_of_databases = databases.map_or(Lsn::ZERO, |it| it.seen());
+            let seen = locked.last_lsn().max(self.seen).max(seen_of_databases);
             *locked = Locked::None;
             return (seen, false);
         }
@@ -466,6 +493,9 @@ impl<'k> Unit<'k> {
             host.flushing_all(lsn, dead_before);
         }
         locked.set_last_lsn(lsn);
+        if let Some(databases) = databases {
+            databases.commit(lsn);
+        }
         *locked = Locked::None;
         pending.publish();
         (lsn, true)

@@ -5,6 +5,7 @@ mod channels;
 mod connection;
 mod database;
 mod deadline;
+mod documents;
 mod expiry_condition;
 mod expiry_option;
 mod generic;
@@ -27,6 +28,7 @@ mod transactions;
 mod zset;
 
 pub(crate) use channels::tell;
+pub(crate) use documents::named as named_document;
 pub use generic::{encode_value, stream_effect};
 use keyspace::Items;
 use smallvec::SmallVec;
@@ -53,6 +55,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     bitmap::ROWS,
     channels::ROWS,
     connection::ROWS,
+    documents::ROWS,
     generic::ROWS,
     geo::ROWS,
     hash::ROWS,

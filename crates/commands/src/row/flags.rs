@@ -57,6 +57,9 @@ impl Flags {
     /// Runs a script, and so perhaps any command: what may refuse those is asked for before, and refused by them.
     pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
 
+    /// Names a document, by the database and its id, as its first two arguments.
+    pub const DOCUMENTS: Flags = Flags(1 << 22);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

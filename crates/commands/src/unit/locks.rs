@@ -4,6 +4,7 @@ use keyspace::{DbId, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId};
 use wire::Args;
 
 use super::{
+    databases::Databases,
     known_keys::KnownKeys,
     locked::{Locked, Slots},
 };
@@ -59,6 +60,7 @@ impl Patience<'_> {
 pub(crate) struct Locks<'k> {
     pub(super) locked: Locked<'k>,
     pub(super) known: KnownKeys,
+    pub(super) databases: Option<Box<Databases>>,
 }
 
 impl<'k> Locks<'k> {
@@ -71,8 +73,8 @@ impl<'k> Locks<'k> {
         patience: Patience<'_>,
     ) -> Option<Locks<'k>> {
         let hash = hash.unwrap_or_else(|| keyspace.hash(key));
-        let slot = patience.lock(keyspace, hash.slot())?;
-        Some(Locks { locked: Locked::One(slot), known: KnownKeys::one(key, hash) })
+        let locked = Locked::One(patience.lock(keyspace, hash.slot())?);
+        Some(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
     /// Locks the slots of the keys among `args`, after their memory was asked for. `hash` is that of the key at
@@ -102,7 +104,7 @@ impl<'k> Locks<'k> {
             fetched().for_each(|hash| keyspace.prefetch_bucket(db, hash));
             fetched().for_each(|hash| keyspace.prefetch_entry(db, hash));
         }
-        Some(Locks { locked: patience.lock_these(keyspace, slots)?, known })
+        Some(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
     }
 
     /// Locks the slots of a transaction, in any order and some more than once.
@@ -124,6 +126,12 @@ impl<'k> Locks<'k> {
         Some(Locked::One(keyspace.lock_while(slot, || false)?).into())
     }
 
+    /// With databases that were locked before.
+    #[inline]
+    pub(crate) fn with_databases(self, databases: Option<Box<Databases>>) -> Locks<'k> {
+        Locks { databases, ..self }
+    }
+
     /// Locks every slot.
     pub(crate) fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Option<Locks<'k>> {
         Some(patience.lock_several(keyspace, SlotId::all())?.into())
@@ -132,6 +140,6 @@ impl<'k> Locks<'k> {
 
 impl<'k> From<Locked<'k>> for Locks<'k> {
     fn from(locked: Locked<'k>) -> Self {
-        Locks { locked, known: KnownKeys::default() }
+        Locks { locked, known: KnownKeys::default(), databases: None }
     }
 }

@@ -1,0 +1,43 @@
+//! Which document databases a command locks, before its slots.
+
+use lsn::Lsn;
+use storage::Appender;
+
+use crate::{Call, Executor, Flags, Host, Keys, Row, Session, families::named_document, unit::Databases};
+
+impl Executor {
+    /// Locks the databases of the documents that a command, or the transaction that it runs, may change or has to see as they are
+    /// with the rest of it.
+    #[inline]
+    pub(super) fn lock_databases(
+        &self,
+        row: &Row,
+        call: Call<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Option<Box<Databases>> {
+        let changes = Flags::DOCUMENTS.or(Flags::WRITE);
+        let runs = || session.transaction.as_ref().is_some_and(|it| it.any(Flags::DOCUMENTS));
+        match row.keys {
+            Keys::None if row.flags.has(changes) => self.lock_named(call, session, host),
+            Keys::Queued if runs() => self.lock_named(call, session, host),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn lock_named(&self, call: Call<'_>, session: &Session, host: &dyn Host) -> Option<Box<Databases>> {
+        let documents = host.documents()?;
+        let appended = self.appender().map_or(Lsn::ZERO, Appender::appended_lsn);
+        let databases = match &session.transaction {
+            Some(transaction) => {
+                let queued = transaction.commands().iter();
+                let queued = queued.filter(|it| it.found.row.flags.has(Flags::DOCUMENTS));
+                let named = queued.filter_map(|it| named_document(it.args.as_args()));
+                Databases::lock(documents, named, appended)
+            }
+            None => Databases::lock(documents, named_document(call.args).into_iter(), appended),
+        };
+        Some(Box::new(databases))
+    }
+}

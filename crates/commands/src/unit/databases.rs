@@ -1,0 +1,99 @@
+//! The document databases that a unit has locked: what it does to them is part of its record.
+//!
+//! Invariants
+//! - Databases are locked in ascending order of their ids, and before any slot: who holds slots waits for no database, and so for
+//!   none of its files.
+//! - What the commands of the unit will look up was read once before the first of them runs: a file that cannot be read refuses
+//!   all that is done to its database, and takes nothing back that was already done.
+
+use std::sync::Arc;
+
+use documents::{Database, DocError, Documents, Writer};
+use keyspace::encode_documents_into;
+use lsn::Lsn;
+
+/// See the module documentation.
+pub(crate) struct Databases {
+    locked: Vec<Locked>,
+    /// What is said of a database that is not there waits for this.
+    appended: Lsn,
+}
+
+struct Locked {
+    name: Box<str>,
+    writer: Result<Writer, DocError>,
+}
+
+/// A document that a command names.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) id: &'a str,
+}
+
+impl Databases {
+    /// Locks the databases of the documents that commands name. The log has been appended to up to `appended`.
+    pub(crate) fn lock<'a>(
+        documents: &Documents,
+        named: impl Iterator<Item = Named<'a>> + Clone,
+        appended: Lsn,
+    ) -> Databases {
+        let mut found: Vec<(&str, _)> = Vec::new();
+        for Named { database, .. } in named.clone() {
+            if found.iter().all(|(name, _)| *name != database) {
+                found.push((database, documents.database(database)));
+            }
+        }
+        found.sort_by_key(|(_, database)| database.as_ref().map(|database| database.id()).ok());
+        let lock = |(name, database): (&str, Result<Arc<Database>, DocError>)| Locked {
+            name: name.into(),
+            writer: database.and_then(|it| it.lock()),
+        };
+        let mut databases = Databases { locked: found.into_iter().map(lock).collect(), appended };
+        for Named { database, id } in named {
+            let Some(locked) = databases.find(database) else { continue };
+            let read = locked.writer.as_ref().map_or(Ok(None), |writer| writer.snapshot().document(id));
+            if let Err(error) = read {
+                locked.writer = Err(error);
+            }
+        }
+        databases
+    }
+
+    fn find(&mut self, name: &str) -> Option<&mut Locked> {
+        self.locked.iter_mut().find(|locked| *locked.name == *name)
+    }
+
+    /// The database with this name, to be changed.
+    ///
+    /// # Errors
+    /// If it is not there, or cannot be read.
+    pub(crate) fn writer(&mut self, name: &str) -> Result<&mut Writer, DocError> {
+        let locked = self.find(name).ok_or(DocError::NoDatabase)?;
+        locked.writer.as_mut().map_err(|error| error.clone())
+    }
+
+    /// The newest position of anything that was seen.
+    pub(crate) fn seen(&self) -> Lsn {
+        let seen =
+            |locked: &Locked| locked.writer.as_ref().map_or(self.appended, |it| it.snapshot().last_lsn());
+        self.locked.iter().map(seen).max().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Adds what was changed to the record of the unit.
+    ///
+    /// # Panics
+    /// If a file that was read a moment ago cannot be read any more: replies of the unit say what would not be true. Nothing of
+    /// it is in the log.
+    pub(crate) fn encode_into(&mut self, record: &mut Vec<u8>) {
+        for writer in self.locked.iter_mut().filter_map(|locked| locked.writer.as_mut().ok()) {
+            let change = writer.change().expect("what was read before can be read");
+            change.iter().for_each(|change| encode_documents_into(change, record));
+        }
+    }
+
+    /// Shows what was changed to all: the record ends at `lsn`.
+    pub(crate) fn commit(self, lsn: Lsn) {
+        self.locked.into_iter().filter_map(|locked| locked.writer.ok()).for_each(|writer| writer.commit(lsn));
+    }
+}
