@@ -35,6 +35,7 @@ fuzz_target!(|input: &[u8]| {
         match &item {
             Item::Effect(effect) => effect.encode_into(&mut again),
             Item::Message(message) => message.encode_into(&mut again),
+            Item::Documents(change) => keyspace::encode_documents_into(change, &mut again),
         }
         assert_eq!(again, before[..before.len() - rest.len()], "{item:?}");
         let Item::Effect(effect) = item else { continue };

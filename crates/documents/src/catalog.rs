@@ -60,7 +60,7 @@ pub(crate) struct Vouched {
 }
 
 /// What the catalog is called.
-pub(crate) const CATALOG_NAME: &str = "catalog";
+pub const CATALOG_NAME: &str = "catalog";
 
 fn catalog_path(dir: &Path) -> PathBuf {
     dir.join(CATALOG_NAME)

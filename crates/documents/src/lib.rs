@@ -45,6 +45,7 @@ mod writer;
 pub use attachment::{
     ATTACHMENTS_MAX, AttachmentView, ContentView, DEFAULT_CONTENT_TYPE, Digest, NewAttachment, NewContent,
 };
+pub use catalog::CATALOG_NAME;
 pub use change::ChangeError;
 pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shelf};
 pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};

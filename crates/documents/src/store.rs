@@ -138,6 +138,16 @@ impl Documents {
         }
     }
 
+    /// Up to where the files, or what was applied to them, have anything at all.
+    pub fn reached(&self) -> Lsn {
+        let written = self.store().and_then(|store| {
+            let written = store.written.lock();
+            written.as_ref().map(|catalog| catalog.names_lsn.max(catalog.saved_lsn))
+        });
+        let written = written.unwrap_or(Lsn::ZERO);
+        self.all().iter().map(|database| database.state().last_lsn).fold(written, Lsn::max)
+    }
+
     /// Roughly how many bytes are in memory only.
     pub fn dirty_bytes(&self) -> u64 {
         let layers =
