@@ -252,7 +252,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 60, "the budget for settings");
+        assert!(OPTIONS.len() < 72, "the budget for settings");
     }
 
     #[test]

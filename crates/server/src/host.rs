@@ -19,6 +19,7 @@ use commands::{
     observe::{LatencyEvent, Observer},
     replication::Replication,
 };
+use documents::Documents;
 use env::{Clock, Entropy};
 use keyspace::{EvictionPolicy, Keyspace};
 use lsn::Lsn;
@@ -33,6 +34,7 @@ use tokio::{net::TcpStream, sync::Notify};
 use crate::{
     backup::session::{Sessions, remove_unpinned},
     config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
+    documents::{Feeds, Saver, Served},
     durable_channels::DurableChannels,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
@@ -64,6 +66,7 @@ struct Live {
     clients_max: AtomicU64,
     idle_timeout_seconds: AtomicU64,
     password_needed: AtomicBool,
+    admin_password_set: AtomicBool,
     protected: AtomicBool,
     event_classes: AtomicU16,
     output_limits: RwLock<OutputLimits>,
@@ -100,6 +103,11 @@ pub(crate) struct ServerHost {
     pub(crate) snapshots: Snapshots,
     pub(crate) scrubber: Scrubber,
     pub(crate) backups: Sessions,
+    /// Who waits for news of document databases.
+    pub(crate) feeds: Arc<Feeds>,
+    /// Saves document databases.
+    pub(crate) saver: Saver,
+    served: OnceLock<Served>,
     /// Whom it follows, and who follows it.
     pub(crate) node: Arc<Node>,
     asked: Asked,
@@ -144,6 +152,9 @@ impl ServerHost {
             snapshots: Snapshots::new(clock.unix_ms()),
             scrubber: Scrubber::default(),
             backups: Sessions::default(),
+            feeds: Arc::default(),
+            saver: Saver::default(),
+            served: OnceLock::new(),
             asked: Asked(node.clone()),
             node,
             clients: Clients::new(),
@@ -177,6 +188,7 @@ impl ServerHost {
         live.clients_max.store(settings.integer(Key::Maxclients), Relaxed);
         live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
         live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
+        live.admin_password_set.store(!settings.text(Key::AdminPassword).is_empty(), Relaxed);
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         live.event_classes.store(classes.bits(), Relaxed);
         *live.output_limits.write() = settings.output_limits();
@@ -266,6 +278,16 @@ impl ServerHost {
         self.live.idle_timeout_seconds.load(Relaxed)
     }
 
+    /// The document databases, and how they are changed; `None` while the server recovers.
+    pub(crate) fn served(&self) -> Option<&Served> {
+        self.served.get()
+    }
+
+    /// Serves document databases from now on.
+    pub(crate) fn serve_documents(&self, served: Served) {
+        assert!(self.served.set(served).is_ok(), "documents are served once");
+    }
+
     pub(crate) fn requires_password_now(&self) -> bool {
         self.live.password_needed.load(Relaxed)
     }
@@ -293,6 +315,36 @@ impl ServerHost {
         self.live.protected.load(Relaxed)
             && !self.live.password_needed.load(Relaxed)
             && !peer.ip().to_canonical().is_loopback()
+    }
+
+    /// As [`ServerHost::is_protected_from`], for HTTP, which has a password of its own beside.
+    pub(crate) fn is_http_protected_from(&self, peer: &SocketAddr) -> bool {
+        self.is_protected_from(peer) && !self.live.admin_password_set.load(Relaxed)
+    }
+
+    /// Whether somebody must be asked who they are over HTTP.
+    pub(crate) fn has_http_admins(&self) -> bool {
+        self.live.password_needed.load(Relaxed) || self.live.admin_password_set.load(Relaxed)
+    }
+
+    /// The password of an admin over HTTP, if somebody with this name is one.
+    pub(crate) fn http_admin_password(&self, name: &str) -> Option<String> {
+        let settings = self.settings.read();
+        let admins = [("default", Key::Requirepass), (settings.text(Key::AdminUser), Key::AdminPassword)];
+        let mut passwords =
+            admins.into_iter().filter(|(admin, _)| *admin == name).map(|(_, key)| settings.text(key));
+        passwords.find(|password| !password.is_empty()).map(str::to_owned)
+    }
+
+    /// Whether this is the name and the password of an admin.
+    pub(crate) fn is_http_admin(&self, name: &str, password: &str) -> bool {
+        let wanted = self.http_admin_password(name);
+        wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
+    }
+
+    /// Connections at most, on each port.
+    pub(crate) fn clients_max(&self) -> u64 {
+        self.live.clients_max.load(Relaxed)
     }
 
     pub(crate) fn register_client(
@@ -368,6 +420,12 @@ impl ServerHost {
         if log.durable_lsn() < record {
             return;
         }
+        let saved_lsn = self.served().and_then(|served| served.documents.saved_lsn());
+        if saved_lsn.is_some_and(|saved_lsn| saved_lsn < boundary) {
+            // FLUSHALL is about keys: documents need the log until they are saved. The next look tries again.
+            self.saver.ask();
+            return;
+        }
         *dead = None;
         drop(dead);
         match log.truncate_before(boundary) {
@@ -388,6 +446,10 @@ impl Host for ServerHost {
 
     fn loading(&self) -> Option<Loading> {
         self.progress.loading()
+    }
+
+    fn documents(&self) -> Option<&Documents> {
+        self.served().map(|served| &*served.documents)
     }
 
     fn memory_limits(&self) -> MemoryLimits {
@@ -479,12 +541,7 @@ impl Host for ServerHost {
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
         let settings = self.settings.read();
         let wanted = settings.text(Key::Requirepass).as_bytes();
-        // Compared in full whatever differs first, so that the time says nothing about the password.
-        let differs = wanted
-            .iter()
-            .zip(password)
-            .fold(wanted.len() != password.len(), |so_far, (a, b)| so_far | (a != b));
-        user == b"default" && (wanted.is_empty() || !differs)
+        user == b"default" && (wanted.is_empty() || are_equal(wanted, password))
     }
 
     fn info(&self, sections: &[String]) -> String {
@@ -581,6 +638,11 @@ impl Host for ServerHost {
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
         *self.dead_before.lock() = Some((record, dead_before));
     }
+}
+
+/// Compared in full whatever differs first, so that the time says nothing about a password.
+fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
+    wanted.iter().zip(given).fold(wanted.len() == given.len(), |so_far, (a, b)| so_far & (a == b))
 }
 
 #[cfg(test)]

@@ -1,51 +1,122 @@
-//! The HTTP port: `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup` for `sheaf backup`.
+//! The HTTP port: the protocol of CouchDB, `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup` for `sheaf backup`.
+//!
+//! ```text
+//! acceptor -> thread "http-n": connection -> route (by hand, on path segments) -> handler -> databases, log
+//!                                         <- reply, whole or chunk by chunk <-
+//! ```
+//!
+//! What it is: requests in, replies out. What it is not: it decides nothing about documents; `documents` does, and its errors
+//! become statuses in one place, [`failure`].
+//!
+//! Invariants
+//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
+//! - A connection takes bounded memory, however large a body or a result: bodies have limits, results are rendered in chunks
+//!   and only as fast as they are taken.
+//! - Nobody holds a connection by doing nothing: see [`patience`].
 
-use std::{net::SocketAddr, sync::Arc};
+mod access;
+mod attachment;
+mod body;
+mod bulk;
+mod changes;
+mod config;
+mod connection;
+mod cors;
+mod database;
+mod databases;
+mod document;
+mod edit;
+mod failure;
+mod instance;
+mod listing;
+mod mango;
+mod patience;
+mod query;
+mod reply;
+mod request;
+mod route;
+mod security;
+mod session;
+mod shared;
+mod show;
+mod thread;
+mod upload;
 
-use axum::{
-    Router,
-    extract::State,
-    http::{StatusCode, header},
-    response::IntoResponse,
-    routing::get,
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+    time::Duration,
 };
-use commands::Host;
+
 use tokio::net::TcpListener;
 
-use crate::{backup, host::ServerHost, metrics};
+use self::thread::{Handle, Message};
+use crate::host::ServerHost;
 
-/// Serves until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, host: Arc<ServerHost>) {
-    let routes = Router::new().route("/_up", get(up)).route("/metrics", get(metrics_text));
-    let service = routes
-        .merge(backup::routes::routes(host.clone()))
-        .with_state(host)
-        .into_make_service_with_connect_info::<SocketAddr>();
-    if let Err(error) = axum::serve(listener, service).await {
-        tracing::error!(target: "server", %error, "the HTTP port failed");
-    }
+/// Pause after a failed accept, which usually means that descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the threads may take to end, beyond what they grant replies.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// The threads that serve HTTP.
+pub(crate) struct Http {
+    threads: Vec<Handle>,
+    next: AtomicUsize,
 }
 
-/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with the reason and progress when not.
-async fn up(State(host): State<Arc<ServerHost>>) -> impl IntoResponse {
-    let json = [(header::CONTENT_TYPE, "application/json")];
-    if let Some(loading) = host.loading() {
-        let (done, total) = host.progress.bytes();
-        let eta = loading.eta_seconds.map_or("null".into(), |seconds| format!("{seconds:.1}"));
-        let body = format!(
-            "{{\"status\":\"loading\",\"percent\":{:.1},\"eta_seconds\":{eta},\"bytes\":{done},\"total_bytes\":{total}}}\n",
-            loading.percent
-        );
-        return (StatusCode::NOT_FOUND, json, body);
+impl Http {
+    /// Starts as many threads as there are workers.
+    ///
+    /// # Errors
+    /// If the OS refuses a thread.
+    pub(crate) fn start(host: &Arc<ServerHost>) -> io::Result<Arc<Http>> {
+        let shared = Arc::new(shared::Shared::new(host));
+        let threads = (0..host.facts.workers)
+            .map(|index| thread::start(index, host.clone(), shared.clone()))
+            .collect::<io::Result<_>>()?;
+        Ok(Arc::new(Http { threads, next: AtomicUsize::new(0) }))
     }
-    let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
-    let (status, body) = if failed { (StatusCode::NOT_FOUND, "failed") } else { (StatusCode::OK, "ok") };
-    (status, json, format!("{{\"status\":\"{body}\"}}\n"))
-}
 
-async fn metrics_text(State(host): State<Arc<ServerHost>>) -> impl IntoResponse {
-    match metrics::render(&host) {
-        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], String::new()),
+    /// Accepts until the runtime ends, and hands connections to the threads in turn.
+    pub(crate) async fn accept(self: Arc<Http>, listener: TcpListener) {
+        loop {
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(target: "server", %error, "cannot accept a connection for HTTP");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let _ = stream.set_nodelay(true);
+            if let Ok(stream) = stream.into_std() {
+                let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
+                self.threads[turn].send(Message::Connect { stream, peer });
+            }
+        }
+    }
+
+    /// Returns when every thread has been between two tasks: what was permitted to write before is in the log.
+    pub(crate) fn settle(&self) {
+        let (done, finished) = mpsc::channel();
+        self.threads.iter().for_each(|thread| thread.send(Message::Report(done.clone())));
+        drop(done);
+        // A thread that has ended does nothing more.
+        while finished.recv().is_ok() {}
+    }
+
+    /// Lets requests that are being answered end, ends feeds, closes all connections, ends the threads. Blocks.
+    pub(crate) fn stop(&self) {
+        let (done, finished) = mpsc::channel();
+        self.threads.iter().for_each(|thread| thread.send(Message::Stop(done.clone())));
+        drop(done);
+        let all_ended = self.threads.iter().all(|_| finished.recv_timeout(STOP_GRACE).is_ok());
+        if !all_ended {
+            tracing::warn!(target: "server", "some replies over HTTP did not leave in time");
+        }
     }
 }

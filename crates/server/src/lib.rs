@@ -20,6 +20,7 @@ pub mod cli;
 pub mod config;
 mod connection;
 pub mod conversation;
+mod documents;
 pub mod durable_channels;
 mod event_queue;
 pub mod export;

@@ -23,7 +23,7 @@ use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, 
 use lsn::Lsn;
 use storage::{
     Error, Recovery,
-    snapshot::{self, ReadBuffers, Run, SnapshotReader},
+    snapshot::{self, ReadBuffers, Run, SnapshotInfo, SnapshotReader},
 };
 
 use crate::{
@@ -35,17 +35,25 @@ use crate::{
 pub(crate) struct Loaded {
     /// The last record of each slot in the snapshot; empty without a snapshot.
     lsns: Box<[Lsn]>,
+    /// Where the replay begins.
+    begin_lsn: Lsn,
     /// No slot was captured behind this.
     end_lsn: Lsn,
 }
 
 impl Loaded {
-    pub(crate) fn nothing() -> Loaded {
-        Loaded { lsns: Box::default(), end_lsn: Lsn::ZERO }
+    /// There is no snapshot: the log begins here.
+    pub(crate) fn nothing(begin_lsn: Lsn) -> Loaded {
+        Loaded { lsns: Box::default(), begin_lsn, end_lsn: Lsn::ZERO }
     }
 
-    pub(crate) fn of(lsns: Box<[Lsn]>, end_lsn: Lsn) -> Loaded {
-        Loaded { lsns, end_lsn }
+    pub(crate) fn of(lsns: Box<[Lsn]>, info: &SnapshotInfo) -> Loaded {
+        Loaded { lsns, begin_lsn: info.begin_lsn, end_lsn: info.end_lsn }
+    }
+
+    /// Where the replay begins.
+    pub(crate) fn begin_lsn(&self) -> Lsn {
+        self.begin_lsn
     }
 
     /// Whether the slot was captured with what this record did to it.
@@ -91,7 +99,7 @@ pub(crate) fn load_base(
 ) -> Result<Loaded, RecoverError> {
     let Some(begin_lsn) = base_of(recovery, (disk, dir), mode)? else {
         progress.begin(0, recovery.start(), recovery.end_estimate());
-        return Ok(Loaded::nothing());
+        return Ok(Loaded::nothing(recovery.start()));
     };
     let mut load = || {
         let info = snapshot::load(disk, dir, begin_lsn)?;
@@ -100,8 +108,7 @@ pub(crate) fn load_base(
         let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
         progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
         Loading::new(&reader, keyspace, now, progress).load(threads)?;
-        let lsns = SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect();
-        Ok(Loaded { lsns, end_lsn: info.end_lsn })
+        Ok(Loaded::of(SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect(), &info))
     };
     load().map_err(|error| match error {
         RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
@@ -239,7 +246,8 @@ mod tests {
         let mut lsns = vec![Lsn::ZERO; SLOT_COUNT];
         lsns[slot_of(b"a").index()] = Lsn::new(a);
         lsns[slot_of(b"b").index()] = Lsn::new(b);
-        Loaded { lsns: lsns.into(), end_lsn: Lsn::new(a.max(b)) }.left_of(effect, Lsn::new(10))
+        Loaded { lsns: lsns.into(), begin_lsn: Lsn::ZERO, end_lsn: Lsn::new(a.max(b)) }
+            .left_of(effect, Lsn::new(10))
     }
 
     #[test]
@@ -263,7 +271,7 @@ mod tests {
 
     #[test]
     fn without_a_snapshot_everything_is_left() {
-        let nothing = Loaded::nothing();
+        let nothing = Loaded::nothing(Lsn::ZERO);
         assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
     }
 }

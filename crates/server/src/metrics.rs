@@ -131,6 +131,7 @@ impl Scrape {
         )?;
         self.encode_scrubber(encoder)?;
         self.encode_snapshots(encoder)?;
+        self.encode_documents(encoder)?;
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
     }
 
@@ -199,6 +200,16 @@ impl Scrape {
         )?;
         let written = snapshots.written_bytes();
         counter(encoder, "sheaf_snapshot_written_bytes", "bytes written to snapshots", written)
+    }
+
+    fn encode_documents(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(served) = self.host.served() else { return Ok(()) };
+        let (documents, saver) = (&served.documents, &self.host.saver);
+        let (databases, unsaved) = (documents.all().len() as u64, documents.dirty_bytes());
+        gauge(encoder, "sheaf_document_databases", "document databases", databases)?;
+        let help = "bytes of documents that are in memory and in the log, and not in their files yet, about";
+        gauge(encoder, "sheaf_document_unsaved_bytes", help, unsaved)?;
+        counter(encoder, "sheaf_document_save_failures", "failed attempts to save documents", saver.failures())
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -20,7 +20,7 @@ use storage::{LogOptions, Recovery};
 use crate::{
     inspect::ProgressBar,
     progress::LoadProgress,
-    recover::{Mode, RecoverError, load_opened},
+    recover::{Memory, Mode, RecoverError, load_opened},
 };
 
 /// How often progress is shown.
@@ -112,8 +112,9 @@ impl<'a> Place<'a> {
                     thread::park_timeout(REPORT_PERIOD);
                 }
             });
+            let memory = Memory { keyspace: &keyspace, documents: None };
             let loaded =
-                load_opened(&mut recovery, place, Mode::Newest, now_ms, self.appliers, &keyspace, &progress);
+                load_opened(&mut recovery, place, Mode::Newest, now_ms, self.appliers, memory, &progress);
             done.store(true, Relaxed);
             reporter.thread().unpark();
             loaded

@@ -8,6 +8,7 @@ mod error;
 
 use std::{path::Path, sync::Arc};
 
+use documents::Documents;
 use env::{Clock, Disk, Entropy};
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
@@ -51,6 +52,17 @@ pub struct Source<'a> {
     pub appliers: usize,
     /// What to start from.
     pub mode: Mode,
+    /// The document databases as their files have them, to which the log has more; `None`: what it has of them is passed over.
+    pub documents: Option<&'a Documents>,
+}
+
+/// What a recovery fills.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    /// Must be empty.
+    pub(crate) keyspace: &'a Keyspace,
+    /// See [`Source::documents`].
+    pub(crate) documents: Option<&'a Documents>,
 }
 
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
@@ -136,13 +148,14 @@ pub fn load(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<Recovery, RecoverError> {
-    let Source { disk, dir, options, clock, entropy, appliers, mode } = source;
+    let Source { disk, dir, options, clock, entropy, appliers, mode, documents } = source;
     let mut recovery = Recovery::open(disk.clone(), dir, options, entropy)?;
-    load_opened(&mut recovery, (&*disk, dir), mode, clock.unix_ms(), appliers, keyspace, progress)?;
+    let memory = Memory { keyspace, documents };
+    load_opened(&mut recovery, (&*disk, dir), mode, clock.unix_ms(), appliers, memory, progress)?;
     Ok(recovery)
 }
 
-/// Recovers snapshot and log, which was opened in `dir` and not read yet, into `keyspace`, which must be empty.
+/// Recovers snapshot and log, which was opened in `dir` and not read yet, into `memory`.
 ///
 /// # Errors
 /// See [`RecoverError`].
@@ -152,16 +165,23 @@ pub(crate) fn load_opened(
     mode: Mode,
     now_ms: u64,
     appliers: usize,
-    keyspace: &Keyspace,
+    memory: Memory<'_>,
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
+    let Memory { keyspace, documents } = memory;
     let now = AccessClock { now_ms, ..AccessClock::default() };
     let loaded = &load_base(recovery, (disk, dir), mode, keyspace, now, appliers, progress)?;
-    let target = Target { keyspace, now, loaded };
+    let target = Target { keyspace, documents, now, loaded };
+    let begin = loaded.begin_lsn();
     if appliers == 0 {
-        replay_here(recovery, target, progress)
+        replay_here(recovery, target, progress)?;
     } else {
-        replay_in_parallel(recovery, target, appliers, progress)
+        replay_in_parallel(recovery, target, appliers, progress)?;
+    }
+    let end = recovery.tail().map_or(begin, |tail| tail.end);
+    match documents.and_then(Documents::replay_from) {
+        Some(saved) if saved < begin || saved > end => Err(RecoverError::Apart { saved, begin, end }),
+        _ => Ok(()),
     }
 }
 

@@ -16,7 +16,7 @@
 mod live;
 pub(crate) mod split;
 
-use keyspace::{AccessClock, Effect, Freed, KeyHash, Keyspace};
+use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace};
 use lsn::Lsn;
 
 pub use self::live::{Replayed, Replayer};
@@ -25,9 +25,9 @@ use crate::recover::RecoverError;
 /// Effects whose memory is fetched together.
 const GROUP: usize = 32;
 
-/// The next effect of a record.
-pub(crate) fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Effect<'a>>, RecoverError> {
-    Effect::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
+/// The next item of a record.
+pub(crate) fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Item<'a>>, RecoverError> {
+    Item::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
 }
 
 /// An effect on one key, and where it goes.

@@ -195,6 +195,11 @@ impl Node {
         }))
     }
 
+    /// Everything in the log up to here is in memory, or is being put there.
+    pub(crate) fn applied(&self, log: &Log) -> Lsn {
+        self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
+    }
+
     /// Whether this life is that of a replica.
     pub(crate) fn is_replica(&self) -> bool {
         self.standing.lock().leader().is_some()

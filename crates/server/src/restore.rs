@@ -14,6 +14,7 @@
 //! - A target that cannot be met exactly is refused, with what could be met. Damage is refused, never skipped.
 //! - A directory that was not restored to the end is not served.
 
+mod documents;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -220,6 +221,7 @@ pub fn restore(
     let place = Place { dir, options, ..source.clone() };
     let write = || -> Result<SnapshotInfo, RestoreError> {
         let log = open_log(&place, reached.lsn)?;
+        documents::restore(source, dir, until, log.start_lsn())?;
         let info = write_snapshot(&place, &log, &keyspace, report)?;
         log.close()?;
         unfinished::end(disk, dir, Work::Restore).map_err(RestoreError::os("unmark", dir))?;
@@ -234,7 +236,7 @@ pub fn restore(
 /// Whether a directory holds nothing, or does not exist. The lock, which never goes, and what a crash has left of a mark
 /// count as nothing.
 fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
-    for dir in [dir, &snapshot::directory(dir)] {
+    for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         match disk.list(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(RestoreError::os("list", dir)(error)),

@@ -24,9 +24,10 @@ use std::{
     sync::Arc,
 };
 
+use documents::Documents;
 use env::Disk;
 use keyspace::{
-    AccessClock, Effect, Freed, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId, ValueType, slot_of,
+    AccessClock, Effect, Freed, Item, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId, ValueType, slot_of,
 };
 use lsn::Lsn;
 use storage::{
@@ -53,12 +54,13 @@ pub(crate) fn salvage(
     keyspace: &Keyspace,
     progress: &LoadProgress,
 ) -> Result<(Recovery, Losses), RecoverError> {
-    let Source { disk, dir, options, clock, entropy, .. } = source;
+    let Source { disk, dir, options, clock, entropy, documents, .. } = source;
     let mut recovery = Recovery::salvage(disk.clone(), dir, options, entropy)?;
     let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
     let mut losses = Losses::new(clock.unix_ms());
     let base = choose(&recovery, (&*disk, dir), &mut losses)?;
-    let mut slots = Slots { keyspace, now, lost: vec![false; SLOT_COUNT], freed: Freed::new(), left_out: 0 };
+    let mut slots =
+        Slots { keyspace, documents, now, lost: vec![false; SLOT_COUNT], freed: Freed::new(), left_out: 0 };
     let loaded = match &base {
         Some(info) => {
             recovery.start_at(info)?;
@@ -69,7 +71,7 @@ pub(crate) fn salvage(
         None => {
             progress.begin(0, recovery.start(), recovery.end_estimate());
             slots.lost.fill(recovery.needs_snapshot());
-            Loaded::nothing()
+            Loaded::nothing(recovery.start())
         }
     };
     losses.note_slots(&slots.lost);
@@ -132,6 +134,7 @@ fn choose(
 /// The slots while they are filled.
 struct Slots<'k> {
     keyspace: &'k Keyspace,
+    documents: Option<&'k Documents>,
     now: AccessClock,
     /// Those that are not what they were where the replay begins.
     lost: Vec<bool>,
@@ -183,7 +186,7 @@ impl Slots<'_> {
             true => Lsn::ZERO,
             false => self.keyspace.lock(slot).last_lsn(),
         };
-        Ok(Loaded::of(SlotId::all().map(lsn).collect(), info.end_lsn))
+        Ok(Loaded::of(SlotId::all().map(lsn).collect(), info))
     }
 
     /// Empties slots that could not be loaded whole.
@@ -194,9 +197,24 @@ impl Slots<'_> {
         }
     }
 
+    /// A change of documents that does not fit what is left of its database is left out.
+    fn apply_documents(&mut self, change: &[u8], lsn: Lsn) {
+        if self.documents.is_some_and(|documents| documents.apply(change, lsn).is_err()) {
+            self.left_out += 1;
+        }
+    }
+
     fn apply_record(&mut self, loaded: &Loaded, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
         let mut rest = payload;
-        while let Some(effect) = decode(&mut rest, lsn)? {
+        while let Some(item) = decode(&mut rest, lsn)? {
+            let effect = match item {
+                Item::Effect(effect) => effect,
+                Item::Documents(change) => {
+                    self.apply_documents(change, lsn);
+                    continue;
+                }
+                Item::Message(_) => continue,
+            };
             match loaded.left_of(effect, lsn) {
                 Ok(Some(effect)) => self.apply(loaded, lsn, &effect),
                 Ok(None) => {}

@@ -20,18 +20,22 @@ use std::{
     time::Duration,
 };
 
+use documents::{Documents, Listener, StoreError, mango::Indexes};
 use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
 use lsn::Lsn;
 use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
+use tree::NodeCache;
 
 use crate::{
     backup,
     banner::Banner,
     config::{Key, Settings},
+    documents::{Saver, Served},
     host::{Facts, ServerHost},
-    http, listen,
+    http::Http,
+    listen,
     log_threads::LogThreads,
     logging,
     mailbox::{Mailbox, Message},
@@ -53,6 +57,8 @@ const FAIL_GRACE: Duration = Duration::from_secs(2);
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// How often a long recovery reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
+/// Memory for nodes of indexes of document databases.
+const INDEX_CACHE_BYTES: u64 = 32 << 20;
 /// Descriptors the server needs besides those of clients.
 const DESCRIPTORS_OWN: u64 = 64;
 
@@ -71,6 +77,9 @@ pub enum ServeError {
     /// The directory is a backup.
     #[error(transparent)]
     Backup(#[from] backup::ManifestError),
+    /// The directory of the indexes of document databases cannot be used.
+    #[error("the indexes of documents: {0}")]
+    Indexes(String),
     /// The log cannot be recovered.
     #[error("{0}{hint}", hint = .0.last_resort())]
     Recover(#[from] RecoverError),
@@ -125,7 +134,7 @@ impl Process {
         let lock = lock(&dir)?;
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        env::process::raise_open_files_limit(settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
+        env::process::raise_open_files_limit(2 * settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -156,19 +165,24 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
         let listener = TcpListener::from_std(listener.try_clone()?)?;
         tokio::spawn(listen::accept(listener, host.clone(), mailboxes.clone(), turns.clone()));
     }
+    let http = Http::start(&host)?;
     for listener in &process.http {
-        tokio::spawn(http::serve(TcpListener::from_std(listener.try_clone()?)?, host.clone()));
+        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?));
     }
     tokio::spawn(watch_signals(host.clone()));
 
-    let (log, mirrored) = recover_in_background(&host, &process.dir, mode).await?;
-    let log_threads = attach(&host, &mailboxes, &log)?;
+    let (log, mirrored, documents) = recover_in_background(&host, &process.dir, mode).await?;
+    let log_threads = attach(&host, &mailboxes, &http, &log)?;
+    let indexes = Arc::new(open_indexes(&process.dir, &documents)?);
+    host.serve_documents(Served { documents: documents.clone(), threads: log_threads.clone(), indexes });
     if let Some((mirror, chains)) = mirrored {
         let replayer = Replayer::new(host.keyspace().clone(), chains, log.appended_lsn());
+        let replayer = replayer.with_documents(documents);
         node.start_following(&host, (&log, &log_threads), mirror, replayer, reaper.clone())?;
     }
     host.renew_retention();
     let channels = host.durable_channels.start(&log, mailboxes.clone())?;
+    let saver = Saver::start(&host, &log)?;
     let snapshots = Snapshots::start(&host, &log)?;
     let scrubber = Scrubber::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
@@ -178,19 +192,30 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
         () = every_second(&host) => true,
     };
     tracing::info!(target: "server", "stopping");
+    stop_http(&http).await;
     stop_workers(mailboxes, threads).await;
     host.scrubber.stop();
     host.durable_channels.stop();
     host.snapshots.stop(if is_over { host.at_stop() } else { AtStop::Leave });
     let stopping = node.clone();
-    let join = move || (scrubber.join(), snapshots.join(), channels.join(), stopping.stop());
+    host.saver.stop();
+    let join = move || (scrubber.join(), snapshots.join(), channels.join(), saver.join(), stopping.stop());
     // If one panics, the log is closed all the same.
     let _ = tokio::task::spawn_blocking(join).await;
+    if is_over && host.at_stop() != AtStop::Leave && !log.is_frozen() {
+        save_documents(&host, &log).await;
+    }
     log.close().map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     let settings = host.settings().clone();
     Ok((!is_over).then(|| Next { settings, mode: Mode::Newest, parted_at: node.parted_at() }))
+}
+
+/// Saves documents, so that the next start has less of the log to replay. What cannot be saved is in the log.
+async fn save_documents(host: &Arc<ServerHost>, log: &Log) {
+    let (host, log) = (host.clone(), log.clone());
+    let _ = tokio::task::spawn_blocking(move || host.saver.save_all(&host, &log)).await;
 }
 
 /// Does to the directory what its place among servers asks for.
@@ -201,6 +226,11 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
     if full_copy::install(&RealDisk, dir)? {
         tracing::info!(target: "server", "what was copied of the leader takes the place of what was here");
     } else if let Some(at) = parted_at {
+        if documents_reach(dir).map_err(RecoverError::from)? > at {
+            // Files of documents do not go back.
+            node.copy_anew();
+            return Ok(());
+        }
         let cut = cut_log(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
         match cut {
             Cut::Done(kept) => tracing::warn!(
@@ -210,6 +240,12 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
         }
     }
     Ok(())
+}
+
+/// Up to where files of documents have anything.
+fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
+    let nobody: Listener = Arc::new(|_| {});
+    Ok(crate::documents::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
 }
 
 fn lock(dir: &Path) -> Result<DirLock, ServeError> {
@@ -265,7 +301,7 @@ async fn recover_in_background(
     host: &Arc<ServerHost>,
     dir: &Path,
     mode: Mode,
-) -> Result<(Log, Option<(Mirror, Chains)>), ServeError> {
+) -> Result<(Log, Option<(Mirror, Chains)>, Arc<Documents>), ServeError> {
     let (recovering, dir) = (host.clone(), dir.to_path_buf());
     let options = {
         let settings = host.settings();
@@ -277,6 +313,9 @@ async fn recover_in_background(
         .fitting()
     };
     let mut recovery = tokio::task::spawn_blocking(move || {
+        let (disk, feeds) = (Arc::new(RealDisk), recovering.feeds.clone());
+        let listener: Listener = Arc::new(move |notice| feeds.tell(&notice));
+        let documents = crate::documents::open(disk, &dir, Arc::new(RealEntropy), None, listener)?;
         let source = Source {
             disk: Arc::new(RealDisk),
             dir: &dir,
@@ -285,13 +324,15 @@ async fn recover_in_background(
             entropy: &RealEntropy,
             appliers: env::process::cores_available(),
             mode,
+            documents: Some(&documents),
         };
         let (keyspace, progress) = (recovering.keyspace(), &recovering.progress);
         if recovering.node.is_replica() {
             let (log, mirror, chains) = recover_mirror(source, keyspace, progress)?;
-            return Ok::<_, RecoverError>((log, Some((mirror, chains))));
+            return Ok::<_, RecoverError>((log, Some((mirror, chains)), Arc::new(documents)));
         }
-        Ok((recover(source, keyspace, progress)?, None))
+        let log = recover(source, keyspace, progress)?;
+        Ok((log, None, Arc::new(documents)))
     });
     let mut period = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_PERIOD, REPORT_PERIOD);
     let bar = crate::inspect::ProgressBar::new("recovering");
@@ -321,18 +362,32 @@ fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
     }
 }
 
+/// Indexes are derived from the databases: they have a directory of their own, which may be removed while nobody serves.
+fn open_indexes(dir: &Path, documents: &Documents) -> Result<Indexes, ServeError> {
+    let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
+    let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), crate::documents::indexes_directory(dir));
+    let opened = Indexes::open(Arc::new(RealDisk), Arc::new(RealEntropy), cache, dir, &databases);
+    opened.map_err(|error| ServeError::Indexes(error.to_string()))
+}
+
 /// Starts the log's threads and gives the log to everyone.
-fn attach(host: &Arc<ServerHost>, mailboxes: &[Mailbox], log: &Log) -> std::io::Result<LogThreads> {
+fn attach(
+    host: &Arc<ServerHost>,
+    mailboxes: &[Mailbox],
+    http: &Arc<Http>,
+    log: &Log,
+) -> std::io::Result<LogThreads> {
     let for_failure = mailboxes.to_vec();
     let failed = move |error| log_failed(&error, &for_failure);
     let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
-    let workers = mailboxes.to_vec();
+    let (workers, http) = (mailboxes.to_vec(), http.clone());
     host.node.attach(log.clone(), move || {
         let (done, finished) = mpsc::channel();
         workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
         drop(done);
         // A worker that has ended does nothing more.
         while finished.recv().is_ok() {}
+        http.settle();
     });
     for mailbox in mailboxes {
         mailbox.send(Message::Attach(threads.clone()));
@@ -403,6 +458,11 @@ async fn every_second(host: &Arc<ServerHost>) {
         host.end_due_backups();
         host.node.tick();
     }
+}
+
+async fn stop_http(http: &Arc<Http>) {
+    let http = http.clone();
+    let _ = tokio::task::spawn_blocking(move || http.stop()).await;
 }
 
 async fn stop_workers(mailboxes: Vec<Mailbox>, threads: Vec<JoinHandle<()>>) {

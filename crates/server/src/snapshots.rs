@@ -56,6 +56,10 @@ enum Failure {
     InTheWay,
     #[error("a value was moved past it; the next try comes soon")]
     Moved,
+    #[error("documents cannot be saved: {0}")]
+    Documents(#[from] documents::StoreError),
+    #[error("documents could not be saved up to where it begins")]
+    Unsaved,
     #[error("the server is stopping")]
     Stopping,
 }
@@ -386,6 +390,10 @@ impl Snapshots {
         let summaries = summaries?;
         if self.given_up.load(Relaxed) {
             return Err(Failure::Moved);
+        }
+        // The log before the snapshot will be given up: nothing may need it.
+        if host.saver.save_all(host, log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
+            return Err(Failure::Unsaved);
         }
         Ok(Some(task.publish(summaries)?))
     }

@@ -125,6 +125,7 @@ pub fn recover_by(
         entropy: &entropy,
         appliers: options.appliers,
         mode,
+        documents: None,
     };
     let progress = LoadProgress::new(clock.clone());
     let log = server::recover::recover(source, &keyspace, &progress)?;

@@ -169,7 +169,7 @@ fn find_unfinished(dir: &Path) -> Result<Option<Unfinished>, BackupError> {
 
 /// Removes all files of an unfinished backup but its mark.
 fn remove_copied(dir: &Path) -> Result<(), BackupError> {
-    for dir in [dir, &snapshot::directory(dir)] {
+    for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         let names = match RealDisk.list(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(os("list", dir))?,
@@ -185,8 +185,8 @@ fn remove_copied(dir: &Path) -> Result<(), BackupError> {
 
 /// Copies what is missing of every file and makes all of it durable.
 fn copy(remote: &Remote, offer: &Offer, dir: &Path, show: Show<'_>) -> Result<Manifest, BackupError> {
-    let snapshots = snapshot::directory(dir);
-    RealDisk.create_dir_all(&snapshots).map_err(os("create", &snapshots))?;
+    let below = [snapshot::directory(dir), ::documents::directory(dir)];
+    below.iter().try_for_each(|dir| RealDisk.create_dir_all(dir).map_err(os("create", dir)))?;
     let total = offer.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
     let done = Cell::new(0);
     let moved = |bytes: u64| {
@@ -203,7 +203,7 @@ fn copy(remote: &Remote, offer: &Offer, dir: &Path, show: Show<'_>) -> Result<Ma
         }
         manifest.files.push(copy_file(remote, offer, file, &dir.join(&file.name), &moved)?);
     }
-    for dir in [&snapshots, dir] {
+    for dir in below.iter().map(PathBuf::as_path).chain([dir]) {
         RealDisk.sync_dir(dir).map_err(os("sync", dir))?;
     }
     Ok(manifest)
@@ -218,8 +218,8 @@ fn copy_file(
 ) -> Result<ManifestFile, BackupError> {
     let file = open_or_create(path)?;
     // That of an earlier session vouches for another end.
-    let kept =
-        if name == CopyPlan::CONTROL_NAME { 0 } else { file.len().map_err(os("measure", path))?.min(*bytes) };
+    let is_replaced = name == CopyPlan::CONTROL_NAME || crate::documents::is_catalog(name);
+    let kept = if is_replaced { 0 } else { file.len().map_err(os("measure", path))?.min(*bytes) };
     file.set_len(kept).map_err(os("cut", path))?;
     let (mut offset, mut crc) = (0, 0);
     let mut piece = vec![0; PIECE_BYTES];

@@ -16,15 +16,15 @@ use axum::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use commands::Host;
-use env::{Access, Disk, RealDisk};
+use env::{Access, Disk, File, RealDisk};
 use lsn::Lsn;
 use serde::Serialize;
-use storage::{CopyPlan, Log};
+use storage::Log;
 
 use super::{
     Refusal,
     file_body::FileBody,
-    session::{Content, SESSIONS_MAX, Sessions, TRANSFERS_MAX, remove_unpinned},
+    session::{Content, Plan, SESSIONS_MAX, Sessions, TRANSFERS_MAX, remove_unpinned},
 };
 use crate::host::ServerHost;
 
@@ -119,7 +119,7 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
     }
 }
 
-async fn plan(host: &Arc<ServerHost>, log: &Log, resume: Option<Lsn>) -> Result<CopyPlan, String> {
+async fn plan(host: &Arc<ServerHost>, log: &Log, resume: Option<Lsn>) -> Result<Plan, String> {
     let mut failures_before = None;
     loop {
         let (planning, log) = (host.clone(), log.clone());
@@ -150,6 +150,17 @@ async fn end(State(host): State<Arc<ServerHost>>, Path(session): Path<String>) -
     reply(StatusCode::OK, &serde_json::json!({ "ok": true }))
 }
 
+async fn open(content: Content<'_>) -> std::io::Result<Arc<dyn File>> {
+    match content {
+        Content::Open { file, .. } => Ok(file),
+        Content::File { path, .. } => {
+            let opened = tokio::task::spawn_blocking(move || RealDisk.open(&path, Access::Read)).await;
+            opened.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+        }
+        Content::Bytes(_) => Err(std::io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 async fn file(
     State(host): State<Arc<ServerHost>>,
     Path((session, name)): Path<(String, String)>,
@@ -161,7 +172,7 @@ async fn file(
         return refuse(StatusCode::NOT_FOUND, "not_found", "The session has no file of this name.");
     };
     let length = match &content {
-        Content::File { bytes, .. } => *bytes,
+        Content::File { bytes, .. } | Content::Open { bytes, .. } => *bytes,
         Content::Bytes(bytes) => bytes.len() as u64,
     };
     let range = headers.get(header::RANGE).and_then(|range| parse_range(range.to_str().ok()?, length));
@@ -177,13 +188,12 @@ async fn file(
     };
     let body = match content {
         Content::Bytes(bytes) => Body::from(bytes[from as usize..end as usize].to_vec()),
-        Content::File { path, .. } => {
+        content => {
             let Some(transfer) = session.transfer() else {
                 let reason = format!("{TRANSFERS_MAX} files of the session are being sent already.");
                 return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
             };
-            let opened = tokio::task::spawn_blocking(move || RealDisk.open(&path, Access::Read)).await;
-            match opened.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+            match open(content).await {
                 Ok(file) => Body::new(FileBody::new(host, session, transfer, file, (from, end))),
                 Err(error) => {
                     let reason = format!("cannot open {name}: {error}");

@@ -15,14 +15,18 @@ use std::{
 };
 
 use commands::Host;
-use env::RealDisk;
+use env::{File, RealDisk};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use storage::{Admission, CopyPlan, Error, Log, Pin, snapshot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Offer, OfferedFile};
-use crate::{host::ServerHost, snapshots::GENERATIONS};
+use crate::{
+    documents::{CopiedTree, DocumentsCopy},
+    host::ServerHost,
+    snapshots::GENERATIONS,
+};
 
 /// Sessions at most: each keeps old snapshots and log.
 pub(crate) const SESSIONS_MAX: usize = 4;
@@ -45,11 +49,30 @@ pub(crate) struct Session {
     dir: PathBuf,
     files: Vec<OfferedFile>,
     control: Vec<u8>,
+    trees: Vec<CopiedTree>,
+    catalog: Option<(String, Vec<u8>)>,
     end_lsn: Lsn,
     /// `None` once it has ended.
     hold: Mutex<Option<Hold>>,
     last_asked_us: AtomicU64,
     transfers: Arc<Semaphore>,
+}
+
+/// What is copied in a session.
+pub(crate) struct Plan {
+    /// Snapshot and log.
+    pub(crate) log: CopyPlan,
+    /// Files of document databases.
+    pub(crate) documents: DocumentsCopy,
+}
+
+/// Why no copy can be planned.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error(transparent)]
+    Log(#[from] Error),
+    #[error(transparent)]
+    Documents(#[from] documents::StoreError),
 }
 
 /// What a session takes up as long as it is open.
@@ -62,7 +85,9 @@ struct Hold {
 pub(crate) enum Content<'s> {
     /// The beginning of a file of the directory.
     File { path: PathBuf, bytes: u64 },
-    /// The control file of the copy.
+    /// The same of a file that may have gone from the directory.
+    Open { file: Arc<dyn File>, bytes: u64 },
+    /// The control file of the copy, or its catalog of documents.
     Bytes(&'s [u8]),
 }
 
@@ -79,16 +104,22 @@ impl Sessions {
     }
 
     /// Plans a copy that starts with the snapshot of `resume`, or with the newest. `None` if there is no snapshot. Blocks.
-    pub(crate) fn plan(host: &ServerHost, log: &Log, resume: Option<Lsn>) -> Result<Option<CopyPlan>, Error> {
+    pub(crate) fn plan(host: &ServerHost, log: &Log, resume: Option<Lsn>) -> Result<Option<Plan>, PlanError> {
+        let plan_from = |begin_lsn: Lsn| -> Result<Option<Plan>, PlanError> {
+            // The log comes last: it has what the files have, and more.
+            let documents = DocumentsCopy::plan(host)?;
+            let planned = log.plan_copy(begin_lsn)?.filter(|_| documents.goes_with_log_from(begin_lsn));
+            Ok(planned.map(|log| Plan { log, documents }))
+        };
         if let Some(begin_lsn) = resume
-            && let Some(plan) = log.plan_copy(begin_lsn)?
+            && let Some(plan) = plan_from(begin_lsn)?
         {
             return Ok(Some(plan));
         }
         for _ in 0..PIN_TRIES {
             let begins = snapshot::list_begins(&RealDisk, &host.facts.dir)?;
             let Some(newest) = begins.into_iter().find(|&begin| begin >= log.start_lsn()) else { break };
-            if let Some(plan) = log.plan_copy(newest)? {
+            if let Some(plan) = plan_from(newest)? {
                 return Ok(Some(plan));
             }
         }
@@ -101,10 +132,10 @@ impl Sessions {
         host: &ServerHost,
         log: &Log,
         id: String,
-        plan: CopyPlan,
+        plan: Plan,
         place: OwnedSemaphorePermit,
     ) -> Offer {
-        let (begin_lsn, end_lsn) = (plan.begin_lsn, plan.end_lsn);
+        let (begin_lsn, end_lsn) = (plan.log.begin_lsn, plan.log.end_lsn);
         tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a backup begins");
         let session = self.add(Session::new(id, &host.facts.dir, plan, place, host.monotonic_us()));
         Offer {
@@ -180,16 +211,22 @@ impl Sessions {
 }
 
 impl Session {
-    fn new(id: String, dir: &Path, plan: CopyPlan, place: OwnedSemaphorePermit, now_us: u64) -> Session {
-        let CopyPlan { end_lsn, files, control, pin, .. } = plan;
+    fn new(id: String, dir: &Path, plan: Plan, place: OwnedSemaphorePermit, now_us: u64) -> Session {
+        let Plan { log: CopyPlan { end_lsn, files, control, pin, .. }, documents } = plan;
+        let DocumentsCopy { trees, catalog, .. } = documents;
         let mut files: Vec<OfferedFile> =
             files.into_iter().map(|file| OfferedFile { name: file.name, bytes: file.bytes }).collect();
+        files.extend(trees.iter().map(|tree| OfferedFile { name: tree.name.clone(), bytes: tree.bytes }));
+        let catalog_file = |(name, bytes): &(String, Vec<u8>)| OfferedFile { name: name.clone(), bytes: bytes.len() as u64 };
+        files.extend(catalog.as_ref().map(catalog_file));
         files.push(OfferedFile { name: CopyPlan::CONTROL_NAME.into(), bytes: control.len() as u64 });
         Session {
             id,
             dir: dir.to_path_buf(),
             files,
             control,
+            trees,
+            catalog,
             end_lsn,
             hold: Mutex::new(Some(Hold { _pin: pin, _place: place })),
             last_asked_us: now_us.into(),
@@ -199,6 +236,12 @@ impl Session {
 
     /// What it hands out under this name.
     pub(crate) fn content(&self, name: &str) -> Option<Content<'_>> {
+        if let Some((_, bytes)) = self.catalog.as_ref().filter(|(catalog, _)| catalog == name) {
+            return Some(Content::Bytes(bytes));
+        }
+        if let Some(tree) = self.trees.iter().find(|tree| tree.name == name) {
+            return Some(Content::Open { file: tree.file.clone(), bytes: tree.bytes });
+        }
         let file = self.files.iter().find(|file| file.name == name)?;
         Some(match name {
             CopyPlan::CONTROL_NAME => Content::Bytes(&self.control),
@@ -270,7 +313,8 @@ mod tests {
 
     fn open(sessions: &Sessions, log: &Log, id: &str, now_us: u64) -> Option<Arc<Session>> {
         let place = sessions.place()?;
-        let plan = log.plan_copy(Lsn::ZERO).unwrap().expect("the snapshot is there");
+        let log = log.plan_copy(Lsn::ZERO).unwrap().expect("the snapshot is there");
+        let plan = Plan { log, documents: DocumentsCopy::default() };
         Some(sessions.add(Session::new(id.into(), Path::new("/data"), plan, place, now_us)))
     }
 

@@ -21,6 +21,30 @@ pub enum RecoverError {
         /// What is wrong with it.
         reason: keyspace::EffectError,
     },
+    /// What a record says of document databases does not fit what they are.
+    #[error("the record at lsn {lsn}: {reason}")]
+    Documents {
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong.
+        reason: documents::StoreError,
+    },
+    /// Files of document databases cannot be read or are damaged.
+    #[error(transparent)]
+    Store(#[from] documents::StoreError),
+    /// Files of document databases and log do not belong together.
+    #[error(
+        "documents are saved up to lsn {saved}, but the log that is read begins at {begin} and ends at {end}: they are not of the \
+         same moment. Restore both from a backup or a replica"
+    )]
+    Apart {
+        /// Up to where the files have everything.
+        saved: Lsn,
+        /// Where the replay begins.
+        begin: Lsn,
+        /// Where it ends.
+        end: Lsn,
+    },
     /// A value was moved out of a slot that was captured without it, into one that was captured before.
     #[error(
         "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \

@@ -17,6 +17,7 @@ pub(crate) fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) 
         entropy: &SimEntropy::new(1),
         appliers,
         mode: Mode::Newest,
+        documents: None,
     };
     let keyspace = Keyspace::new(Options { hash_seed: appliers as u64 });
     let progress = LoadProgress::new(Arc::new(SimClock::new(0)));

@@ -13,7 +13,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use keyspace::{AccessClock, Effect, Freed, KeyHash, Keyspace, LockedSlots, Scope, SlotId, slot_of};
+use documents::Documents;
+use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
@@ -33,6 +34,8 @@ pub struct Replayed {
 /// See the module documentation.
 pub struct Replayer {
     keyspace: Arc<Keyspace>,
+    /// `None`: what the log has of documents is passed over.
+    documents: Option<Arc<Documents>>,
     chains: Chains,
     /// The last record that was applied, or is a part that was kept.
     seen: Lsn,
@@ -43,7 +46,12 @@ pub struct Replayer {
 impl Replayer {
     /// Goes on behind a recovery that has applied all up to `applied`, and has left these chains open.
     pub fn new(keyspace: Arc<Keyspace>, chains: Chains, applied: Lsn) -> Replayer {
-        Replayer { keyspace, chains, seen: applied, applied, freed: Freed::new() }
+        Replayer { keyspace, documents: None, chains, seen: applied, applied, freed: Freed::new() }
+    }
+
+    /// What the log has of documents goes there.
+    pub(crate) fn with_documents(self, documents: Arc<Documents>) -> Replayer {
+        Replayer { documents: Some(documents), ..self }
     }
 
     /// Everything up to here is in memory.
@@ -79,8 +87,9 @@ impl Replayer {
     ) -> Result<Replayed, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         let (group, spoils_snapshot) = (Group::new(), false);
+        let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
         let mut pass =
-            Pass { keyspace: &self.keyspace, now, freed: &mut self.freed, group, applied, spoils_snapshot };
+            Pass { keyspace, documents, now, freed: &mut self.freed, group, applied, spoils_snapshot };
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -100,6 +109,7 @@ impl Replayer {
 /// The records of one chunk on their way to the keyspace.
 struct Pass<'k, 'c, F> {
     keyspace: &'k Keyspace,
+    documents: Option<&'k Documents>,
     now: AccessClock,
     freed: &'k mut Freed,
     group: Group<'c>,
@@ -112,7 +122,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
     fn take(&mut self, lsn: Lsn, payload: &'c [u8]) -> Result<(), RecoverError> {
         let mut rest = payload;
         match decode(&mut rest, lsn)? {
-            Some(effect)
+            Some(Item::Effect(effect))
                 if rest.is_empty()
                     && let Some(key) = effect.key() =>
             {
@@ -134,10 +144,15 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
     /// Applies the group and then a record, under the locks of all its slots.
     fn apply_at_once(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
         self.apply_group();
-        let (mut effects, mut rest) = (Vec::new(), payload);
-        while let Some(effect) = decode(&mut rest, lsn)? {
-            let hash = effect.key().map(|key| self.keyspace.hash(key));
-            effects.push((effect, hash));
+        let (mut effects, mut changes, mut rest) = (Vec::new(), Vec::new(), payload);
+        while let Some(item) = decode(&mut rest, lsn)? {
+            match item {
+                Item::Effect(effect) => {
+                    effects.push((effect, effect.key().map(|key| self.keyspace.hash(key))));
+                }
+                Item::Documents(change) => changes.push(change),
+                Item::Message(_) => {}
+            }
         }
         self.prefetch(&effects);
         let mut slots = self.lock(&effects);
@@ -152,7 +167,11 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
             (self.applied)(effect);
         }
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
-        Ok(())
+        let Some(documents) = self.documents else { return Ok(()) };
+        let mut changes = changes.into_iter();
+        changes
+            .try_for_each(|change| documents.apply(change, lsn))
+            .map_err(|reason| RecoverError::Documents { lsn, reason })
     }
 
     fn prefetch(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) {

@@ -21,6 +21,7 @@ use std::{
     thread,
 };
 
+use documents::Documents;
 use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::Recovery;
@@ -39,8 +40,18 @@ const PREFIX_BYTES: usize = 12;
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'k> {
     pub(crate) keyspace: &'k Keyspace,
+    /// `None`: what the log has of documents is passed over.
+    pub(crate) documents: Option<&'k Documents>,
     pub(crate) now: AccessClock,
     pub(crate) loaded: &'k Loaded,
+}
+
+impl Target<'_> {
+    /// Changes document databases, on the thread that reads the log: they are few beside keys, and each changes in order.
+    fn apply_documents(&self, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
+        let Some(documents) = self.documents else { return Ok(()) };
+        documents.apply(change, lsn).map_err(|reason| RecoverError::Documents { lsn, reason })
+    }
 }
 
 /// Replays on the calling thread.
@@ -54,9 +65,15 @@ pub(crate) fn replay_here(
         |lsn, payload| {
             progress.count_record();
             let mut rest = payload;
-            while let Some(effect) = decode(&mut rest, lsn)? {
-                if let Some(effect) = target.loaded.left_of(effect, lsn)? {
-                    applier.apply(lsn, &effect);
+            while let Some(item) = decode(&mut rest, lsn)? {
+                match item {
+                    Item::Effect(effect) => {
+                        if let Some(effect) = target.loaded.left_of(effect, lsn)? {
+                            applier.apply(lsn, &effect);
+                        }
+                    }
+                    Item::Documents(change) => target.apply_documents(lsn, change)?,
+                    Item::Message(_) => {}
                 }
             }
             Ok(())
@@ -107,9 +124,15 @@ impl Splitter<'_> {
         let mut rest = payload;
         loop {
             let before = rest;
-            let item = Item::decode_next(&mut rest).map_err(|reason| RecoverError::Effect { lsn, reason })?;
-            let Some(item) = item else { return Ok(()) };
-            let Item::Effect(effect) = item else { continue };
+            let effect = match decode(&mut rest, lsn)? {
+                Some(Item::Effect(effect)) => effect,
+                Some(Item::Documents(change)) => {
+                    self.target.apply_documents(lsn, change)?;
+                    continue;
+                }
+                Some(Item::Message(_)) => continue,
+                None => return Ok(()),
+            };
             let bytes = &before[..before.len() - rest.len()];
             let is_move = matches!(effect, Effect::Move { .. });
             let Some(effect) = self.target.loaded.left_of(effect, lsn)? else { continue };

@@ -32,6 +32,7 @@ use crate::{
         Manifest,
         fetch::{BackupError, Copied, Remote, copy_server},
     },
+    documents,
     offline::Stage,
 };
 
@@ -41,6 +42,9 @@ const REMOVING: &[u8] = b"remove\n";
 const MOVING: &[u8] = b"move\n";
 /// How often a long copy says how far it is.
 const REPORT_PERIOD_MS: u64 = 5_000;
+
+/// Directories below that of the data, of which everything is copied.
+const BELOW: [fn(&Path) -> PathBuf; 2] = [snapshot::directory, ::documents::directory];
 
 fn copy_dir(dir: &Path) -> PathBuf {
     dir.join(COPY)
@@ -95,7 +99,9 @@ pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if disk.open(&dir.join(MARK), Access::Read).is_ok() {
         return Ok(());
     }
-    remove_files(disk, &snapshot::directory(&copy), |_| true)?;
+    for below in BELOW {
+        remove_files(disk, &below(&copy), |_| true)?;
+    }
     remove_files(disk, &copy, |_| true)
 }
 
@@ -116,12 +122,17 @@ pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
         // The control file goes first: without it, the rest means nothing.
         remove_files(disk, dir, |name| name == CopyPlan::CONTROL_NAME)?;
         remove_files(disk, dir, is_of_log)?;
-        remove_files(disk, &snapshot::directory(dir), |_| true)?;
+        for below in BELOW {
+            remove_files(disk, &below(dir), |_| true)?;
+        }
+        // Made of what goes, and made again of what comes.
+        remove_files(disk, &documents::indexes_directory(dir), |_| true)?;
         write_atomically(disk, &mark, MOVING)?;
     }
-    let (from, to) = (snapshot::directory(&copy), snapshot::directory(dir));
-    disk.create_dir_all(&to)?;
-    move_files(disk, &from, &to, |_| true)?;
+    for below in BELOW {
+        disk.create_dir_all(&below(dir))?;
+        move_files(disk, &below(&copy), &below(dir), |_| true)?;
+    }
     move_files(disk, &copy, dir, is_of_log)?;
     // And comes last.
     move_files(disk, &copy, dir, |name| name == CopyPlan::CONTROL_NAME)?;
@@ -196,11 +207,12 @@ mod tests {
         let disk = SimDisk::new(SimDiskOptions { seed: 3, ..Default::default() });
         let (dir, copy) = (Path::new(DIR), copy_dir(Path::new(DIR)));
         for (place, mark) in [(dir, "old"), (&copy, "new")] {
-            disk.create_dir_all(&snapshot::directory(place)).unwrap();
+            BELOW.iter().for_each(|below| disk.create_dir_all(&below(place)).unwrap());
             disk.write_file(&place.join("control"), mark.as_bytes());
             disk.write_file(&place.join(format!("log-{mark}.seg")), mark.as_bytes());
             disk.write_file(&place.join("log-same.seg"), mark.as_bytes());
             disk.write_file(&snapshot::directory(place).join(format!("snap-{mark}.part")), mark.as_bytes());
+            disk.write_file(&::documents::directory(place).join(format!("{mark}.tree")), mark.as_bytes());
         }
         KEPT.iter().for_each(|name| disk.write_file(&dir.join(name), b"kept"));
         disk.write_file(&copy.join("backup.json"), MANIFEST);
@@ -215,6 +227,7 @@ mod tests {
         KEPT.iter().for_each(|name| assert_eq!(text(name), b"kept"));
         assert_eq!(names(disk, dir).unwrap().len(), KEPT.len() + 3);
         assert_eq!(names(disk, &snapshot::directory(dir)).unwrap(), ["snap-new.part"]);
+        assert_eq!(names(disk, &::documents::directory(dir)).unwrap(), ["new.tree"]);
         assert!(names(disk, &copy_dir(dir)).unwrap().is_empty());
     }
 

@@ -160,6 +160,7 @@ impl Node {
             entropy: &entropy,
             appliers: 0,
             mode: Mode::Newest,
+            documents: None,
         };
         let mut recovery = load(source, &keyspace, &LoadProgress::new(self.clock.clone()))?;
         let chains = recovery.take_chains();

@@ -1,0 +1,264 @@
+//! Waiting, on one thread with an event loop, until the log has committed a position or has room again.
+//!
+//! ```text
+//! task: committed(lsn).await --> waiting, by position --> one gate of the log --(log thread)--> moved --> task `run`: release
+//! ```
+//!
+//! What it is: what workers do for parked replies, for tasks that wait for the log one by one.
+//! What it is not: shared. Each thread has its own, with an appender of its own.
+//!
+//! Invariants
+//! - A wait ends with success only when its position is committed. When the log fails every wait ends.
+//! - While anybody waits, the log is asked for the lowest of the positions; `release` looks again after it has asked, so no movement
+//!   is missed.
+
+use std::{
+    cell::{Cell, RefCell},
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::Arc,
+};
+
+use lsn::Lsn;
+use storage::{Admission, Appender};
+use tokio::sync::{Notify, oneshot};
+
+/// The log has failed: whether what was waited for will be there after a restart is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogFailed;
+
+/// See the module documentation.
+pub(crate) struct CommitGate {
+    appender: RefCell<Appender>,
+    waiting: RefCell<BinaryHeap<Reverse<Waiting>>>,
+    /// Tells waits for the same position apart.
+    number: Cell<u64>,
+    /// The log has moved.
+    moved: Arc<Notify>,
+    /// Who waits for room, by how many.
+    wanting_room: Cell<usize>,
+    /// There may be room.
+    room: Notify,
+}
+
+/// Ordered by position.
+struct Waiting {
+    lsn: Lsn,
+    number: u64,
+    done: oneshot::Sender<()>,
+}
+
+impl CommitGate {
+    pub(crate) fn new(appender: Appender) -> CommitGate {
+        let moved = Arc::new(Notify::new());
+        let listener = moved.clone();
+        appender.listen(move || listener.notify_one());
+        CommitGate {
+            appender: RefCell::new(appender),
+            waiting: RefCell::default(),
+            number: Cell::new(0),
+            moved,
+            wanting_room: Cell::new(0),
+            room: Notify::new(),
+        }
+    }
+
+    /// Appends with the thread's own appender. `append` must not wait for anything else.
+    pub(crate) fn append<R>(&self, append: impl FnOnce(&mut Appender) -> R) -> R {
+        append(&mut self.appender.borrow_mut())
+    }
+
+    /// Ends waits as the log moves; to be spawned once on the thread, and ends with its event loop.
+    pub(crate) async fn run(&self) {
+        loop {
+            self.moved.notified().await;
+            self.room.notify_waiters();
+            self.release();
+        }
+    }
+
+    /// Returns when `lsn` is committed.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(crate) async fn committed(&self, lsn: Lsn) -> Result<(), LogFailed> {
+        if self.appender.borrow().committed_lsn() >= lsn {
+            return Ok(());
+        }
+        let (done, waits) = oneshot::channel();
+        let number = self.number.replace(self.number.get() + 1);
+        self.waiting.borrow_mut().push(Reverse(Waiting { lsn, number, done }));
+        self.release();
+        waits.await.map_err(|_| LogFailed)
+    }
+
+    /// Returns the answer of the log to a write of about so many bytes, once it is not "wait".
+    pub(crate) async fn admitted(&self, bytes: u64) -> Admission {
+        loop {
+            let moves = self.room.notified();
+            tokio::pin!(moves);
+            // Before looking, so that no movement between the look and the wait is missed.
+            moves.as_mut().enable();
+            match self.appender.borrow().admit(bytes) {
+                Admission::Wait => {}
+                answer => return answer,
+            }
+            let _wanting = Wanting::new(&self.wanting_room);
+            self.release();
+            moves.await;
+        }
+    }
+
+    /// Ends the waits that are over, and asks the log for the next.
+    fn release(&self) {
+        let appender = self.appender.borrow();
+        let mut waiting = self.waiting.borrow_mut();
+        if appender.log().poison_reason().is_some() {
+            waiting.clear();
+            self.room.notify_waiters();
+            return;
+        }
+        loop {
+            let committed = appender.committed_lsn();
+            while waiting.peek().is_some_and(|Reverse(next)| next.lsn <= committed) {
+                if let Some(Reverse(over)) = waiting.pop() {
+                    // Who has gone away meanwhile is told nothing.
+                    let _ = over.done.send(());
+                }
+            }
+            if self.wanting_room.get() > 0 {
+                if !appender.wait_for_room() {
+                    self.room.notify_waiters();
+                }
+                return;
+            }
+            match waiting.peek() {
+                Some(Reverse(next)) if !appender.wait_for(next.lsn) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Counts one who waits, also if the wait is given up.
+struct Wanting<'g>(&'g Cell<usize>);
+
+impl<'g> Wanting<'g> {
+    fn new(count: &'g Cell<usize>) -> Wanting<'g> {
+        count.set(count.get() + 1);
+        Wanting(count)
+    }
+}
+
+impl Drop for Wanting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        (self.lsn, self.number).cmp(&(other.lsn, other.number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, rc::Rc};
+
+    use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use storage::{Log, LogOptions, Recovery};
+
+    use super::*;
+
+    fn log() -> Log {
+        let disk = SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() });
+        let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
+        let mut recovery = Recovery::open(disk, Path::new("/data"), options, &SimEntropy::new(1)).unwrap();
+        assert!(recovery.next_batch().unwrap().is_none());
+        recovery.finish(Arc::new(SimClock::new(0))).unwrap()
+    }
+
+    fn append(gate: &CommitGate) -> Lsn {
+        gate.append(|appender| {
+            let pending = appender.reserve(b"a record").unwrap();
+            let lsn = pending.lsn();
+            pending.publish();
+            lsn
+        })
+    }
+
+    /// Runs `work` beside the gate's task on an event loop of one thread.
+    fn with_gate<F: Future>(work: impl FnOnce(Rc<CommitGate>, Log) -> F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            let log = log();
+            let gate = Rc::new(CommitGate::new(log.appender()));
+            let running = gate.clone();
+            tokio::task::spawn_local(async move { running.run().await });
+            work(gate, log).await
+        })
+    }
+
+    #[test]
+    fn waits_end_in_the_order_of_their_positions_and_not_before_them() {
+        with_gate(|gate, log| async move {
+            let (first, second) = (append(&gate), append(&gate));
+            let ended = Rc::new(RefCell::new(Vec::new()));
+            let tasks: Vec<_> = [second, first, second]
+                .map(|lsn| {
+                    let (gate, ended, log) = (gate.clone(), ended.clone(), log.clone());
+                    tokio::task::spawn_local(async move {
+                        gate.committed(lsn).await.unwrap();
+                        assert!(log.durable_lsn() >= lsn);
+                        ended.borrow_mut().push(lsn);
+                    })
+                })
+                .into();
+            tokio::task::yield_now().await;
+            assert!(ended.borrow().is_empty());
+            log.flush_all().unwrap();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert_eq!(*ended.borrow(), [first, second, second]);
+            gate.committed(first).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn who_waits_for_room_gets_it_when_the_log_has_moved() {
+        with_gate(|gate, log| async move {
+            let mut appended = 0;
+            while log.admit(0) == Admission::Go {
+                gate.append(|appender| appender.reserve(&[7; 60_000]).unwrap().publish());
+                appended += 1;
+            }
+            assert!(appended > 0 && log.admit(0) == Admission::Wait);
+            let waits = {
+                let gate = gate.clone();
+                tokio::task::spawn_local(async move { gate.admitted(1).await })
+            };
+            tokio::task::yield_now().await;
+            assert!(!waits.is_finished() && gate.wanting_room.get() == 1);
+            log.flush_all().unwrap();
+            assert_eq!(waits.await.unwrap(), Admission::Go);
+            assert_eq!(gate.wanting_room.get(), 0);
+        });
+    }
+}

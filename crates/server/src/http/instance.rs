@@ -1,0 +1,92 @@
+//! What concerns the server as a whole: who it is, whether it serves, what it does.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::IntoResponse,
+};
+use commands::Host;
+use serde_json::json;
+
+use super::{
+    body::Body,
+    failure::Failure,
+    reply::{self, Reply},
+    request::Call,
+};
+use crate::{host::ServerHost, metrics};
+
+/// The version of CouchDB whose protocol this is.
+const COUCHDB_VERSION: &str = "3.5.0";
+/// Ids given out at once.
+const UUIDS_MAX: u64 = 1000;
+
+/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with the reason and progress when not.
+pub(super) fn up(host: &ServerHost) -> Reply {
+    if let Some(loading) = host.loading() {
+        let (done, total) = host.progress.bytes();
+        let eta = loading.eta_seconds.map_or("null".into(), |seconds| format!("{seconds:.1}"));
+        let body = format!(
+            "{{\"status\":\"loading\",\"percent\":{:.1},\"eta_seconds\":{eta},\"bytes\":{done},\"total_bytes\":{total}}}\n",
+            loading.percent
+        );
+        return reply::json(StatusCode::NOT_FOUND, Body::from(body));
+    }
+    let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
+    let (status, body) = if failed { (StatusCode::NOT_FOUND, "failed") } else { (StatusCode::OK, "ok") };
+    reply::value(status, &json!({ "status": body }))
+}
+
+/// `/metrics`
+pub(super) async fn metrics_text(State(host): State<Arc<ServerHost>>) -> impl IntoResponse {
+    match metrics::render(&host) {
+        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], String::new()),
+    }
+}
+
+/// `/`: the greeting by which clients know CouchDB. Its uuid is that of the log, so it stays as long as the data do: PouchDB
+/// begins replication anew when it changes.
+pub(super) fn welcome(host: &ServerHost) -> Reply {
+    let id = host.log().map(|log| log.id()).unwrap_or_default();
+    let uuid: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let welcome = json!({
+        "couchdb": "Welcome",
+        "version": COUCHDB_VERSION,
+        "git_sha": "sheaf",
+        "uuid": uuid,
+        "features": ["pluggable-storage-engines"],
+        "vendor": { "name": "Sheaf", "version": version },
+    });
+    reply::value(StatusCode::OK, &welcome)
+}
+
+/// `/_uuids?count=`
+pub(super) fn uuids(call: &Call) -> Result<Reply, Failure> {
+    let count = call.query.count("count")?.unwrap_or(1);
+    if count > UUIDS_MAX {
+        return Err(Failure::Forbidden("count parameter too large"));
+    }
+    let ids: Vec<String> = (0..count).map(|_| new_uuid(&call.thread.host)).collect();
+    let mut reply = reply::value(StatusCode::OK, &json!({ "uuids": ids }));
+    let headers = reply.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate, no-cache"));
+    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    Ok(reply)
+}
+
+/// 128 bits of randomness in hexadecimal.
+pub(super) fn new_uuid(host: &ServerHost) -> String {
+    format!("{:016x}{:016x}", host.random_u64(), host.random_u64())
+}
+
+/// `/_membership`: one node.
+pub(super) fn membership() -> Reply {
+    reply::value(StatusCode::OK, &json!({ "all_nodes": [NODE], "cluster_nodes": [NODE] }))
+}
+
+/// The name of the only node.
+pub(super) const NODE: &str = "nonode@nohost";

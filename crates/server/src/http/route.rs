@@ -1,0 +1,168 @@
+//! From a request to the handler of its path, by hand on path segments.
+
+use std::{net::SocketAddr, rc::Rc};
+
+use axum::{
+    extract::ConnectInfo,
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts},
+};
+use commands::Host;
+use hyper::body::Incoming;
+use tower_service::Service;
+
+use super::{
+    access::{self, User},
+    body::{Body, RequestBody},
+    config::config,
+    cors, database, databases,
+    failure::Failure,
+    instance::{self, NODE},
+    mango,
+    patience::Patience,
+    query::Query,
+    reply::{self, Reply},
+    request::{Call, segments},
+    session,
+    thread::HttpThread,
+};
+use crate::{config::Key, documents::Refusal};
+
+/// Answers a request.
+pub(super) async fn answer(
+    thread: Rc<HttpThread>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    patience: Rc<Patience>,
+) -> Reply {
+    patience.begin();
+    let path = request.uri().path();
+    let reply = if path == "/metrics" || path.starts_with("/_backup") {
+        by_tools(&thread, request, peer).await
+    } else {
+        let (head, incoming) = request.into_parts();
+        answer_documents(&thread, head, incoming, peer, &patience).await
+    };
+    // A reply in chunks says itself when it is over.
+    if !matches!(reply.body(), Body::Chunks { .. }) {
+        patience.end();
+    }
+    reply
+}
+
+async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: SocketAddr) -> Reply {
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let answered = thread.tools.clone().call(request).await;
+    let answered = answered.unwrap_or_else(|never| match never {});
+    answered.map(Body::Other)
+}
+
+async fn answer_documents(
+    thread: &Rc<HttpThread>,
+    head: Parts,
+    incoming: Incoming,
+    peer: SocketAddr,
+    patience: &Rc<Patience>,
+) -> Reply {
+    let accept = head.headers.get(header::ACCEPT).cloned();
+    let granted = head
+        .headers
+        .contains_key(header::ORIGIN)
+        .then(|| cors::grant(&thread.host.settings(), &head.headers))
+        .flatten();
+    let asks_first = granted.as_ref().filter(|_| head.method == Method::OPTIONS);
+    let first =
+        asks_first.and_then(|granted| cors::preflight(granted, &thread.host.settings(), &head.headers));
+    let mut reply = match first {
+        Some(reply) => reply,
+        None => {
+            let body_bytes_max = thread.host.settings().integer(Key::HttpBodyBytesMax) as usize;
+            let body = RequestBody::new(incoming, patience.clone(), body_bytes_max);
+            let (answered, unread) = admit_and_route(thread, head, body, peer, patience).await;
+            let mut reply = answered.unwrap_or_else(Failure::into_reply);
+            let is_read = match unread {
+                Some(body) => body.drain().await,
+                None => !patience.is_in_body(),
+            };
+            if !is_read {
+                reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            if let Some(granted) = &granted {
+                cors::expose(granted, &mut reply);
+            }
+            reply
+        }
+    };
+    reply::finish(&mut reply, accept.as_ref(), thread.shared.request_id());
+    reply
+}
+
+async fn admit_and_route(
+    thread: &Rc<HttpThread>,
+    head: Parts,
+    body: RequestBody,
+    peer: SocketAddr,
+    patience: &Rc<Patience>,
+) -> (Result<Reply, Failure>, Option<RequestBody>) {
+    let path = match segments(head.uri.path()) {
+        Ok(path) => path,
+        Err(failure) => return (Err(failure), Some(body)),
+    };
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    if path == ["_up"] {
+        return (only(&head, "GET,HEAD").map(|()| instance::up(&thread.host)), Some(body));
+    }
+    let user = match admit(thread, &head.headers, &path, peer) {
+        Ok(user) => user,
+        Err(failure) => return (Err(failure), Some(body)),
+    };
+    let query = Query::parse(head.uri.query());
+    let (thread, patience, body) = (thread.clone(), patience.clone(), Some(body));
+    let mut call = Call { thread, head, query, user, patience, body };
+    let mut answered = route(&mut call, &path).await;
+    if let Ok(reply) = &mut answered {
+        call.thread.shared.sessions.renew(&call.thread.host, &call.user, reply);
+    }
+    (answered, call.body)
+}
+
+/// Who sends the request, if the server serves it at all.
+fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
+    access::admit(thread, &peer)?;
+    if thread.host.loading().is_some() {
+        return Err(Failure::from(Refusal::Loading));
+    }
+    thread.require_documents()?;
+    match access::identify(thread, headers) {
+        // The greeting is for everybody, whatever is sent along; so is logging in and out.
+        Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new()),
+        user => user,
+    }
+}
+
+/// Refuses methods that are not among these.
+pub(super) fn only(head: &Parts, methods: &'static str) -> Result<(), Failure> {
+    let is_known = methods.split(',').any(|known| known == head.method.as_str());
+    if is_known { Ok(()) } else { Err(Failure::MethodNotAllowed(methods)) }
+}
+
+async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
+    match path {
+        [] => only(&call.head, "GET,HEAD").map(|()| instance::welcome(&call.thread.host)),
+        ["_session"] => session::session(call).await,
+        ["_uuids"] => {
+            only(&call.head, "GET,HEAD")?;
+            instance::uuids(call)
+        }
+        ["_membership"] => only(&call.head, "GET,HEAD").map(|()| instance::membership()),
+        ["_node", "_local" | NODE, "_config", path @ ..] => config(call, path).await,
+        ["_all_dbs"] => databases::all_dbs(call).await,
+        ["_dbs_info"] => databases::dbs_info(call).await,
+        ["_db_updates"] => databases::db_updates(call).await,
+        ["_active_tasks"] => {
+            only(&call.head, "GET,HEAD")?;
+            call.user.require_admin()?;
+            Ok(reply::value(StatusCode::OK, &mango::tasks(call)))
+        }
+        [name, path @ ..] => database::database(call, name, path).await,
+    }
+}

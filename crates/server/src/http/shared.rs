@@ -1,0 +1,52 @@
+//! What the threads of the HTTP port share.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use super::session::Sessions;
+use crate::host::ServerHost;
+
+/// See the module documentation.
+pub(super) struct Shared {
+    /// Who has logged in.
+    pub(super) sessions: Sessions,
+    connections: AtomicU64,
+    requests: AtomicU64,
+    /// What the numbers of requests begin with, so that those of different lives differ.
+    request_salt: u32,
+}
+
+/// The place of one connection among those that are allowed.
+pub(super) struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(host: &ServerHost) -> Shared {
+        Shared {
+            sessions: Sessions::new(host),
+            connections: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            request_salt: host.random_u64() as u32,
+        }
+    }
+
+    /// A place, unless there are as many connections as `maxclients` allows.
+    pub(super) fn place(self: &Arc<Self>, host: &ServerHost) -> Option<Place> {
+        // The place is given back when it is dropped, also if it was none.
+        let before = self.connections.fetch_add(1, Relaxed);
+        let place = Place(self.clone());
+        (before < host.clients_max()).then_some(place)
+    }
+
+    /// What the next request is called in its reply.
+    pub(super) fn request_id(&self) -> u64 {
+        u64::from(self.request_salt) << 32 | self.requests.fetch_add(1, Relaxed) & 0xffff_ffff
+    }
+}
