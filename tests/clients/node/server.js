@@ -68,7 +68,8 @@ class Server {
 
   async start() {
     this.port ??= await freePort();
-    const [program, flags] = commandLine(this.#directory, this.port, await freePort(), this.#password);
+    this.httpPort ??= await freePort();
+    const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
     const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     child.stdout.on('data', (text) => { this.log += text; });
@@ -84,6 +85,11 @@ class Server {
       await pause(POLL_MS);
     }
     return this;
+  }
+
+  /* Where its document databases are. */
+  get url() {
+    return `http://127.0.0.1:${this.httpPort}`;
   }
 
   /* kill -9; resolves when the process is gone. */

@@ -1,0 +1,92 @@
+"""Queries by selectors, with and without indexes."""
+
+import pytest
+
+pytestmark = pytest.mark.sheaf_only
+
+
+@pytest.fixture
+def people(db):
+    """A database with a hundred people."""
+    docs = [{"_id": f"p{n:03}", "age": n % 50, "name": f"name {n}", "tags": ["even"] if n % 2 == 0 else []} for n in range(100)]
+    db.ok("POST", "/db/_bulk_docs", {"docs": docs})
+    return db
+
+
+def _find(db, **query):
+    return db.ok("POST", "/db/_find", query)
+
+
+def test_documents_are_found_without_an_index(people):
+    found = _find(people, selector={"age": 7})
+    assert [doc["_id"] for doc in found["docs"]] == ["p007", "p057"]
+    assert "warning" in found
+    assert [doc["_id"] for doc in _find(people, selector={"_id": {"$gte": "p098"}})["docs"]] == ["p098", "p099"]
+    assert _find(people, selector={"age": {"$gt": 100}})["docs"] == []
+    some = _find(people, selector={"tags": {"$elemMatch": {"$eq": "even"}}}, fields=["name"], limit=2, skip=1)
+    assert some["docs"] == [{"name": "name 2"}, {"name": "name 4"}]
+
+
+def test_documents_are_found_by_an_index_in_its_order_page_by_page(people):
+    made = people.ok("POST", "/db/_index", {"index": {"fields": ["age"]}, "ddoc": "ages", "name": "by-age"})
+    assert made == {"result": "created", "id": "_design/ages", "name": "by-age"}
+    again = people.ok("POST", "/db/_index", {"index": {"fields": ["age"]}, "ddoc": "ages", "name": "by-age"})
+    assert again["result"] == "exists"
+    query = {"selector": {"age": {"$gte": 45}}, "sort": [{"age": "desc"}], "fields": ["age"], "limit": 4}
+    first = _find(people, **query)
+    assert [doc["age"] for doc in first["docs"]] == [49, 49, 48, 48]
+    second = _find(people, **query, bookmark=first["bookmark"])
+    assert [doc["age"] for doc in second["docs"]] == [47, 47, 46, 46]
+    third = _find(people, **query, bookmark=second["bookmark"])
+    assert [doc["age"] for doc in third["docs"]] == [45, 45]
+    explained = people.ok("POST", "/db/_explain", query)
+    assert explained["index"]["name"] == "by-age"
+    rev = people.ok("GET", "/db/p049")["_rev"]
+    people.ok("DELETE", f"/db/p049?rev={rev}")
+    assert len(_find(people, selector={"age": 49})["docs"]) == 1, "an index follows its database"
+
+
+def test_indexes_are_listed_and_removed(people):
+    listed = people.ok("GET", "/db/_index")
+    assert listed["total_rows"] == 1
+    assert listed["indexes"][0]["name"] == "_all_docs"
+    for name in ["one", "two"]:
+        people.ok("POST", "/db/_index", {"index": {"fields": [name]}, "ddoc": "d", "name": name})
+    assert [index["name"] for index in people.ok("GET", "/db/_index")["indexes"]] == ["_all_docs", "one", "two"]
+    assert people.ok("DELETE", "/db/_index/_design/d/json/one") == {"ok": True}
+    assert people.ok("DELETE", "/db/_index/d/json/two") == {"ok": True}
+    assert people.ok("GET", "/db/_index")["total_rows"] == 1
+    assert people.get("/db/_design/d").status == 404
+    assert people.send("DELETE", "/db/_index/d/json/two").status == 404
+
+
+def test_an_index_survives_a_kill_and_is_up_to_date_after_it(new_server):
+    from harness.couch import Couch
+
+    server = new_server().start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        couch.ok("POST", "/db/_index", {"index": {"fields": ["n"]}})
+        couch.ok("POST", "/db/_bulk_docs", {"docs": [{"_id": f"{n:04}", "n": n} for n in range(3000)]})
+        assert len(_find(couch, selector={"n": {"$lt": 10}}, limit=100)["docs"]) == 10
+        couch.ok("PUT", "/db/new", {"n": 5})
+    server.kill()
+    server.start()
+    with Couch(server.http_port) as couch:
+        assert len(_find(couch, selector={"n": {"$lt": 10}}, limit=100)["docs"]) == 11
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ({}, 400, "missing_required_key"),
+        ({"selector": 7}, 400, "invalid_selector_json"),
+        ({"selector": {"$x": 1}}, 400, "invalid_operator"),
+        ({"selector": {}, "limit": -1}, 400, "invalid_non_neg_integer"),
+        ({"selector": {}, "sort": [{"name": "asc"}]}, 400, "no_usable_index"),
+        ({"selector": {}, "bookmark": "???"}, 400, "invalid_bookmark"),
+        ({"selector": {"a": {"$in": 7}}}, 400, "bad_arg"),
+    ],
+)
+def test_queries_that_are_none_are_refused(people, query, status, error):
+    assert people.send("POST", "/db/_find", query).told()[:2] == (status, error)

@@ -1,0 +1,75 @@
+"""Who may do what: admins, passwords, cookies, security objects."""
+
+import pytest
+
+from harness.couch import Couch
+
+pytestmark = pytest.mark.sheaf_only
+
+WRONG = (401, "unauthorized", "Name or password is incorrect.")
+ADMIN = ("admin", "secret")
+
+
+@pytest.fixture
+def guarded(new_server):
+    """The port of a server that has an admin."""
+    return new_server(extra=("--admin-password", "secret")).start().http_port
+
+
+def test_without_admins_everybody_is_one(couch):
+    who = couch.ok("GET", "/_session")
+    assert who["userCtx"] == {"name": None, "roles": ["_admin"]}
+    # Clients that are set up for a password are not turned away.
+    with Couch(couch._connection.port, ("anna", "any")) as other:
+        assert other.ok("GET", "/_session")["ok"] is True
+
+
+def test_a_password_must_be_right(guarded):
+    with Couch(guarded) as nobody, Couch(guarded, ADMIN) as admin, Couch(guarded, ("admin", "wrong")) as wrong:
+        assert nobody.ok("GET", "/_session")["userCtx"] == {"name": None, "roles": []}
+        who = admin.ok("GET", "/_session")
+        assert who["userCtx"] == {"name": "admin", "roles": ["_admin"]}
+        assert who["info"]["authenticated"] == "default"
+        assert nobody.get("/").status == 200
+        assert wrong.get("/").status == 200, "the greeting is for everybody"
+        assert wrong.get("/_uuids").told() == WRONG
+        assert nobody.get("/_node/_local/_config").told() == (401, "unauthorized", "You are not a server admin.")
+        assert admin.get("/_node/_local/_config").status == 200
+
+
+def test_a_session_goes_by_its_cookie(guarded):
+    with Couch(guarded) as couch:
+        refused = couch.send("POST", "/_session", {"name": "admin", "password": "wrong"})
+        assert refused.told() == WRONG
+        answer = couch.send("POST", "/_session", {"name": "admin", "password": "secret"})
+        assert answer.json == {"ok": True, "name": "admin", "roles": ["_admin"]}
+        cookie, _, rest = answer.headers["Set-Cookie"].partition(";")
+        assert "HttpOnly" in rest
+        who = couch.ok("GET", "/_session", Cookie=f"other=1; {cookie}")
+        assert who["userCtx"]["name"] == "admin"
+        assert who["info"]["authenticated"] == "cookie"
+        assert couch.get("/_node/_local/_config", Cookie=cookie).status == 200
+        forged = cookie[:-1] + ("A" if cookie[-1] != "A" else "B")
+        assert couch.ok("GET", "/_session", Cookie=forged)["userCtx"]["name"] is None
+        gone = couch.send("DELETE", "/_session", Cookie=cookie)
+        assert gone.json == {"ok": True}
+        assert gone.headers["Set-Cookie"].startswith("AuthSession=;")
+
+
+def test_a_form_logs_in_as_well(guarded):
+    with Couch(guarded) as couch:
+        body = b"name=admin&password=secret"
+        form = {"Content_Type": "application/x-www-form-urlencoded"}
+        assert couch.ok("POST", "/_session", body, **form)["name"] == "admin"
+        assert couch.send("POST", "/_session", b"{}", Content_Type="text/plain").told() == (
+            415,
+            "bad_content_type",
+            "Content-Type must be application/json",
+        )
+
+
+def test_the_password_of_the_redis_port_is_one_for_http_too(new_server):
+    server = new_server(requirepass="redis").start()
+    with Couch(server.http_port) as nobody, Couch(server.http_port, ("default", "redis")) as default:
+        assert nobody.ok("GET", "/_session")["userCtx"]["roles"] == []
+        assert default.ok("GET", "/_session")["userCtx"]["roles"] == ["_admin"]

@@ -1,0 +1,191 @@
+"""Documents where keys are: in backups, restores, replicas, and behind a log that was cut."""
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.couch import Couch
+from harness.document_storm import DocumentWriter, check_feed, storm
+from harness.replicas import call, follower_of, info, wait_following
+from harness.server import Server, run_sheaf
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+WRITERS = 4
+
+
+def content(server: Server, database: str) -> list:
+    """Everything in a database that clients can see, with the feed."""
+    with Couch(server.http_port) as couch:
+        feed = couch.ok("GET", f"/{database}/_changes?style=all_docs&include_docs=true&attachments=true")
+        local = [couch.get(f"/{database}/_local/{number}").body for number in range(WRITERS)]
+        return [feed["results"], feed["last_seq"], local, couch.ok("GET", f"/{database}/_security")]
+
+
+def fill(server: Server) -> None:
+    """Databases with conflicts, deletions, attachments of both sizes, settings."""
+    with Couch(server.http_port) as couch:
+        for name in ("db", "gone", "empty"):
+            couch.ok("PUT", f"/{name}")
+        couch.ok("PUT", "/db/_security", {"admins": {"names": ["a"], "roles": []}})
+        couch.ok("PUT", "/db/_revs_limit", b"17")
+        docs = [{"_id": f"d{number:04}", "n": number, "filling": "x" * 500} for number in range(1000)]
+        couch.ok("POST", "/db/_bulk_docs", {"docs": docs})
+        for hash_ in ("a", "b"):
+            conflict = {"_id": "conflict", "_rev": "1-" + hash_ * 32, "by": hash_}
+            couch.ok("POST", "/db/_bulk_docs", {"docs": [conflict], "new_edits": False})
+        rev = couch.put("db", {"_id": "deleted"})
+        couch.ok("DELETE", f"/db/deleted?rev={rev}")
+        small = {"content_type": "text/plain", "data": base64.b64encode(b"small").decode()}
+        rev = couch.put("db", {"_id": "with", "_attachments": {"small": small}})
+        couch.ok("PUT", f"/db/with/large?rev={rev}", bytes(range(256)) * 4000, Content_Type="application/x-large")
+        couch.ok("PUT", "/db/_local/0", {"checkpoint": 7})
+        couch.put("gone", {"_id": "x"})
+        couch.ok("DELETE", "/gone")
+
+
+def save(server: Server) -> None:
+    """Takes a snapshot: documents are saved, and the log before may go."""
+    assert call(server, "SAVE") == b"OK"
+
+
+@pytest.fixture
+def filled(new_server) -> Server:
+    server = new_server(log_segment_bytes="1mb").start()
+    fill(server)
+    return server
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_restart_finds_everything(filled, is_saved):
+    before = content(filled, "db")
+    if is_saved:
+        save(filled)
+        assert filled.stop() == 0
+    else:
+        filled.kill()
+    filled.start()
+    assert content(filled, "db") == before
+    with Couch(filled.http_port) as couch:
+        assert couch.ok("GET", "/_all_dbs") == ["db", "empty"]
+        assert couch.ok("GET", "/db/_revs_limit") == 17
+        couch.put("db", {"_id": "after"})
+
+
+def test_flushall_leaves_documents_alone(filled):
+    before = content(filled, "db")
+    for _ in range(3):
+        with filled.connect() as connection:
+            for number in range(200):
+                connection.call("SET", f"k{number}", b"x" * 10_000)
+            connection.call("FLUSHALL")
+        wait_until("the log to be cut", lambda: not (filled.directory / "log-0000000000000000.seg").exists())
+    filled.kill()
+    filled.start()
+    assert content(filled, "db") == before
+
+
+def test_a_backup_under_load_holds_what_was_acknowledged(new_server, filled, tmp_path, request):
+    writers = [DocumentWriter(number, request.config.getoption("seed")) for number in range(WRITERS)]
+    with Couch(filled.http_port) as couch:
+        couch.ok("PUT", "/storm")
+    save(filled)
+    threads = storm(filled, "storm", writers, 300)
+    acknowledged = {id_: known.rev for writer in writers for id_, known in writer.known.items() if known.rev}
+    made = run_sheaf("backup", str(tmp_path / "copy"), "--from", f"http://127.0.0.1:{filled.http_port}")
+    assert made.returncode == 0, made.stdout + made.stderr
+    before = content(filled, "db")
+    filled.kill()
+    for thread in threads:
+        thread.join()
+    checked = run_sheaf("check", str(tmp_path / "copy"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    restored = restore(new_server, tmp_path / "copy")
+    assert content(restored, "db") == before
+    with Couch(restored.http_port) as couch:
+        for id_, rev in acknowledged.items():
+            leaf = couch.ok("GET", f"/storm/{id_}?open_revs=all&revs=true")[0]["ok"]["_revisions"]
+            path = [f"{leaf['start'] - back}-{hash_}" for back, hash_ in enumerate(leaf["ids"])]
+            assert rev in path, f"{id_} was acknowledged as {rev} before the backup"
+
+
+def restore(new_server, source: Path, *target: str) -> Server:
+    """A running server on what was restored."""
+    server = new_server()
+    done = run_sheaf("restore", str(source), "--dir", str(server.directory), *target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return server.start()
+
+
+def test_a_point_in_time_is_that_of_documents_too(new_server, filled):
+    save(filled)
+    with Couch(filled.http_port) as couch:
+        couch.put("db", {"_id": "kept"})
+    before = content(filled, "db")
+    position = int(re.search(r"durable_lsn:(\d+)", call(filled, "INFO", "persistence").decode())[1])
+    with Couch(filled.http_port) as couch:
+        couch.put("db", {"_id": "undone"})
+        couch.ok("DELETE", "/empty")
+    assert filled.stop() == 0
+    restored = restore(new_server, filled.directory, "--to-lsn", str(position))
+    assert content(restored, "db") == before
+    with Couch(restored.http_port) as couch:
+        assert couch.ok("GET", "/_all_dbs") == ["db", "empty"]
+        couch.put("db", {"_id": "another"})
+    restored.kill()
+    restored.start()
+    with Couch(restored.http_port) as couch:
+        assert couch.get("/db/another").status == 200 and couch.get("/db/undone").status == 404
+
+
+def wait_caught_up(leader: Server, replica: Server) -> None:
+    """Waits until the replica shows what the leader has."""
+    wait_following(replica)
+    assert call(replica, "WAITLSN", int(info(leader)["master_repl_offset"]), 60_000) == 1
+
+
+def test_replicas_have_documents_follow_and_lead(new_server, filled):
+    save(filled)
+    replica = follower_of(new_server, filled)
+    wait_caught_up(filled, replica)
+    assert content(replica, "db") == content(filled, "db")
+    with Couch(filled.http_port) as couch, Couch(replica.http_port) as other:
+        rev = couch.put("db", {"_id": "live"})
+        wait_caught_up(filled, replica)
+        assert other.get("/db/live").json["_rev"] == rev
+        assert other.send("PUT", "/db/refused", {}).status == 403
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    filled.kill()
+    with Couch(replica.http_port) as couch:
+        couch.put("db", {"_id": "of the new leader"})
+    replica.kill()
+    replica.start()
+    with Couch(replica.http_port) as couch:
+        assert couch.get("/db/live").status == 200 and couch.get("/db/of%20the%20new%20leader").status == 200
+
+
+def test_replicas_survive_kills_under_edits(new_server, request):
+    seed = request.config.getoption("seed")
+    leader = new_server(log_segment_bytes="1mb", extra=("--snapshot-interval-seconds", "1")).start()
+    with Couch(leader.http_port) as couch:
+        couch.ok("PUT", "/storm")
+    replica = follower_of(new_server, leader)
+    writers = [DocumentWriter(number, seed) for number in range(WRITERS)]
+    for _ in range(4):
+        threads = storm(leader, "storm", writers, 400)
+        replica.kill()
+        replica.start()
+        leader.kill()
+        for thread in threads:
+            thread.join()
+        port = leader.port
+        leader.options.port = port
+        leader.start()
+        for writer in writers:
+            writer.check(leader, "storm")
+        wait_caught_up(leader, replica)
+        check_feed(replica, "storm", writers)
+        assert content(replica, "storm") == content(leader, "storm")
