@@ -1,7 +1,6 @@
 """Documents where keys are: in backups, restores, replicas, and behind a log that was cut."""
 
 import base64
-import re
 from pathlib import Path
 
 import pytest
@@ -82,7 +81,7 @@ def test_flushall_leaves_documents_alone(filled):
             for number in range(200):
                 connection.call("SET", f"k{number}", b"x" * 10_000)
             connection.call("FLUSHALL")
-        wait_until("the log to be cut", lambda: not (filled.directory / "log-0000000000000000.seg").exists())
+        wait_until("the log to be cut", lambda: not (filled.directory / "log-0000000000100000.seg").exists())
     filled.kill()
     filled.start()
     assert content(filled, "db") == before
@@ -125,10 +124,10 @@ def test_a_point_in_time_is_that_of_documents_too(new_server, filled):
     with Couch(filled.http_port) as couch:
         couch.put("db", {"_id": "kept"})
     before = content(filled, "db")
-    position = int(re.search(r"durable_lsn:(\d+)", call(filled, "INFO", "persistence").decode())[1])
+    position = int(info(filled)["master_repl_offset"])
     with Couch(filled.http_port) as couch:
         couch.put("db", {"_id": "undone"})
-        couch.ok("DELETE", "/empty")
+        couch.ok("PUT", "/undone")
     assert filled.stop() == 0
     restored = restore(new_server, filled.directory, "--to-lsn", str(position))
     assert content(restored, "db") == before
@@ -139,6 +138,17 @@ def test_a_point_in_time_is_that_of_documents_too(new_server, filled):
     restored.start()
     with Couch(restored.http_port) as couch:
         assert couch.get("/db/another").status == 200 and couch.get("/db/undone").status == 404
+
+
+def test_a_deleted_database_comes_back_only_from_a_backup(new_server, filled, tmp_path):
+    save(filled)
+    position = int(info(filled)["master_repl_offset"])
+    with Couch(filled.http_port) as couch:
+        couch.ok("DELETE", "/db")
+    assert filled.stop() == 0
+    target = ("--dir", str(tmp_path / "restored"), "--to-lsn", str(position))
+    refused = run_sheaf("restore", str(filled.directory), *target)
+    assert refused.returncode == 1 and "older backup" in refused.stderr, refused.stderr
 
 
 def wait_caught_up(leader: Server, replica: Server) -> None:

@@ -209,7 +209,12 @@ impl Scrape {
         gauge(encoder, "sheaf_document_databases", "document databases", databases)?;
         let help = "bytes of documents that are in memory and in the log, and not in their files yet, about";
         gauge(encoder, "sheaf_document_unsaved_bytes", help, unsaved)?;
-        counter(encoder, "sheaf_document_save_failures", "failed attempts to save documents", saver.failures())
+        counter(
+            encoder,
+            "sheaf_document_save_failures",
+            "failed attempts to save documents",
+            saver.failures(),
+        )
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

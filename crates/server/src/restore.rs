@@ -107,6 +107,12 @@ pub enum RestoreError {
     /// The source cannot be read or is damaged.
     #[error(transparent)]
     Recover(#[from] RecoverError),
+    /// Files of document databases do not go back to the target.
+    #[error(
+        "documents cannot be restored to that position: since then, at lsn {0}, a database was deleted or its file compacted. Restore \
+         an older backup, or a later position"
+    )]
+    DocumentsLater(Lsn),
     /// The OS refused something.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {

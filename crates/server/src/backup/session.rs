@@ -217,7 +217,8 @@ impl Session {
         let mut files: Vec<OfferedFile> =
             files.into_iter().map(|file| OfferedFile { name: file.name, bytes: file.bytes }).collect();
         files.extend(trees.iter().map(|tree| OfferedFile { name: tree.name.clone(), bytes: tree.bytes }));
-        let catalog_file = |(name, bytes): &(String, Vec<u8>)| OfferedFile { name: name.clone(), bytes: bytes.len() as u64 };
+        let catalog_file =
+            |(name, bytes): &(String, Vec<u8>)| OfferedFile { name: name.clone(), bytes: bytes.len() as u64 };
         files.extend(catalog.as_ref().map(catalog_file));
         files.push(OfferedFile { name: CopyPlan::CONTROL_NAME.into(), bytes: control.len() as u64 });
         Session {

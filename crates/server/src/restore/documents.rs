@@ -10,7 +10,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use documents::{Due, Listener};
+use documents::{Due, Listener, StoreError};
 use env::{Access, Disk, RealEntropy};
 use keyspace::Item;
 use lsn::Lsn;
@@ -33,7 +33,10 @@ pub(super) fn restore(
     copy(&**disk, &documents::directory(source.dir), &documents::directory(dir))?;
     let nobody: Listener = Arc::new(|_| {});
     let documents = files::open(disk.clone(), dir, Arc::new(RealEntropy), Some(until), nobody);
-    let documents = documents.map_err(RecoverError::from)?;
+    let documents = documents.map_err(|error| match error {
+        StoreError::AheadOfLog { files, .. } => RestoreError::DocumentsLater(files),
+        error => RecoverError::from(error).into(),
+    })?;
     let mut recovery = Recovery::open_to_read(disk.clone(), source.dir)?;
     recovery.read_until(until);
     start(&mut recovery, source, documents.replay_from())?;
@@ -76,7 +79,8 @@ fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), RestoreError> {
     };
     disk.create_dir_all(to).map_err(RestoreError::os("create", to))?;
     for name in names {
-        copy_file(disk, &from.join(&name), &to.join(&name)).map_err(RestoreError::os("copy", &from.join(&name)))?;
+        copy_file(disk, &from.join(&name), &to.join(&name))
+            .map_err(RestoreError::os("copy", &from.join(&name)))?;
     }
     disk.sync_dir(to).map_err(RestoreError::os("sync", to))
 }
