@@ -60,7 +60,7 @@ pub enum Family {
 
 impl Family {
     /// All families, in order of their numbers.
-    pub const ALL: [Family; 15] = [
+    pub const ALL: [Family; 16] = [
         Family::String,
         Family::Bitmap,
         Family::Hyperloglog,
