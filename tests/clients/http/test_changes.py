@@ -50,6 +50,7 @@ def test_a_reader_goes_on_where_it_was(db):
     assert _ids(db.ok("GET", f"/db/_changes?since={json.dumps(first['last_seq'])}")) == ["c", "d", "e"]
     none = db.ok("GET", f"/db/_changes?since={rest['last_seq']}&limit=5")
     assert (none["results"], none["last_seq"]) == ([], rest["last_seq"])
+    assert _ids(db.ok("GET", "/db/_changes?since=6")) == list("abcde"), "what was seen there is not there any more"
     assert db.get("/db/_changes?since=x").status == 400
     assert db.get("/db/_changes?limit=x").told()[:2] == (400, "query_parse_error")
     assert db.get("/db/_changes?feed=x").status == 400

@@ -64,6 +64,16 @@ impl Since {
     }
 }
 
+/// Behind which row a feed begins. Who has seen more than there is has seen what a crash has taken, where less than `strict` was
+/// asked of it; other edits may have its place by now. So it begins anew.
+fn begin(since: Since, update_seq: u64) -> u64 {
+    match since {
+        Since::Now => update_seq,
+        Since::Seq(seq) if seq > update_seq => 0,
+        Since::Seq(seq) => seq,
+    }
+}
+
 /// What is asked for.
 struct Asked {
     form: Form,
@@ -122,10 +132,7 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     }
     // Before the first look, so that nothing is missed.
     let news = call.thread.feeds().subscribe(database.id());
-    let since = match asked.since {
-        Since::Now => call.snapshot(database).await?.update_seq(),
-        Since::Seq(seq) => seq,
-    };
+    let since = begin(asked.since, call.snapshot(database).await?.update_seq());
     let (thread, database) = (call.thread.clone(), database.clone());
     let body = chunks(&call.patience, async move |writer: ChunkWriter| {
         let feed = Feed { thread, database, asked, writer, since, sent: 0, beat_due: Instant::now() };
@@ -285,6 +292,7 @@ mod tests {
         assert_eq!(parse("7"), Ok(Since::Seq(7)));
         assert_eq!(parse("now"), Ok(Since::Now));
         assert_eq!(parse(""), Ok(Since::Seq(0)));
+        assert_eq!((begin(Since::Now, 9), begin(Since::Seq(9), 9), begin(Since::Seq(10), 9)), (9, 9, 0));
         assert!(parse("x").is_err() && parse("-1").is_err() && parse("x-0000000000000ab8").is_err());
     }
 }
