@@ -295,8 +295,8 @@ def test_a_deadline_that_was_moved_before_it_passed_holds(source, server, new_im
 
 def for_clusters(client, pipeline):
     """A write that only nodes of a cluster send to one another, and that Sheaf does not have."""
-    client.set("asked", "1")
-    payload = client.dump("asked")
+    client.set("s:asked", "1")
+    payload = client.dump("s:asked")
     pipeline.execute_command("RESTORE-ASKING", "asked", 0, payload, "REPLACE")
 
 
