@@ -10,6 +10,8 @@
 //!   did not happen.
 //! - FLUSHALL and FLUSHDB cannot be undone, nor can what was done before them.
 
+mod streams;
+
 use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredItemsBuf, ValueBuf, View};
 
 use super::Unit;
@@ -206,6 +208,7 @@ impl Undo {
             (Effect::HashSetExpiry { fields, .. }, View::Hash(_)) => {
                 self.note_fields(db, key, fields.iter(), entry);
             }
+            (_, View::Stream(stream)) => return streams::note(self, effect, db, key, stream),
             _ => return false,
         }
         true

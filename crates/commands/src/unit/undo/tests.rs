@@ -49,6 +49,22 @@ const LINES: &[&str] = &[
     "GETDEL big",
     "SUNIONSTORE s bigset",
     "SORT biglist ALPHA STORE s",
+    "XADD bigstream 9-* f v",
+    "XADD bigstream MAXLEN 50 9-* f v g w",
+    "XTRIM bigstream MAXLEN 130",
+    "XTRIM bigstream MAXLEN 0",
+    "XDEL bigstream 1-7 1-250",
+    "XSETID bigstream 20-0",
+    "XGROUP CREATE bigstream new 0",
+    "XGROUP SETID bigstream g 1-3",
+    "XGROUP DESTROY bigstream g",
+    "XGROUP DELCONSUMER bigstream g a",
+    "XREADGROUP GROUP g b COUNT 20 STREAMS bigstream >",
+    "XREADGROUP GROUP g a STREAMS bigstream 0",
+    "XACK bigstream g 1-1 1-2 1-9",
+    "XCLAIM bigstream g c 0 1-1 1-4 FORCE",
+    "XADD stream 9-* f v",
+    "DEL bigstream",
 ];
 
 /// A server with large and small values.
@@ -72,6 +88,12 @@ fn filled() -> TestServer {
     ] {
         server.run(&line);
     }
+    for seq in 1..=250 {
+        server.run(&format!("XADD bigstream 1-{seq} f {seq}"));
+    }
+    server.run("XGROUP CREATE bigstream g 0");
+    server.run("XREADGROUP GROUP g a COUNT 5 STREAMS bigstream >");
+    server.run("XADD stream 1-1 f v");
     server
 }
 
