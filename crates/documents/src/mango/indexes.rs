@@ -11,7 +11,8 @@
 //! - A document is in an index only as its winner, and only if it is not deleted and no design document.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Disk, Entropy};
@@ -97,6 +98,19 @@ impl Indexes {
             }
         }
         Ok(Indexes { disk, entropy, cache, dir, open: Mutex::default() })
+    }
+
+    /// Removes all files of a directory, while nobody has it open: for whoever sets databases back, or puts others in their place. An
+    /// index that is ahead of its database is noticed, but not one that has seen another history of the same length.
+    pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
+        let names = match disk.list(dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            names => {
+                names.map_err(|error| DocError::Storage(format!("cannot list {}: {error}", dir.display())))?
+            }
+        };
+        let mut files = names.iter().filter(|name| db_of_file(name).is_some());
+        files.try_for_each(|name| remove_file(disk, &dir.join(name)))
     }
 
     /// The definitions in the design documents of a database.

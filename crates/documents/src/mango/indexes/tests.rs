@@ -1,7 +1,6 @@
 //! Indexes over databases that change, on a simulated disk: what they find is what looking at all documents finds.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use env::sim::{CrashMode, FaultKind, FaultPlan, SimDiskOptions};
@@ -293,6 +292,18 @@ fn files_go_with_definitions_and_databases() {
     assert_eq!(files(), 1);
     open(&world.disk, &[]);
     assert_eq!(files(), 0);
+}
+
+#[test]
+fn all_files_are_removed_with_the_history_that_they_have_seen() {
+    let mut world = numbered(5);
+    world.disk.write_file(&Path::new(DIR).join("other"), b"not an index");
+    assert_eq!(world.found(r#"{"selector":{"n":3}}"#), ["0003"]);
+    Indexes::remove_all(&*world.disk, Path::new(DIR)).expect("removed");
+    assert_eq!(env::Disk::list(&*world.disk, Path::new(DIR)).expect("a directory"), ["other"]);
+    Indexes::remove_all(&*world.disk, Path::new("/none")).expect("nothing to do");
+    world.reopen();
+    assert_eq!(world.found(r#"{"selector":{"n":3}}"#), ["0003"]);
 }
 
 #[test]
