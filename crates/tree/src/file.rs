@@ -24,9 +24,9 @@ use crate::{
     reader::FileReader,
 };
 
-/// Leaves of about this size are rewritten fastest, see docs/benchmarks.md.
+/// A leaf is rewritten for each entry that changes in it, unless a batch changes several: small ones cost fewer bytes.
 const LEAF_BYTES: usize = 2 << 10;
-/// The same for inner nodes.
+/// An inner node is rewritten for many changes below it, and larger ones make a tree less deep.
 const INNER_BYTES: usize = 4 << 10;
 
 /// What is the same for every use of a file. Only `trees` and what `measure` computes are part of the data.

@@ -269,10 +269,7 @@ fn looking_changes_nothing_and_sees_what_was_there() {
     let see = |op: &Op<'_>, value: Option<&[u8]>| seen.push((op.key.to_vec(), value.map(<[u8]>::to_vec)));
     checkpoint.modify_seeing(TreeId(1), &mut looks, see).unwrap();
     // What is there is inserted again, and what is not there is removed.
-    let (there, not_there): (Vec<_>, Vec<_>) = keys.iter().partition(|key| models[2].contains_key(*key));
-    let insert =
-        |key: &'_ _| -> (Vec<u8>, Option<Vec<u8>>) { (Vec::clone(key), models[2].get(key).cloned()) };
-    let again: Vec<_> = there.into_iter().chain(not_there).map(insert).collect();
+    let again: Changes = keys.iter().map(|key| (key.clone(), models[2].get(key).cloned())).collect();
     checkpoint.modify(TreeId(2), &mut ops(&again)).unwrap();
     assert_eq!(checkpoint.appended_bytes(), 0);
     let snapshot = checkpoint.finish(b"", Lsn::new(3)).unwrap();

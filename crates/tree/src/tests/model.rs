@@ -133,6 +133,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn whatever_bytes_stand_where_a_node_or_header_should_be(
+        mut bytes in vec(any::<u8>(), 0..200),
+        plausible in any::<bool>(),
+        entries in 1u8..6,
+    ) {
+        if plausible && bytes.len() > 8 {
+            // A leaf whose number of entries is possible, so that more than the first check is passed.
+            bytes[..8].copy_from_slice(&[0, 0, 0, 0, entries, 0, 0, 0]);
+            bytes.iter_mut().skip(8).for_each(|byte| *byte %= 16);
+        }
+        if let Some(decoded) = crate::node::decode_any(&bytes) {
+            prop_assert!(decoded.is_sorted_by(|a, b| a.0 < b.0));
+        }
+        prop_assert!(!crate::header::decode_any(&bytes, 0), "nothing random has a checksum");
+    }
+}
+
 fn check_range(snapshot: &Snapshot, tree: TreeId, model: &Model, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) {
     let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
     // `BTreeMap::range` panics where the bounds are the wrong way round; such a range is empty.
