@@ -1,17 +1,39 @@
 //! Errors: what scripts catch, and what clients are told.
 
-use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, Result, Table, Value};
+use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiValue, Result, Table, Value};
 
 /// Why there is no result: the text for the client, its code first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 
-/// A function of a library. Its errors say, as those of Lua do, where it was called.
+/// A function of a library, of this name. Its errors say, as those of Lua do, where it was called.
 pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
+    name: &'static str,
     run: impl Fn(&Lua, A) -> Result<R> + MaybeSend + 'static,
 ) -> Result<Function> {
-    lua.create_function(move |lua, args| run(lua, args).map_err(|error| placed(lua, error)))
+    lua.create_function(move |lua, values: MultiValue| {
+        let count = values.len();
+        let args = A::from_lua_multi(values, lua).map_err(|error| bad_argument(name, count, &error));
+        args.and_then(|args| run(lua, args)).map_err(|error| placed(lua, error))
+    })
+}
+
+/// One of so many arguments is not what the function wants.
+fn bad_argument(name: &str, count: usize, error: &Error) -> Error {
+    let position = match cause_of(error) {
+        Error::BadArgument { pos, .. } => *pos,
+        _ => 1,
+    };
+    let reason = match cause_of(error) {
+        Error::BadArgument { cause, .. } => text_of(cause),
+        other => text_of(other),
+    };
+    let reason = match reason.split_once(", got nil") {
+        Some((wanted, "")) if position > count => format!("{wanted}, got no value"),
+        _ => reason,
+    };
+    Error::RuntimeError(format!("bad argument #{position} to '{name}' ({reason})"))
 }
 
 /// What a function builds would not fit into the memory that scripts may use.

@@ -83,7 +83,7 @@ pub(crate) fn library(lua: &Lua, options: &Shared, bytes_max: usize) -> Result<T
     table.set("_VERSION", "2.1.0")?;
     table.set("null", Value::NULL)?;
     let shared = options.clone();
-    let encode = function(lua, move |lua, values: Variadic<Value>| match &values[..] {
+    let encode = function(lua, "encode", move |lua, values: Variadic<Value>| match &values[..] {
         [value] => {
             let mut out = Vec::new();
             encode::encode(value, &shared.get(), bytes_max, &mut out)?;
@@ -93,7 +93,7 @@ pub(crate) fn library(lua: &Lua, options: &Shared, bytes_max: usize) -> Result<T
     })?;
     table.set("encode", encode)?;
     let shared = options.clone();
-    let decode = function(lua, move |lua, values: Variadic<LuaString>| match &values[..] {
+    let decode = function(lua, "decode", move |lua, values: Variadic<LuaString>| match &values[..] {
         [text] => decode::decode(lua, &text.as_bytes(), &shared.get()),
         _ => Err(mlua::Error::runtime("bad argument #1 to 'decode' (expected 1 argument)")),
     })?;
@@ -104,9 +104,9 @@ pub(crate) fn library(lua: &Lua, options: &Shared, bytes_max: usize) -> Result<T
 
 /// The functions that set something, if they are given a value, and say what is set.
 fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
-    let depth = |pick: fn(&mut Options) -> &mut usize, max: usize| {
+    let depth = |name: &'static str, pick: fn(&mut Options) -> &mut usize, max: usize| {
         let shared = options.clone();
-        function(lua, move |_, value: Option<f64>| {
+        function(lua, name, move |_, value: Option<f64>| {
             if let Some(value) = value {
                 if !(1.0..=2_147_483_647.0).contains(&value) {
                     return Err(mlua::Error::runtime(
@@ -118,22 +118,22 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
             Ok(shared.set(|options| *pick(options)))
         })
     };
-    table.set("encode_max_depth", depth(|it| &mut it.encode_depth_max, DEPTH_MAX)?)?;
-    table.set("decode_max_depth", depth(|it| &mut it.decode_depth_max, DEPTH_MAX)?)?;
-    table.set("encode_number_precision", depth(|it| &mut it.precision, 17)?)?;
-    let flag = |pick: fn(&mut Options) -> &mut bool| {
+    table.set("encode_max_depth", depth("encode_max_depth", |it| &mut it.encode_depth_max, DEPTH_MAX)?)?;
+    table.set("decode_max_depth", depth("decode_max_depth", |it| &mut it.decode_depth_max, DEPTH_MAX)?)?;
+    table.set("encode_number_precision", depth("encode_number_precision", |it| &mut it.precision, 17)?)?;
+    let flag = |name: &'static str, pick: fn(&mut Options) -> &mut bool| {
         let shared = options.clone();
-        function(lua, move |_, value: Option<bool>| {
+        function(lua, name, move |_, value: Option<bool>| {
             if let Some(value) = value {
                 shared.set(|options| *pick(options) = value);
             }
             Ok(shared.set(|options| *pick(options)))
         })
     };
-    table.set("encode_keep_buffer", flag(|it| &mut it.keeps_buffer)?)?;
-    table.set("decode_invalid_numbers", flag(|it| &mut it.decodes_invalid)?)?;
+    table.set("encode_keep_buffer", flag("encode_keep_buffer", |it| &mut it.keeps_buffer)?)?;
+    table.set("decode_invalid_numbers", flag("decode_invalid_numbers", |it| &mut it.decodes_invalid)?)?;
     let shared = options.clone();
-    let invalid = function(lua, move |lua, value: Value| {
+    let invalid = function(lua, "encode_invalid_numbers", move |lua, value: Value| {
         let wanted = match &value {
             Value::Nil => None,
             Value::Boolean(true) => Some(Invalid::Write),
@@ -152,8 +152,10 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
     })?;
     table.set("encode_invalid_numbers", invalid)?;
     let shared = options.clone();
-    let sparse =
-        function(lua, move |_, (converts, ratio, safe): (Option<bool>, Option<f64>, Option<f64>)| {
+    let sparse = function(
+        lua,
+        "encode_sparse_array",
+        move |_, (converts, ratio, safe): (Option<bool>, Option<f64>, Option<f64>)| {
             Ok(shared.set(|options| {
                 let sparse = &mut options.sparse;
                 sparse.converts = converts.unwrap_or(sparse.converts);
@@ -161,11 +163,12 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
                 sparse.safe = safe.map_or(sparse.safe, |safe| safe as u64);
                 (sparse.converts, sparse.ratio, sparse.safe)
             }))
-        })?;
+        },
+    )?;
     table.set("encode_sparse_array", sparse)?;
     // There is one set of options, which every script begins anew.
     let copy = table.clone();
-    table.set("new", function(lua, move |_, ()| Ok(copy.clone()))?)
+    table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }
 
 /// For fuzzing: decodes bytes, and encodes what comes of them.

@@ -19,7 +19,7 @@ pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
     table.set("_NAME", "cmsgpack")?;
     table.set("_VERSION", "lua-cmsgpack 0.4.0")?;
     table.set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
-    let packed = function(lua, move |lua, values: Variadic<Value>| {
+    let packed = function(lua, "pack", move |lua, values: Variadic<Value>| {
         if values.is_empty() {
             return Err(mlua::Error::runtime("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
         }
@@ -30,16 +30,18 @@ pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
         lua.create_string(&out)
     })?;
     table.set("pack", packed)?;
-    let all =
-        function(lua, |lua, bytes: LuaString| Ok(unpack::unpack(lua, &bytes.as_bytes(), 0, usize::MAX)?.0))?;
+    let all = function(lua, "unpack", |lua, bytes: LuaString| {
+        Ok(unpack::unpack(lua, &bytes.as_bytes(), 0, usize::MAX)?.0)
+    })?;
     table.set("unpack", all)?;
-    let one = function(lua, |lua, (bytes, offset): (LuaString, Option<i64>)| {
+    let one = function(lua, "unpack_one", |lua, (bytes, offset): (LuaString, Option<i64>)| {
         some(lua, &bytes, 1, offset.unwrap_or(0))
     })?;
     table.set("unpack_one", one)?;
-    let limited = function(lua, |lua, (bytes, limit, offset): (LuaString, i64, Option<i64>)| {
-        some(lua, &bytes, limit, offset.unwrap_or(0))
-    })?;
+    let limited =
+        function(lua, "unpack_limit", |lua, (bytes, limit, offset): (LuaString, i64, Option<i64>)| {
+            some(lua, &bytes, limit, offset.unwrap_or(0))
+        })?;
     table.set("unpack_limit", limited)?;
     Ok(table)
 }

@@ -88,8 +88,20 @@ local globals = {
   os = protect(libraries.os),
 }
 
+-- As Redis has it, of an error that is a table pcall returns the text.
+local function flattened(ok, ...)
+  if ok then
+    return true, ...
+  end
+  local problem = caught((...))
+  if type(problem) == 'table' and type(rawget(problem, 'err')) == 'string' then
+    problem = rawget(problem, 'err')
+  end
+  return false, problem
+end
+
 function globals.pcall(run, ...)
-  return settled(pcall(run, ...))
+  return flattened(pcall(run, ...))
 end
 
 function globals.xpcall(run, handle)

@@ -9,6 +9,9 @@ use sha1::{Digest, Sha1};
 pub struct Sha([u8; 20]);
 
 impl Sha {
+    /// Digits of a name.
+    pub const DIGITS: usize = 40;
+
     /// The name of this source.
     pub fn of(source: &[u8]) -> Sha {
         Sha(Sha1::digest(source).into())
@@ -16,7 +19,7 @@ impl Sha {
 
     /// The name that these digits are; `None` if they are none.
     pub fn parse(digits: &[u8]) -> Option<Sha> {
-        if digits.len() != 40 {
+        if digits.len() != Sha::DIGITS {
             return None;
         }
         let mut bytes = [0; 20];

@@ -6,7 +6,7 @@ use crate::error::{function, too_large};
 
 /// Puts the functions in the library of strings. What they build is at most `bytes_max` long.
 pub(crate) fn install(lua: &Lua, string: &Table, bytes_max: usize) -> Result<()> {
-    let repeated = function(lua, move |lua, (text, count): (LuaString, f64)| {
+    let repeated = function(lua, "rep", move |lua, (text, count): (LuaString, f64)| {
         let text = text.as_bytes();
         let count = if count > 0.0 { count as usize } else { 0 };
         match text.len().checked_mul(count) {

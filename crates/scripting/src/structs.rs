@@ -23,16 +23,17 @@ const VALUES_MAX: usize = 7000;
 /// The library. What it packs is at most `bytes_max` long.
 pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
-    let packed = function(lua, move |lua, (format, values): (LuaString, Variadic<Value>)| {
+    let packed = function(lua, "pack", move |lua, (format, values): (LuaString, Variadic<Value>)| {
         let out = pack(lua, &format.as_bytes(), &values, bytes_max)?;
         lua.create_string(&out)
     })?;
     table.set("pack", packed)?;
-    let unpacked = function(lua, |lua, (format, bytes, at): (LuaString, LuaString, Option<i64>)| {
-        unpack(lua, &format.as_bytes(), &bytes.as_bytes(), at.unwrap_or(1))
-    })?;
+    let unpacked =
+        function(lua, "unpack", |lua, (format, bytes, at): (LuaString, LuaString, Option<i64>)| {
+            unpack(lua, &format.as_bytes(), &bytes.as_bytes(), at.unwrap_or(1))
+        })?;
     table.set("unpack", unpacked)?;
-    table.set("size", function(lua, |_, format: LuaString| size(&format.as_bytes()))?)?;
+    table.set("size", function(lua, "size", |_, format: LuaString| size(&format.as_bytes()))?)?;
     Ok(table)
 }
 
@@ -200,7 +201,9 @@ fn pack(lua: &Lua, format: &[u8], values: &[Value], bytes_max: usize) -> Result<
                     Item::Bytes(Some(len)) => len,
                     _ => text.len(),
                 };
-                let kept = text.get(..len).ok_or_else(|| mlua::Error::runtime("string too short"))?;
+                let kept = text.get(..len).ok_or_else(|| {
+                    mlua::Error::runtime(format!("bad argument #{position} to 'pack' (string too short)"))
+                })?;
                 out.extend_from_slice(kept);
                 if item == Item::Text {
                     out.push(0);
@@ -227,7 +230,7 @@ fn append_integer(bits: u64, is_negative: bool, bytes: usize, is_little: bool, o
 
 fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue> {
     let Some(mut at) = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)) else {
-        return Err(mlua::Error::runtime("offset must be 1 or greater"));
+        return Err(mlua::Error::runtime("bad argument #3 to 'unpack' (offset must be 1 or greater)"));
     };
     let (mut format, mut values) = (Format::new(format), Vec::new());
     while let Some((item, padding)) = format.next(at)? {
@@ -249,7 +252,9 @@ fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue>
             item => item.bytes(),
         };
         let end = start.saturating_add(len);
-        let taken = bytes.get(start..end).ok_or_else(|| mlua::Error::runtime("data string too short"))?;
+        let taken = bytes
+            .get(start..end)
+            .ok_or_else(|| mlua::Error::runtime("bad argument #2 to 'unpack' (data string too short)"))?;
         at = end + usize::from(item == Item::Text);
         let ordered = || match format.is_little {
             true => taken.iter().rev().copied().collect::<Vec<u8>>(),

@@ -266,7 +266,7 @@ impl std::fmt::Debug for Vm {
 fn math(lua: &Lua, source: &Arc<Random>) -> Result<Table> {
     let table = lua.create_table()?;
     let drawn = source.clone();
-    let draw = error::function(lua, move |_, bounds: Variadic<f64>| random(&drawn, &bounds))?;
+    let draw = error::function(lua, "random", move |_, bounds: Variadic<f64>| random(&drawn, &bounds))?;
     table.set("random", draw)?;
     let seeded = source.clone();
     let seed = lua.create_function(move |_, seed: f64| {

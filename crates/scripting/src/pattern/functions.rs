@@ -12,24 +12,25 @@ use crate::{
 
 /// Puts the functions in the library of strings. What `gsub` builds is at most `bytes_max` long.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
-    let search = |finds: bool| {
+    let search = |name: &'static str, finds: bool| {
         let meter = meter.clone();
-        function(lua, move |lua, args: (LuaString, LuaString, Option<f64>, Value)| {
+        function(lua, name, move |lua, args: (LuaString, LuaString, Option<f64>, Value)| {
             search(lua, args, finds, &meter)
         })
     };
-    string.raw_set("find", search(true)?)?;
-    string.raw_set("match", search(false)?)?;
+    string.raw_set("find", search("find", true)?)?;
+    string.raw_set("match", search("match", false)?)?;
     let shared = meter.clone();
-    let gmatch = function(lua, move |lua, (subject, pattern): (LuaString, LuaString)| {
+    let gmatch = function(lua, "gmatch", move |lua, (subject, pattern): (LuaString, LuaString)| {
         let (at, meter) = (AtomicUsize::new(0), shared.clone());
-        function(lua, move |lua, ()| next_match(lua, &subject, &pattern, &at, &meter))
+        function(lua, "gmatch", move |lua, ()| next_match(lua, &subject, &pattern, &at, &meter))
     })?;
     string.raw_set("gfind", &gmatch)?;
     string.raw_set("gmatch", gmatch)?;
     let meter = meter.clone();
     let gsub = function(
         lua,
+        "gsub",
         move |lua, (subject, pattern, by, max): (LuaString, LuaString, Value, Option<f64>)| {
             let replacement = Replacement::new(by)?;
             let max = max.map_or(usize::MAX, |max| max.max(0.0) as usize);

@@ -87,6 +87,14 @@ fn errors_say_where_they_were_raised() {
         shown.replace(&name, " @")
     };
     for (script, expected) in [
+        (
+            "cjson.decode(nil)",
+            "-ERR user_script:1: bad argument #1 to 'decode' (string expected, got nil) @1.",
+        ),
+        (
+            "cmsgpack.unpack()",
+            "-ERR user_script:1: bad argument #1 to 'unpack' (string expected, got no value) @1.",
+        ),
         ("error('x')", "-ERR user_script:1: x @1."),
         ("\nerror('x', 0)", "-ERR x @2."),
         ("error({err = 'FOO bar'})", "-FOO bar @1."),
@@ -133,7 +141,7 @@ fn errors_say_where_they_were_raised() {
 #[test]
 fn scripts_catch_errors() {
     check(&[
-        ("return ({pcall(redis.call, 'nosuch')})[2].err", "\"ERR Unknown Redis command called from script\""),
+        ("return ({pcall(redis.call, 'nosuch')})[2]", "\"ERR Unknown Redis command called from script\""),
         ("local _, e = pcall(cjson.decode, 'x') return type(e)", "\"string\""),
         (
             "local _, e = xpcall(function() cjson.decode('x') end, function(e) return type(e) end) return e",

@@ -41,11 +41,12 @@ fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Res
 
 fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
     cx.show_script(args);
-    let known = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha));
-    let Some(script) = known else {
-        return Err(CommandError::Text("NOSCRIPT No matching script. Please use EVAL."));
-    };
+    const UNKNOWN: CommandError = CommandError::Text("NOSCRIPT No matching script. Please use EVAL.");
+    if args.at(1).len() != Sha::DIGITS {
+        return Err(UNKNOWN);
+    }
     let words = Words::new(args)?;
+    let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha)).ok_or(UNKNOWN)?;
     run(cx, &script, words, is_read_only)
 }
 
