@@ -15,6 +15,7 @@ mod attachment;
 mod blob;
 mod catalog;
 pub mod change;
+mod check;
 mod checkpoint;
 pub mod codec;
 mod compaction;
@@ -47,6 +48,7 @@ pub use attachment::{
 };
 pub use catalog::CATALOG_NAME;
 pub use change::ChangeError;
+pub use check::{CheckReport, check};
 pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shelf};
 pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};
 pub use database::{Database, Listener, Notice};

@@ -2,6 +2,7 @@
 
 mod attachments;
 mod catalog;
+mod check;
 mod compaction;
 mod edits;
 mod feeds;

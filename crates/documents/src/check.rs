@@ -1,0 +1,140 @@
+//! `check`: reads all that is saved and says what is wrong with it, for `sheaf check`.
+//!
+//! What it is: every node, row, body and attachment of every database is read; sums and feeds are counted anew.
+//! What it is not: a repair. Nothing is written, and what the log has is not looked at.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use env::Disk;
+use tree::{NodeCache, Options, Snapshot, TreeError, TreeId, Wanted};
+
+use crate::catalog::{Catalog, Entry, tree_name};
+use crate::doc_info::DocSums;
+use crate::rows::{self, DOCUMENTS, FEED, TREES};
+use crate::store_error::StoreError;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Databases that have files.
+    pub databases: u64,
+    /// Documents, deleted ones as well.
+    pub documents: u64,
+    /// Bodies and parts of attachments that were read.
+    pub blobs: u64,
+    /// Bytes of files that were looked at.
+    pub file_bytes: u64,
+    /// Places that are damaged.
+    pub damaged: u64,
+}
+
+/// Checks a directory of documents. `damage` is told everything that is wrong, with the file; `progress` how many bytes of
+/// files have been read, and how many there are.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    mut damage: impl FnMut(String),
+    mut progress: impl FnMut(u64, u64),
+) -> Result<CheckReport, StoreError> {
+    let mut report = CheckReport::default();
+    let Some(catalog) = Catalog::read(disk, dir)? else { return Ok(report) };
+    let end = |entry: &Entry| entry.vouched.map_or(0, |vouched| vouched.file_end);
+    let all_bytes = catalog.databases.iter().map(end).sum();
+    for entry in &catalog.databases {
+        let mut told = |what: String| {
+            report.damaged += 1;
+            damage(what);
+        };
+        let found = check_database(disk, dir, entry, &mut told);
+        report.databases += u64::from(entry.vouched.is_some());
+        report.documents += found.documents;
+        report.blobs += found.blobs;
+        report.file_bytes += end(entry);
+        progress(report.file_bytes, all_bytes);
+    }
+    Ok(report)
+}
+
+/// What was counted in a file.
+#[derive(Default)]
+struct Found {
+    documents: u64,
+    blobs: u64,
+    feed_rows: u64,
+    sums: DocSums,
+}
+
+fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnMut(String)) -> Found {
+    let mut found = Found::default();
+    let Some(vouched) = entry.vouched else { return found };
+    let path = dir.join(tree_name(entry.db, vouched.generation));
+    let options = Options::new(TREES, rows::measure, NodeCache::new(0));
+    let wanted = Wanted { at_least: vouched.lsn, ..Wanted::default() };
+    let tree = match Snapshot::open(disk, &path, options, wanted) {
+        Ok((tree, _)) => tree,
+        Err(error) => {
+            told(error.to_string());
+            return found;
+        }
+    };
+    // The walk tells of nodes with one hand and of rows with the other.
+    let told = RefCell::new(told);
+    let wrong = |what: &str| told.borrow_mut()(format!("{}: {what}", path.display()));
+    let walk = tree::verify(
+        &tree,
+        |id, key, value| {
+            if !check_row(&tree, id, key, value, &mut found)? {
+                wrong(&format!(
+                    "a row of tree {} is not what it should be: {}",
+                    id.0,
+                    String::from_utf8_lossy(key)
+                ));
+            }
+            Ok(())
+        },
+        |error| told.borrow_mut()(error.to_string()),
+    );
+    match rows::decode_metadata(tree.metadata(), tree.applied_lsn()) {
+        Some(state) if state.db == entry.db => {
+            if walk.damaged == 0 && (state.sums != found.sums || found.feed_rows != found.documents) {
+                wrong("sums that are not those of the documents");
+            }
+        }
+        _ => wrong("it is not the file of this database"),
+    }
+    found
+}
+
+/// Whether a row is what it should be, with all that it refers to.
+fn check_row(
+    tree: &Snapshot,
+    id: TreeId,
+    key: &[u8],
+    value: &[u8],
+    found: &mut Found,
+) -> Result<bool, TreeError> {
+    if id == FEED {
+        found.feed_rows += 1;
+        return Ok(rows::decode_change(key, value).is_some());
+    }
+    if id != DOCUMENTS {
+        let mut read = |pointer| {
+            found.blobs += 1;
+            tree.read_blob(pointer).map(|_| pointer)
+        };
+        return Ok(rows::moved_local(key, value, &mut read)?.is_some());
+    }
+    found.documents += 1;
+    let Some(info) = rows::decode_document(key, value) else { return Ok(false) };
+    found.sums = found.sums.exchanged(DocSums::default(), info.sums());
+    for pointer in info.blobs().filter_map(|blob| blob.pointer()) {
+        found.blobs += 1;
+        tree.read_blob(pointer)?;
+    }
+    let in_feed = tree.get(FEED, &rows::feed_key(info.seq))?;
+    Ok(in_feed.as_deref() == Some(&rows::encode_change(&info.change_row())))
+}
