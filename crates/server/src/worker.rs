@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tick: every ready connection reads, executes, sends what is free, parks what is gated
-//!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable
+//!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable, deliver messages
 //! ```
 //!
 //! What it is: the place where gates meet sockets. What it is not: it decides nothing about commands.
@@ -78,6 +78,8 @@ pub(crate) struct Worker {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     tick: Arc<Notify>,
     tick_due: Cell<bool>,
+    /// Rounds that have published something since messages were last delivered.
+    published_rounds: Cell<u32>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
     /// Bytes that subscribers have not taken and that no two of them share.
@@ -126,6 +128,7 @@ pub(crate) fn start(
             connections: RefCell::default(),
             tick,
             tick_due: Cell::new(false),
+            published_rounds: Cell::new(0),
             log: OnceCell::new(),
             reaper,
             untaken_bytes: Cell::new(0),
@@ -301,6 +304,9 @@ impl Worker {
         let told = self.events.borrow_mut().hold(self.executor.borrow_mut().take_notices());
         let wrote = self.executor.borrow_mut().take_wrote();
         let published = self.hand_over();
+        if published {
+            self.published_rounds.set(self.published_rounds.get() + 1);
+        }
         if wrote || told || published || held.is_some() || awaits_log {
             self.end_tick_later();
         }
@@ -319,12 +325,14 @@ impl Worker {
         loop {
             self.tick.notified().await;
             self.tick_due.set(false);
-            self.end_tick();
+            self.see_to_log();
+            self.gather().await;
+            self.deliver();
         }
     }
 
-    fn end_tick(&self) {
-        self.deliver();
+    /// Nobody may wait for the log longer than for a look at the sockets.
+    fn see_to_log(&self) {
         let Some(threads) = self.log.get() else { return };
         let parked = self.parked.borrow().len();
         let syncs = threads.log().durability() >= Durability::Commit;

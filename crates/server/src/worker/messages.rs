@@ -9,6 +9,11 @@ use pubsub::durable::{Encoded, Feed, Part, Request};
 use super::Worker;
 use crate::connection::Connection;
 
+/// How often the sockets are looked at before messages are delivered, at most.
+const LOOKS_MAX: usize = 3;
+/// So many rounds have to have published before more are waited for.
+const ROUNDS_MIN: u32 = 2;
+
 impl Worker {
     /// A round has ended, and its replies have not left: hands over what it has published to other workers. Returns whether
     /// there is something to deliver at the end of the tick.
@@ -24,8 +29,25 @@ impl Worker {
         published
     }
 
+    /// While several clients publish, looks at the sockets a few times more before messages are delivered: what a subscriber gets
+    /// is sent at once, and a send costs far more than anything else about a message. Who publishes alone waits for nobody.
+    pub(super) async fn gather(&self) {
+        for _ in 0..LOOKS_MAX {
+            let before = self.published_rounds.get();
+            if before < ROUNDS_MIN {
+                return;
+            }
+            tokio::task::yield_now().await;
+            self.see_to_log();
+            if self.published_rounds.get() == before {
+                return;
+            }
+        }
+    }
+
     /// Delivers what was published, and sends it and what else was pushed: one write per connection.
     pub(super) fn deliver(&self) {
+        self.published_rounds.set(0);
         {
             let mut executor = self.executor.borrow_mut();
             let connections = self.connections.borrow();
