@@ -199,3 +199,43 @@ def test_replicas_survive_kills_under_edits(new_server, request):
         wait_caught_up(leader, replica)
         check_feed(replica, "storm", writers)
         assert content(replica, "storm") == content(leader, "storm")
+
+
+def test_compaction_beside_writers_keeps_everything_and_frees_the_disk(new_server, request):
+    server = new_server(log_segment_bytes="1mb").start()
+    writers = [DocumentWriter(number, request.config.getoption("seed")) for number in range(WRITERS)]
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/storm")
+        filler = "x" * 50_000
+        rev = {}
+        for round_ in range(15):
+            docs = [{"_id": f"f{n}", "round": round_, "filler": filler, **rev.get(n, {})} for n in range(40)]
+            results = couch.ok("POST", "/storm/_bulk_docs", {"docs": docs})
+            rev = {n: {"_rev": result["rev"]} for n, result in enumerate(results)}
+            save(server)
+        before = couch.ok("GET", "/storm")["sizes"]["file"]
+        threads = storm(server, "storm", writers, 100)
+        assert couch.send("POST", "/storm/_compact", {}).status == 202
+        wait_until("the compaction", lambda: not couch.ok("GET", "/storm")["compact_running"])
+        after = couch.ok("GET", "/storm")["sizes"]["file"]
+        assert after < before / 2, (before, after)
+    storm_goes_on = sum(writer.acknowledged for writer in writers)
+    wait_until("edits after it", lambda: sum(writer.acknowledged for writer in writers) > storm_goes_on + 50)
+    server.kill()
+    for thread in threads:
+        thread.join()
+    server.start()
+    for writer in writers:
+        writer.check(server, "storm")
+    with Couch(server.http_port) as couch:
+        for number, known in rev.items():
+            found = couch.ok("GET", f"/storm/f{number}")
+            assert (found["_rev"], found["filler"]) == (known["_rev"], filler)
+            couch.ok("DELETE", f"/storm/f{number}?rev={known['_rev']}")
+            couch.ok("POST", "/storm/_purge", {f"f{number}": [couch_rev(couch, f"f{number}")]})
+    check_feed(server, "storm", writers)
+
+
+def couch_rev(couch: Couch, id_: str) -> str:
+    """The leaf of a deleted document."""
+    return couch.ok("GET", f"/storm/{id_}?open_revs=all")[0]["ok"]["_rev"]

@@ -7,6 +7,7 @@
 //!
 //! What it is: the wiring between the crate `documents`, the log and the threads. What it is not: what a document is, nor HTTP.
 
+mod compacting;
 mod copying;
 mod feeds;
 mod gate;
@@ -22,6 +23,7 @@ use documents::{Documents, mango::Indexes};
 use crate::log_threads::LogThreads;
 
 pub(crate) use self::{
+    compacting::Compactor,
     copying::{CopiedTree, DocumentsCopy, is_catalog},
     feeds::Feeds,
     gate::LogFailed,

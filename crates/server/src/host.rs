@@ -34,7 +34,7 @@ use tokio::{net::TcpStream, sync::Notify};
 use crate::{
     backup::session::{Sessions, remove_unpinned},
     config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
-    documents::{Feeds, Saver, Served},
+    documents::{Compactor, Feeds, Saver, Served},
     durable_channels::DurableChannels,
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
@@ -107,6 +107,8 @@ pub(crate) struct ServerHost {
     pub(crate) feeds: Arc<Feeds>,
     /// Saves document databases.
     pub(crate) saver: Saver,
+    /// Compacts them.
+    pub(crate) compactor: Compactor,
     served: OnceLock<Served>,
     /// Whom it follows, and who follows it.
     pub(crate) node: Arc<Node>,
@@ -154,6 +156,7 @@ impl ServerHost {
             backups: Sessions::default(),
             feeds: Arc::default(),
             saver: Saver::default(),
+            compactor: Compactor::default(),
             served: OnceLock::new(),
             asked: Asked(node.clone()),
             node,

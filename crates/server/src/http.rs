@@ -59,6 +59,8 @@ use crate::host::ServerHost;
 
 /// Pause after a failed accept, which usually means that descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Threads at most.
+const THREADS_MAX: usize = 32;
 /// How long the threads may take to end, beyond what they grant replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
@@ -69,13 +71,13 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers.
+    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the log.
     ///
     /// # Errors
     /// If the OS refuses a thread.
     pub(crate) fn start(host: &Arc<ServerHost>) -> io::Result<Arc<Http>> {
         let shared = Arc::new(shared::Shared::new(host));
-        let threads = (0..host.facts.workers)
+        let threads = (0..host.facts.workers.min(THREADS_MAX))
             .map(|index| thread::start(index, host.clone(), shared.clone()))
             .collect::<io::Result<_>>()?;
         Ok(Arc::new(Http { threads, next: AtomicUsize::new(0) }))

@@ -32,7 +32,7 @@ use crate::{
     backup,
     banner::Banner,
     config::{Key, Settings},
-    documents::{Saver, Served},
+    documents::{Compactor, Saver, Served},
     host::{Facts, ServerHost},
     http::Http,
     listen,
@@ -182,7 +182,7 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     }
     host.renew_retention();
     let channels = host.durable_channels.start(&log, mailboxes.clone())?;
-    let saver = Saver::start(&host, &log)?;
+    let (saver, compactor) = (Saver::start(&host, &log)?, Compactor::start(&host)?);
     let snapshots = Snapshots::start(&host, &log)?;
     let scrubber = Scrubber::start(&host, &log)?;
     show_banner(&host, &redis_addresses, &http_addresses, &log);
@@ -199,7 +199,10 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     host.snapshots.stop(if is_over { host.at_stop() } else { AtStop::Leave });
     let stopping = node.clone();
     host.saver.stop();
-    let join = move || (scrubber.join(), snapshots.join(), channels.join(), saver.join(), stopping.stop());
+    host.compactor.stop();
+    let join = move || {
+        (scrubber.join(), snapshots.join(), channels.join(), saver.join(), compactor.join(), stopping.stop())
+    };
     // If one panics, the log is closed all the same.
     let _ = tokio::task::spawn_blocking(join).await;
     if is_over && host.at_stop() != AtStop::Leave && !log.is_frozen() {

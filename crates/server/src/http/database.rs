@@ -17,6 +17,7 @@ use super::{
     route::only,
     security,
 };
+use crate::host::ServerHost;
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT";
 
@@ -96,6 +97,7 @@ async fn special(
             only(&call.head, "POST")?;
             call.require_json()?;
             security::check_admin(call, database)?;
+            call.thread.host.compactor.ask(database.id());
             Ok(reply::ok(StatusCode::ACCEPTED))
         }
         ("_view_cleanup", []) => {
@@ -143,11 +145,15 @@ async fn delete(call: &Call, name: &str) -> Result<Reply, Failure> {
 
 async fn info(call: &Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     let snapshot = call.snapshot(database).await?;
-    Ok(reply::value(StatusCode::OK, &described(database, &snapshot)))
+    Ok(reply::value(StatusCode::OK, &described(&call.thread.host, database, &snapshot)))
 }
 
 /// What is said of a database.
-pub(super) fn described(database: &Database, snapshot: &documents::Snapshot) -> serde_json::Value {
+pub(super) fn described(
+    host: &ServerHost,
+    database: &Database,
+    snapshot: &documents::Snapshot,
+) -> serde_json::Value {
     let info = snapshot.info();
     let id = database.id();
     json!({
@@ -164,7 +170,7 @@ pub(super) fn described(database: &Database, snapshot: &documents::Snapshot) -> 
         "doc_del_count": info.sums.deleted,
         "doc_count": info.sums.documents,
         "disk_format_version": 8,
-        "compact_running": false,
+        "compact_running": host.compactor.is_to_compact(id) || database.is_compacting(),
         "cluster": { "q": 1, "n": 1, "w": 1, "r": 1 },
     })
 }

@@ -17,6 +17,7 @@ use super::{
     route::only,
     security::check_member,
 };
+use crate::host::ServerHost;
 
 /// Databases described in one request.
 const DESCRIBED_MAX: usize = 100;
@@ -76,20 +77,20 @@ pub(super) async fn dbs_info(call: &mut Call) -> Result<Reply, Failure> {
         for key in keys {
             let found = key.as_str().and_then(|name| call.thread.documents().database(name).ok());
             match found.filter(|database| check_member(&call.user, database).is_ok()) {
-                Some(database) => rows.push(row(&database)),
+                Some(database) => rows.push(row(&call.thread.host, &database)),
                 None => rows.push(json!({ "key": key, "error": "not_found" })),
             }
         }
     } else {
         call.user.require_admin()?;
-        rows.extend(names(call)?.iter().map(row));
+        rows.extend(names(call)?.iter().map(|database| row(&call.thread.host, database)));
     }
     call.thread.committed(call.thread.appended_lsn()?).await?;
     Ok(reply::value(StatusCode::OK, &rows))
 }
 
-fn row(database: &Arc<Database>) -> Value {
-    json!({ "key": &**database.name(), "info": described(database, &database.snapshot()) })
+fn row(host: &ServerHost, database: &Arc<Database>) -> Value {
+    json!({ "key": &**database.name(), "info": described(host, database, &database.snapshot()) })
 }
 
 /// What was last told of each database.

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     body::Body,
     failure::Failure,
+    mango,
     reply::{self, Reply},
     request::Call,
 };
@@ -90,3 +91,20 @@ pub(super) fn membership() -> Reply {
 
 /// The name of the only node.
 pub(super) const NODE: &str = "nonode@nohost";
+
+/// `/_active_tasks`: indexes that are brought up to date, and the database that is compacted.
+pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {
+    let mut tasks = mango::tasks(call);
+    let running = call.thread.host.compactor.running();
+    let compacted = running.and_then(|it| Some((it, call.thread.documents().by_id(it.db)?)));
+    tasks.extend(compacted.map(|(running, database)| {
+        serde_json::json!({
+            "type": "database_compaction",
+            "node": NODE,
+            "database": &**database.name(),
+            "progress": running.percent,
+            "started_on": running.since_unix_ms / 1000,
+        })
+    }));
+    tasks
+}

@@ -17,7 +17,6 @@ use super::{
     cors, database, databases,
     failure::Failure,
     instance::{self, NODE},
-    mango,
     patience::Patience,
     query::Query,
     reply::{self, Reply},
@@ -161,7 +160,7 @@ async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
         ["_active_tasks"] => {
             only(&call.head, "GET,HEAD")?;
             call.user.require_admin()?;
-            Ok(reply::value(StatusCode::OK, &mango::tasks(call)))
+            Ok(reply::value(StatusCode::OK, &instance::tasks(call)))
         }
         [name, path @ ..] => database::database(call, name, path).await,
     }

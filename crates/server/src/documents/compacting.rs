@@ -1,0 +1,169 @@
+//! The thread "compaction": gives databases whose files hold mostly what is not needed any more new files, one at a time.
+//!
+//! What it is: who decides when (a look now and then, `POST /db/_compact`), and how fast. What it is not: the compaction, which the
+//! crate `documents` does in steps.
+//!
+//! Invariants
+//! - It takes at most a share of the processors' time, and rests between two steps.
+//! - Stopped in between, it has changed nothing.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use commands::Host;
+use documents::{Compaction, Database, DbId, Step, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{host::ServerHost, pace::Pace};
+
+/// How often it is looked which files are worth it.
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// Of all processors together.
+const CPU_PERCENT: u64 = 20;
+/// A file that could not be compacted is left alone for so long, unless somebody asks.
+const RETRY_MS: u64 = 600_000;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    state: Mutex<State>,
+    wake: Condvar,
+    stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was asked for; at most as many as there are databases.
+    asked: VecDeque<DbId>,
+    running: Option<Running>,
+    failed_at_ms: Option<u64>,
+}
+
+/// What is being compacted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Running {
+    pub(crate) db: DbId,
+    pub(crate) percent: u8,
+    pub(crate) since_unix_ms: u64,
+}
+
+impl Compactor {
+    /// Starts the thread, once documents are served.
+    pub(crate) fn start(host: &Arc<ServerHost>) -> std::io::Result<JoinHandle<()>> {
+        let host = host.clone();
+        thread::Builder::new().name("compaction".into()).spawn(move || host.compactor.run(&host))
+    }
+
+    /// Has a database compacted soon.
+    pub(crate) fn ask(&self, db: DbId) {
+        let mut state = self.state.lock();
+        if !state.asked.contains(&db) {
+            state.asked.push_back(db);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Whether a database waits for it, or is being compacted.
+    pub(crate) fn is_to_compact(&self, db: DbId) -> bool {
+        let state = self.state.lock();
+        state.asked.contains(&db) || state.running.is_some_and(|running| running.db == db)
+    }
+
+    /// What is being done.
+    pub(crate) fn running(&self) -> Option<Running> {
+        self.state.lock().running
+    }
+
+    /// Has the thread give up what it is at, and end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        drop(self.state.lock());
+        self.wake.notify_one();
+    }
+
+    fn run(&self, host: &ServerHost) {
+        // Requests come first. Not permitted to everyone, and not needed.
+        let _ = env::thread::set_nice(15);
+        loop {
+            let mut state = self.state.lock();
+            if state.asked.is_empty() && !self.stopping.load(Relaxed) {
+                self.wake.wait_for(&mut state, LOOK_PERIOD);
+            }
+            if self.stopping.load(Relaxed) {
+                return;
+            }
+            let asked = state.asked.front().copied();
+            let rests = state.failed_at_ms.is_some_and(|at_ms| host.unix_ms() < at_ms + RETRY_MS);
+            drop(state);
+            let Some(served) = host.served() else { continue };
+            let database = match asked {
+                Some(db) => served.documents.by_id(db),
+                None if rests => None,
+                None => served.documents.all().into_iter().find(|database| database.wants_compaction()),
+            };
+            if let Some(database) = &database {
+                self.compact(host, database);
+            }
+            let mut state = self.state.lock();
+            state.running = None;
+            if asked.is_some() {
+                state.asked.pop_front();
+            }
+        }
+    }
+
+    fn compact(&self, host: &ServerHost, database: &Arc<Database>) {
+        let outcome = self.compact_paced(host, database);
+        let name = &**database.name();
+        let failed = match outcome {
+            Ok(Some(bytes)) => {
+                tracing::info!(target: "server", database = name, bytes, "compacted");
+                // The catalog names the new file, and the old one goes.
+                host.saver.ask();
+                false
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::error!(
+                    target: "server", database = name, %error,
+                    "a database cannot be compacted; it goes on with the file that it has"
+                );
+                true
+            }
+        };
+        self.state.lock().failed_at_ms = failed.then(|| host.unix_ms());
+    }
+
+    /// Gives the bytes of the new file; `None` if there was nothing to do, or it was given up.
+    fn compact_paced(&self, host: &ServerHost, database: &Arc<Database>) -> Result<Option<u64>, StoreError> {
+        let Some(served) = host.served() else { return Ok(None) };
+        let Some(mut compaction) = served.documents.begin_compaction(database)? else { return Ok(None) };
+        let (pace, since_unix_ms) = (Pace::default(), host.unix_ms());
+        let mut cpu_us = env::thread::cpu_time_us();
+        let mut step = |compaction: &mut Compaction| -> Result<Step, StoreError> {
+            let (db, percent) = (database.id(), compaction.percent());
+            self.state.lock().running = Some(Running { db, percent, since_unix_ms });
+            let step = compaction.step()?;
+            let used_cpu_us = env::thread::cpu_time_us() - cpu_us;
+            cpu_us += used_cpu_us;
+            let per_second = CPU_PERCENT * 10_000 * env::process::cores_available() as u64;
+            let pause_us = pace.pause_us(used_cpu_us, per_second, host.monotonic_us());
+            let mut state = self.state.lock();
+            // Who has asked for it waits for it.
+            if pause_us > 0 && !self.stopping.load(Relaxed) && state.asked.is_empty() {
+                self.wake.wait_for(&mut state, Duration::from_micros(pause_us));
+            }
+            Ok(step)
+        };
+        while !self.stopping.load(Relaxed) {
+            if step(&mut compaction)? == Step::Done {
+                return Ok(Some(database.snapshot().info().file_bytes));
+            }
+        }
+        Ok(None)
+    }
+}
