@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use documents::StoreError;
 use env::{Access, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
 use keyspace::{
@@ -78,6 +79,12 @@ pub enum CheckError {
     /// In what makes the directory a backup.
     #[error(transparent)]
     Backup(#[from] ManifestError),
+    /// In the files of documents as a whole.
+    #[error(transparent)]
+    Documents(#[from] StoreError),
+    /// At places of them, which were printed.
+    #[error("documents are damaged at {0} places. Restore a backup, or copy them anew from a replica")]
+    DamagedDocuments(u64),
 }
 
 /// Verifies the log and the snapshots in `dir`, which may be a backup, and prints what it found.
@@ -87,12 +94,32 @@ pub enum CheckError {
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     backup::refuse_incomplete(&RealDisk, dir)?;
     check_data(dir)?;
+    check_documents(dir)?;
     if let Some(manifest) = Manifest::load(&RealDisk, dir)? {
         let bar = ProgressBar::new("checking");
         let checked = manifest.check(&RealDisk, dir, |done, total| bar.show(done, total));
         bar.finish();
         checked?;
         println!("backup     complete: {} files, state of {}", manifest.files.len(), manifest.made_at);
+    }
+    Ok(())
+}
+
+fn check_documents(dir: &Path) -> Result<(), CheckError> {
+    let bar = ProgressBar::new("checking");
+    let damaged = |what: String| println!("documents  DAMAGED: {what}");
+    let dir = documents::directory(dir);
+    let checked = documents::check(&RealDisk, &dir, damaged, |done, total| bar.show(done, total));
+    bar.finish();
+    let report = checked?;
+    if report.damaged > 0 {
+        return Err(CheckError::DamagedDocuments(report.damaged));
+    }
+    if report.databases > 0 {
+        println!(
+            "documents  intact: {} in {} databases, {} bytes in files",
+            report.documents, report.databases, report.file_bytes
+        );
     }
     Ok(())
 }

@@ -234,6 +234,8 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
             node.copy_anew();
             return Ok(());
         }
+        let indexes = crate::documents::indexes_directory(dir);
+        Indexes::remove_all(&RealDisk, &indexes).map_err(|error| ServeError::Indexes(error.to_string()))?;
         let cut = cut_log(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
         match cut {
             Cut::Done(kept) => tracing::warn!(

@@ -45,6 +45,18 @@ async function assertSame(a, b) {
   assert.deepEqual(await content(a), await content(b));
 }
 
+/* Writes a new document, again if a connection is used that the server has had before it was killed. */
+async function putAgain(database, doc) {
+  await waitUntil(`${doc._id} is written`, async () => {
+    try {
+      await database.put(doc);
+      return true;
+    } catch (error) {
+      return error.status === 409;
+    }
+  });
+}
+
 const documents = (count, body = {}) =>
   Array.from({ length: count }, (_, n) => ({ _id: `doc-${String(n).padStart(6, '0')}`, n, ...body }));
 
@@ -149,7 +161,7 @@ pouchTest('a live feed tells each change once, and goes on after the server was 
       await here.put({ _id: `offline-${kill}` });
       await server.start();
       await waitUntil('what was written offline', () => there.get(`offline-${kill}`).then(() => true, () => false));
-      await there.put({ _id: `after-${kill}` });
+      await putAgain(there, { _id: `after-${kill}` });
       await waitUntil('what came after', () => here.get(`after-${kill}`).then(() => true, () => false));
     }
   } finally {

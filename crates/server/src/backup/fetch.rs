@@ -169,23 +169,25 @@ fn find_unfinished(dir: &Path) -> Result<Option<Unfinished>, BackupError> {
 
 /// Removes all files of an unfinished backup but its mark.
 fn remove_copied(dir: &Path) -> Result<(), BackupError> {
-    for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
-        let names = match RealDisk.list(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other.map_err(os("list", dir))?,
-        };
-        for name in names.iter().filter(|name| *name != DirLock::NAME && !Unfinished::is_named(name)) {
-            let path = dir.join(name);
-            RealDisk.remove(&path).map_err(os("remove", &path))?;
-        }
-        RealDisk.sync_dir(dir).map_err(os("sync", dir))?;
+    [dir, &snapshot::directory(dir), &documents::directory(dir)].into_iter().try_for_each(remove_files)
+}
+
+/// Removes the files of a directory, if it is there, but the lock and the mark of an unfinished backup.
+fn remove_files(dir: &Path) -> Result<(), BackupError> {
+    let names = match RealDisk.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(os("list", dir))?,
+    };
+    for name in names.iter().filter(|name| *name != DirLock::NAME && !Unfinished::is_named(name)) {
+        let path = dir.join(name);
+        RealDisk.remove(&path).map_err(os("remove", &path))?;
     }
-    Ok(())
+    RealDisk.sync_dir(dir).map_err(os("sync", dir))
 }
 
 /// Copies what is missing of every file and makes all of it durable.
 fn copy(remote: &Remote, offer: &Offer, dir: &Path, show: Show<'_>) -> Result<Manifest, BackupError> {
-    let below = [snapshot::directory(dir), ::documents::directory(dir)];
+    let below = [snapshot::directory(dir), documents::directory(dir)];
     below.iter().try_for_each(|dir| RealDisk.create_dir_all(dir).map_err(os("create", dir)))?;
     let total = offer.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
     let done = Cell::new(0);
@@ -264,6 +266,31 @@ fn open_or_create(path: &Path) -> Result<Arc<dyn File>, BackupError> {
     }
 }
 
+/// Reads everything that the files of documents have. What is damaged is removed, so that the next run copies it again.
+fn verify_documents(dir: &Path, show: Show<'_>) -> Result<(), BackupError> {
+    let (mut first, mut stopped) = (None, None);
+    let dir = documents::directory(dir);
+    let checked = documents::check(
+        &RealDisk,
+        &dir,
+        |what| _ = first.get_or_insert(what),
+        |done, total| {
+            if let Err(error) = show(Stage::Verifying, done, total) {
+                stopped.get_or_insert(error);
+            }
+        },
+    );
+    if let Some(error) = stopped {
+        return Err(error);
+    }
+    let damage = first.or_else(|| checked.err().map(|error| error.to_string()));
+    let Some(what) = damage else { return Ok(()) };
+    remove_files(&dir)?;
+    Err(BackupError::Unverified(format!(
+        "what was copied of documents is damaged: {what}. Run the same command again to copy them again"
+    )))
+}
+
 /// Reads every byte of log and snapshot as recovery would.
 fn verify(offer: &Offer, dir: &Path, show: Show<'_>) -> Result<(), BackupError> {
     let ended = Cell::new(None);
@@ -285,7 +312,7 @@ fn verify(offer: &Offer, dir: &Path, show: Show<'_>) -> Result<(), BackupError> 
         return Err(error);
     }
     match checked {
-        Ok(log) if log.tail.end.get() == offer.end_lsn => Ok(()),
+        Ok(log) if log.tail.end.get() == offer.end_lsn => verify_documents(dir, show),
         Ok(log) => {
             let (end, wanted) = (log.tail.end, offer.end_lsn);
             Err(BackupError::Unverified(format!("the log ends at lsn {end}, lsn {wanted} was offered")))
