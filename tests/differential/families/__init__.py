@@ -56,6 +56,7 @@ def all_families() -> list[Family]:
         hyperloglogs,
         lists,
         payloads,
+        scripts,
         sets,
         sorting,
         streams,
@@ -65,4 +66,4 @@ def all_families() -> list[Family]:
     )
 
     modules = (strings, generic, bitmaps, hyperloglogs, lists, sets, zsets, hashes, geo, sorting, streams)
-    return [module.family for module in (*modules, transactions, blocking, payloads)]
+    return [module.family for module in (*modules, transactions, blocking, payloads, scripts)]

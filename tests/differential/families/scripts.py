@@ -1,0 +1,188 @@
+"""Scripts: what they are told, what becomes of values on the way, errors and where they were raised.
+
+Keys are the family's own, `script:*`, so that what a script leaves does not depend on others.
+"""
+
+from hashlib import sha1
+
+from differential.draw import Draw
+from differential.families import Family
+from differential.steps import Command, Step, command, step
+
+family = Family("script")
+
+KEYS = ("script:a", "script:b", "script:c", "script:list")
+
+# Values that a script returns as they are.
+VALUES = (
+    "1",
+    "-1",
+    "3.99",
+    "-3.99",
+    "1e20",
+    "0/0",
+    "'text'",
+    "''",
+    "true",
+    "false",
+    "nil",
+    "{}",
+    "{1, 2, 3}",
+    "{1, nil, 3}",
+    "{1, {2, {3}}}",
+    "{'a', true, false, 2.5}",
+    "{ok = 'fine'}",
+    "{ok = 'two\\r\\nlines'}",
+    "{err = 'MY error'}",
+    "{err = 'error'}",
+    "{double = 3.5}",
+    "{big_number = '12345678901234567890'}",
+    "{map = {a = 1}}",
+    "{set = {a = true}}",
+    "{verbatim_string = {format = 'txt', string = 'x'}}",
+    "{x = 1}",
+    "redis.error_reply('x')",
+    "redis.error_reply('-CODE x')",
+    "redis.error_reply('CODE x')",
+    "redis.error_reply(1)",
+    "redis.status_reply('x')",
+    "redis.sha1hex('x')",
+    "#KEYS",
+    "#ARGV",
+    "KEYS[1]",
+    "ARGV[1]",
+    "ARGV[3]",
+    "type(redis.call)",
+    "tostring(1/3)",
+    "tostring(10/2)",
+    "tostring(1e15)",
+    "tonumber('0x10')",
+    "cjson.encode({1, 2.5, 'x', true, cjson.null})",
+    "cjson.encode({})",
+    "cjson.encode({a = 'b/\"c\"'})",
+    "cjson.encode(ARGV)",
+    "cjson.decode('[1,2,{\"a\":[]}]')[3].a",
+    "cjson.decode('{\"a\":1.5}').a * 2",
+    "cjson.decode(ARGV[1])",
+    "cmsgpack.unpack(cmsgpack.pack(ARGV))",
+    "cmsgpack.pack(1, 'x', {1, 2}, true, nil, 300, -5, 2.5)",
+    "cmsgpack.unpack(ARGV[1])",
+    "struct.pack('>I2i4sd', 1, -2, 'x', 1.5)",
+    "{struct.unpack('<I1', ARGV[1])}",
+    "struct.size('>!4I1I4c5')",
+    "bit.bxor(0xffff, 0xff)",
+    "bit.tohex(-1)",
+    "bit.lshift(1, 31)",
+    "string.format('%5.2f|%d|%s|%q', 1.234, 5, 'x', 'y')",
+    "('a,b,,c'):gsub(',', ';')",
+    "{('key=value'):match('(%w+)=(%w+)')}",
+    "{('x'):find('x', 1, true)}",
+    "('x'):rep(3)",
+    "table.concat({1, 2, 3}, '-')",
+    "select('#', 1, 2)",
+    "{unpack({1, 2, 3})}",
+    "{pcall(error, {err = 'caught'})}",
+    "select(2, pcall(error, 'caught'))",
+    "math.floor(2.7)",
+    "{redis.LOG_DEBUG, redis.LOG_WARNING}",
+)
+
+# What fails.
+FAILURES = (
+    "error('raised')",
+    "error({err = 'RAISED here'})",
+    "return undefined_name",
+    "undefined_name = 1",
+    "return nil + 1",
+    "return redis.call('nosuch')",
+    "return redis.call('get')",
+    "return redis.call('blpop', 'script:a', 0)",
+    "return redis.call('subscribe', 'x')",
+    "return redis.call('multi')",
+    "return redis.call()",
+    "return redis.call('set', 'script:a', {})",
+    "return redis.pcall('nosuch')",
+    "return redis.pcall('get')",
+    "return redis.pcall('nosuch').err",
+    "return redis.sha1hex()",
+    "return redis.log('x')",
+    "return redis.log('x', 'y')",
+    "return redis.setresp(5)",
+    "return redis.set_repl(9)",
+    "return cjson.decode('{')",
+    "return cjson.decode('[1,]')",
+    "return cjson.encode({[1] = 1, [100] = 2})",
+    "return ('x'):rep(-1) .. nil",
+    "rawset(_G, 'x', 1)",
+    "redis.x = 1",
+    "x x",
+    "return",
+    "",
+)
+
+# What a script does with its keys.
+ACTIONS = (
+    "redis.call('SET', KEYS[1], ARGV[1])",
+    "redis.call('GET', KEYS[1])",
+    "redis.call('INCR', KEYS[1])",
+    "redis.pcall('INCR', KEYS[1])",
+    "redis.call('INCRBY', KEYS[1], 5)",
+    "redis.call('SET', KEYS[1], 2.5)",
+    "redis.call('SET', KEYS[1], 100000000000000000000)",
+    "redis.call('APPEND', KEYS[1], ARGV[2])",
+    "redis.call('DEL', KEYS[1], KEYS[2])",
+    "redis.call('EXISTS', KEYS[1], KEYS[2])",
+    "redis.call('RENAME', KEYS[1], KEYS[2])",
+    "redis.call('LPUSH', 'script:list', ARGV[1], ARGV[2])",
+    "redis.call('RPOP', 'script:list')",
+    "redis.call('LRANGE', 'script:list', 0, -1)",
+    "redis.call('LLEN', 'script:list')",
+    "redis.call('SET', 'script:c', ARGV[1])",
+    "redis.call('MGET', 'script:a', 'script:b', 'script:c')",
+    "redis.call('TYPE', KEYS[1])",
+    "redis.call('TTL', KEYS[1])",
+    "redis.call('PING')",
+    "redis.call('ECHO', ARGV[1])",
+)
+
+
+def arguments(draw: Draw) -> tuple:
+    """Two keys and two arguments, now and then a wrong number of keys."""
+    count = 2 if draw.chance(0.95) else draw.one((0, 1, 3, 5, -1, "x"))
+    return (count, draw.one(KEYS), draw.one(KEYS), draw.one((1, "text", b"\x01\x02", 2.5, "")), draw.number(0, 9))
+
+
+def evaluation(draw: Draw, name: str, script: str) -> Command:
+    return command(name, script, *arguments(draw))
+
+
+@family.draws("EVAL", weight=4)
+def value(draw: Draw, name: str) -> Step:
+    before = "redis.setresp(3) " if draw.chance(0.2) else ""
+    return step(evaluation(draw, name, f"{before}return {draw.one(VALUES)}"))
+
+
+@family.draws("EVAL", weight=3)
+def failure(draw: Draw, name: str) -> Step:
+    before = draw.one(("", "", "redis.call('SET', 'script:b', 1) ", "\n\n", "local x = 1\n"))
+    return step(evaluation(draw, name, before + draw.one(FAILURES)))
+
+
+@family.draws("EVAL", "EVAL_RO", weight=4)
+def action(draw: Draw, name: str) -> Step:
+    actions = draw.many(lambda: draw.one(ACTIONS), 1, 4)
+    return step(evaluation(draw, name, f"{' '.join(actions[:-1])} return {actions[-1]}"))
+
+
+@family.draws("EVALSHA", weight=1)
+def known(draw: Draw, name: str) -> Step:
+    script = f"return {draw.one(VALUES)}"
+    digits = sha1(script.encode()).hexdigest() if draw.chance(0.8) else draw.one(("", "abc", "f" * 40))
+    load = command("SCRIPT", draw.one(("LOAD", "EXISTS", "NOSUCH")), script)
+    return step(load, command(name, draw.one((digits, digits.upper())), *arguments(draw)))
+
+
+@family.draws("SCRIPT", weight=0.5)
+def manage(draw: Draw, name: str) -> Step:
+    words = draw.one((("EXISTS", "f" * 40), ("FLUSH", "BAD"), ("FLUSH",), ("FLUSH", "ASYNC"), ("EXISTS",), ("LOAD", "x x")))
+    return step(command(name, *words))
