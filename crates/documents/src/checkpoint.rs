@@ -131,6 +131,12 @@ impl Database {
         Ok((file.vouched(), saved_lsn))
     }
 
+    /// What its file has, and the position up to which nothing else is needed, without a try to save more.
+    pub(crate) fn what_is_saved(&self) -> (Option<Vouched>, Lsn) {
+        let file = self.file.lock();
+        (file.vouched(), self.state().saved_lsn())
+    }
+
     fn save(
         &self,
         file: &mut DatabaseFile,

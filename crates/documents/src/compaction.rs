@@ -58,6 +58,8 @@ pub struct Compaction {
 pub enum Step {
     /// There is more to do.
     More,
+    /// There is more to do, when the database has been saved.
+    Blocked,
     /// The database has its new file.
     Done,
 }
@@ -200,7 +202,7 @@ impl Compaction {
         if held.has_frozen() {
             // Its rows have places in the old file, and a checkpoint is about to be tried again.
             self.stage = Stage::CatchingUp { file };
-            return Ok(Step::More);
+            return Ok(Step::Blocked);
         }
         let saved = saved_tree(&database)?;
         catch_up(&mut file, &self.base, &saved)?;
@@ -345,7 +347,7 @@ fn copy_changes(
     }
     modify(&mut checkpoint, DOCUMENTS, &documents)?;
     modify(&mut checkpoint, FEED, &feed)?;
-    checkpoint.finish(base.metadata(), base.applied_lsn())?;
+    checkpoint.finish_in_between()?;
     Ok(true)
 }
 

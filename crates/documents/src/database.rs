@@ -116,14 +116,14 @@ impl Database {
         Ok(Writer::new(self.clone(), gate))
     }
 
-    /// Does what a record says that ends at `lsn`; nothing if the file has it.
+    /// Does what a record says that ends at `lsn`; nothing if the file has it. The gate is its own.
     pub(crate) fn apply(
         &self,
+        _gate: &mut ArcMutexGuard<RawMutex, Gate>,
         since_seq: u64,
         operations: Operations<'_>,
         lsn: Lsn,
     ) -> Result<(), StoreError> {
-        let gate = self.gate.lock();
         let mut next = State::clone(&self.state());
         if lsn <= next.saved_lsn() {
             return Ok(());
@@ -137,7 +137,6 @@ impl Database {
         next.last_lsn = lsn;
         let update_seq = next.update_seq;
         self.publish(next);
-        drop(gate);
         if update_seq != since_seq {
             self.tell(Notice::Updated { db: self.id, update_seq, lsn });
         }

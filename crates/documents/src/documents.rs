@@ -47,12 +47,25 @@ pub(crate) struct Names {
     pub(crate) lsn: Lsn,
     /// The position of the last deletion.
     pub(crate) deleted_lsn: Lsn,
+    /// The position before the first creation that was not known when the files were opened.
+    pub(crate) first_lsn: Option<Lsn>,
+}
+
+/// The gates of the databases that a record changes, for whoever locks other things besides: gates come first.
+#[derive(Default)]
+pub struct Gates {
+    held: Vec<(Arc<Database>, ArcMutexGuard<RawMutex, Gate>)>,
 }
 
 impl Names {
     pub(crate) fn insert(&mut self, database: Arc<Database>) {
         self.by_name.insert(database.name().clone(), database.clone());
         self.by_id.insert(database.id(), database);
+    }
+
+    /// Whether a record up to here may be about a database that was deleted since.
+    fn covers(&self, lsn: Lsn) -> bool {
+        lsn <= self.lsn.max(self.deleted_lsn)
     }
 }
 
@@ -80,6 +93,11 @@ impl Documents {
         self.names.load().by_id.get(&db).cloned()
     }
 
+    /// The position of the last creation or deletion: what is said of which databases there are may be told when it is committed.
+    pub fn names_lsn(&self) -> Lsn {
+        self.names.load().lsn
+    }
+
     /// All databases, by name.
     pub fn all(&self) -> Vec<Arc<Database>> {
         self.names.load().by_name.values().cloned().collect()
@@ -90,11 +108,41 @@ impl Documents {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Does what a record says that ends at `lsn`: in recovery, and on a replica. What the files have already is passed over.
+    /// Does what a record says that ends at `lsn`: in recovery. What the files have already is passed over.
     ///
     /// # Errors
     /// If the record does not fit what is there, which then must not be served.
     pub fn apply(&self, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
+        let mut gates = self.gates(&[change])?;
+        self.apply_within(&mut gates, change, lsn)
+    }
+
+    /// The gates of all databases that the changes of a record are about, locked in ascending order of their ids.
+    ///
+    /// # Errors
+    /// If one is no change.
+    pub fn gates(&self, changes: &[&[u8]]) -> Result<Gates, StoreError> {
+        let mut changed = Vec::new();
+        for change in changes {
+            match Change::decode(change)? {
+                Change::Create { .. } => {}
+                Change::Delete { db } | Change::Update { db, .. } => changed.extend(self.by_id(db)),
+            }
+        }
+        changed.sort_unstable_by_key(|database| database.id());
+        changed.dedup_by_key(|database| database.id());
+        let hold = |database: Arc<Database>| {
+            let gate = database.gate();
+            (database, gate)
+        };
+        Ok(Gates { held: changed.into_iter().map(hold).collect() })
+    }
+
+    /// As [`Documents::apply`], for one of the changes that the gates were locked for.
+    ///
+    /// # Errors
+    /// As [`Documents::apply`].
+    pub fn apply_within(&self, gates: &mut Gates, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
         match Change::decode(change)? {
             Change::Create { name } => {
                 let _catalog = self.catalog.lock();
@@ -104,16 +152,26 @@ impl Documents {
             }
             Change::Delete { db } => {
                 let _catalog = self.catalog.lock();
-                if lsn > self.names.load().lsn {
-                    let database = self.by_id(db).ok_or(StoreError::UnknownDatabase(db))?;
-                    let gate = database.gate();
-                    self.delete(&database, gate, lsn);
+                let names = self.names.load_full();
+                match self.by_id(db) {
+                    _ if lsn <= names.lsn => {}
+                    Some(database) => {
+                        let held = gates.held.iter().position(|(held, _)| held.id() == db);
+                        let gate = held.map_or_else(|| database.gate(), |at| gates.held.swap_remove(at).1);
+                        self.delete(&database, gate, lsn);
+                    }
+                    // Of a database whose creation was passed over.
+                    None if lsn <= names.deleted_lsn => {}
+                    None => return Err(StoreError::UnknownDatabase(db)),
                 }
             }
             Change::Update { db, since_seq, operations } => match self.by_id(db) {
-                Some(database) => database.apply(since_seq, operations, lsn)?,
+                Some(database) => match gates.held.iter_mut().find(|(held, _)| held.id() == db) {
+                    Some((_, gate)) => database.apply(gate, since_seq, operations, lsn)?,
+                    None => database.apply(&mut database.gate(), since_seq, operations, lsn)?,
+                },
                 // It was deleted later.
-                None if lsn <= self.names.load().lsn => {}
+                None if self.names.load().covers(lsn) => {}
                 None => return Err(StoreError::UnknownDatabase(db)),
             },
         }
@@ -125,7 +183,9 @@ impl Documents {
         let db = DbId::new(lsn);
         let state = State::new(db);
         let database = Database::new(name.clone(), state, DatabaseFile::default(), self.listener.clone());
-        let mut names = Names { lsn, ..Names::clone(&self.names.load()) };
+        let before = self.names.load_full();
+        let first_lsn = before.first_lsn.or(Some(Lsn::new(lsn.get().saturating_sub(1))));
+        let mut names = Names { lsn, first_lsn, ..Names::clone(&before) };
         names.insert(Arc::new(database));
         self.names.store(Arc::new(names));
         (self.listener)(Notice::Created { db, name, lsn });
@@ -134,7 +194,8 @@ impl Documents {
     /// To be called with the catalog locked.
     fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
         gate.is_deleted = true;
-        let mut names = Names { lsn, deleted_lsn: lsn, ..Names::clone(&self.names.load()) };
+        let before = self.names.load_full();
+        let mut names = Names { lsn, deleted_lsn: before.deleted_lsn.max(lsn), ..Names::clone(&before) };
         names.by_name.remove(database.name());
         names.by_id.remove(&database.id());
         self.names.store(Arc::new(names));

@@ -54,7 +54,7 @@ pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};
 pub use database::{Database, Listener, Notice};
 pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
 pub use document::{DocRev, Limits, NewDocument, edit_hash};
-pub use documents::{CatalogWriter, DATABASES_MAX, Documents};
+pub use documents::{CatalogWriter, DATABASES_MAX, Documents, Gates};
 pub use edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History, Uploaded};
 pub use error::DocError;
 pub use found::Found;

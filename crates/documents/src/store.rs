@@ -163,19 +163,26 @@ impl Documents {
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
         let names = self.settled_names();
-        store.begin_catalog(self.first_lsn(), committed)?;
+        store.begin_catalog(&names, committed)?;
         let mut catalog = Catalog {
             names_lsn: names.lsn.max(due.upto),
             deleted_lsn: names.deleted_lsn,
             saved_lsn: due.upto,
             databases: Vec::new(),
         };
+        let mut failed = None;
         for database in names.by_id.values() {
-            let (vouched, saved_lsn) = database.save_if_due(&store.shelf, due, committed)?;
+            // One that cannot be saved holds up the log, and no other database.
+            let saved = database.save_if_due(&store.shelf, due, committed);
+            let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                database.what_is_saved()
+            });
             catalog.saved_lsn = catalog.saved_lsn.min(saved_lsn);
             catalog.databases.push(Entry { db: database.id(), name: database.name().clone(), vouched });
         }
-        store.write(catalog, due, committed)
+        store.write(catalog, due, committed)?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// What is saved now, for a copy. The log behind [`Documents::saved_lsn`], as it is before the call, belongs to it.
@@ -200,9 +207,7 @@ impl Documents {
 
     /// The position before the first database.
     fn first_lsn(&self) -> Option<Lsn> {
-        let names = self.settled_names();
-        let (db, _) = names.by_id.get_min()?;
-        Some(Lsn::new(db.get().saturating_sub(1)))
+        self.settled_names().first_lsn
     }
 }
 
@@ -239,18 +244,14 @@ impl Store {
     }
 
     /// Makes a catalog without files, before the first file is made: without a catalog there are no files.
-    fn begin_catalog(
-        &self,
-        first_lsn: Option<Lsn>,
-        committed: &mut dyn FnMut(Lsn) -> bool,
-    ) -> Result<(), StoreError> {
-        let mut written = self.written.lock();
-        let Some(first) = first_lsn.filter(|_| written.is_none()) else { return Ok(()) };
+    fn begin_catalog(&self, names: &Names, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
+        let Some(first) = names.first_lsn.filter(|_| self.written.lock().is_none()) else { return Ok(()) };
         if !committed(first) {
             return Err(StoreError::NotCommitted);
         }
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
+        let mut written = self.written.lock();
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
         *written = Some(catalog);
         Ok(())
@@ -263,8 +264,10 @@ impl Store {
         due: &Due,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
-        let mut written = self.written.lock();
-        let Some(before) = &*written else { return Ok(()) };
+        // There is one saver: nobody else writes it. Others look at it, and must not wait for replicas.
+        let Some(before) = self.written.lock().clone() else { return Ok(()) };
+        // What was saved up to there stays so, whatever was edited since and is not saved yet.
+        let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };
         let gained = catalog.saved_lsn.get().saturating_sub(before.saved_lsn.get());
         let has_gained = gained >= CATALOG_LOG_BYTES || due.everything && gained > 0;
         if catalog.databases == before.databases && !has_gained {
@@ -273,12 +276,13 @@ impl Store {
         if !committed(catalog.names_lsn.max(catalog.saved_lsn)) {
             return Err(StoreError::NotCommitted);
         }
+        let mut written = self.written.lock();
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
         let files = |catalog: &Catalog| -> BTreeSet<(DbId, u32)> {
             let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
             catalog.databases.iter().filter_map(file).collect()
         };
-        let unnamed: Vec<_> = files(before).difference(&files(&catalog)).copied().collect();
+        let unnamed: Vec<_> = files(&before).difference(&files(&catalog)).copied().collect();
         *written = Some(catalog);
         unnamed.into_iter().try_for_each(|(db, generation)| self.remove(db, generation))
     }

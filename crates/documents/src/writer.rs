@@ -28,6 +28,7 @@ use crate::doc_info::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES, DocInfo, DocLeaf};
 use crate::document::edit_hash;
 use crate::edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History};
 use crate::id::{DocId, UploadId};
+use crate::names::LOCAL_PREFIX;
 use crate::rev_path::RevPath;
 use crate::revision::Rev;
 use crate::snapshot::Snapshot;
@@ -82,6 +83,9 @@ impl Writer {
 
     /// Edits a document. A revision that is there already is no error and no change.
     pub fn edit(&mut self, request: EditRequest) -> Result<Rev, DocError> {
+        if request.id.starts_with(LOCAL_PREFIX) {
+            return Err(DocError::bad_request("A _local document has no revisions that are listed."));
+        }
         let old = self.next.document(&request.id)?;
         let EditRequest { id, history, deleted, body, body_digest, attachments } = request;
         if attachments.len() > ATTACHMENTS_MAX {
@@ -90,7 +94,14 @@ impl Writer {
         let (path, attachments) = match history {
             History::Parent(parent) => {
                 let parent = parent_of(old.as_deref(), parent, deleted)?;
-                self.name_revision(&id, old.as_deref(), parent, deleted, body_digest, attachments)?
+                let named =
+                    self.name_revision(&id, old.as_deref(), parent, deleted, body_digest, attachments)?;
+                let rev = named.0.newest();
+                if old.as_ref().is_some_and(|old| old.revs.contains(rev)) {
+                    // The same edit was made elsewhere, and has come here without its ancestors.
+                    return Ok(rev);
+                }
+                named
             }
             History::Path(path) => {
                 if old.as_ref().is_some_and(|old| old.revs.contains(path.newest())) {
@@ -101,7 +112,7 @@ impl Writer {
                 (path, attachments)
             }
         };
-        check_info_bytes(&id, old.as_deref(), &path, &attachments)?;
+        check_info_bytes(&id, old.as_deref(), &path, &attachments, deleted)?;
         let rev = path.newest();
         let edit = Edit { id, deleted, path, body, attachments };
         self.encoder.push_edit(&edit);
@@ -339,15 +350,21 @@ fn check_info_bytes(
     old: Option<&DocInfo>,
     path: &RevPath,
     attachments: &[EditAttachment],
+    deleted: bool,
 ) -> Result<(), DocError> {
     const CHUNK_ENTRY_BYTES: u64 = 24;
+    /// What a deletion may take beyond: conflicts must be resolvable.
+    const DELETION_BYTES: usize = 128 * 1024;
     let attachment_bytes = |attachment: &EditAttachment| {
         let chunks = 1 + attachment.length / CHUNK_BYTES as u64;
         attachment.name.len() as u64 + attachment.content_type.len() as u64 + (chunks + 2) * CHUNK_ENTRY_BYTES
     };
-    let added = 16 * path.count() as u64 + attachments.iter().map(attachment_bytes).sum::<u64>();
+    let is_new = |rev: &Rev| old.is_none_or(|old| !old.revs.contains(*rev));
+    let new_revs = path.revs().take_while(is_new).count();
+    let added = 16 * new_revs as u64 + attachments.iter().map(attachment_bytes).sum::<u64>();
     let bytes = old.map_or(0, |old| old.stored_bytes() as u64) + added;
-    if bytes > INFO_BYTES_MAX as u64 {
+    let bytes_max = if deleted { INFO_BYTES_MAX + DELETION_BYTES } else { INFO_BYTES_MAX };
+    if bytes > bytes_max as u64 {
         return Err(DocError::DocumentTooLarge(id.to_owned()));
     }
     Ok(())

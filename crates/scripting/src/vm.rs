@@ -178,6 +178,7 @@ impl Vm {
         if self.programs.contains_key(&sha) {
             return Ok(());
         }
+        self.make_room();
         let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
         let program = chunk.set_environment(self.guard.clone()).into_function().map_err(|problem| {
             let reason = text_of(&problem);
@@ -188,6 +189,18 @@ impl Vm {
         }
         self.programs.insert(sha, program);
         Ok(())
+    }
+
+    /// Compiled scripts take memory that scripts need: those that are kept go when there is little left.
+    fn make_room(&mut self) {
+        let is_short = |vm: &Vm| vm.lua.used_memory() > vm.limits.memory_bytes_max / KEPT_FRACTION;
+        if is_short(self) {
+            let _ = self.lua.gc_collect();
+            if is_short(self) {
+                self.programs.clear();
+                let _ = self.lua.gc_collect();
+            }
+        }
     }
 
     /// Runs a script that was [loaded](Vm::load). `seed` is where its random numbers begin.

@@ -418,8 +418,7 @@ impl ServerHost {
     /// Cuts the log after a FLUSHALL that is durable: nothing before it is needed. Called once a second.
     pub(crate) fn cut_dead_log(&self) {
         let Some(log) = self.log.get() else { return };
-        let mut dead = self.dead_before.lock();
-        let Some((record, boundary)) = *dead else { return };
+        let Some((record, boundary)) = *self.dead_before.lock() else { return };
         if log.durable_lsn() < record {
             return;
         }
@@ -427,6 +426,11 @@ impl ServerHost {
         if saved_lsn.is_some_and(|saved_lsn| saved_lsn < boundary) {
             // FLUSHALL is about keys: documents need the log until they are saved. The next look tries again.
             self.saver.ask();
+            return;
+        }
+        // Not before: a FLUSHALL takes this lock under those of all slots.
+        let mut dead = self.dead_before.lock();
+        if *dead != Some((record, boundary)) {
             return;
         }
         *dead = None;

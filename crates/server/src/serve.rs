@@ -172,9 +172,9 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     tokio::spawn(watch_signals(host.clone()));
 
     let (log, mirrored, documents) = recover_in_background(&host, &process.dir, mode).await?;
-    let log_threads = attach(&host, &mailboxes, &http, &log)?;
     let indexes = Arc::new(open_indexes(&process.dir, &documents)?);
-    host.serve_documents(Served { documents: documents.clone(), threads: log_threads.clone(), indexes });
+    let served = |threads| Served { documents: documents.clone(), threads, indexes };
+    let log_threads = attach(&host, &mailboxes, &http, &log, served)?;
     if let Some((mirror, chains)) = mirrored {
         let replayer = Replayer::new(host.keyspace().clone(), chains, log.appended_lsn());
         let replayer = replayer.with_documents(documents);
@@ -381,6 +381,7 @@ fn attach(
     mailboxes: &[Mailbox],
     http: &Arc<Http>,
     log: &Log,
+    served: impl FnOnce(LogThreads) -> Served,
 ) -> std::io::Result<LogThreads> {
     let for_failure = mailboxes.to_vec();
     let failed = move |error| log_failed(&error, &for_failure);
@@ -394,6 +395,8 @@ fn attach(
         while finished.recv().is_ok() {}
         http.settle();
     });
+    // Before anything can be written.
+    host.serve_documents(served(threads.clone()));
     for mailbox in mailboxes {
         mailbox.send(Message::Attach(threads.clone()));
     }

@@ -105,7 +105,23 @@ impl<'a> Checkpoint<'a> {
     ///
     /// # Panics
     /// If a change of a tree has failed before.
-    pub fn finish(mut self, metadata: &[u8], applied_lsn: Lsn) -> Result<Snapshot, TreeError> {
+    pub fn finish(self, metadata: &[u8], applied_lsn: Lsn) -> Result<Snapshot, TreeError> {
+        self.end(metadata, applied_lsn, true)
+    }
+
+    /// As [`Checkpoint::finish`], for a state in between that is none to open the file with.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::finish`].
+    ///
+    /// # Panics
+    /// As [`Checkpoint::finish`].
+    pub fn finish_in_between(self) -> Result<Snapshot, TreeError> {
+        let before = self.file.snapshot().header.clone();
+        self.end(&before.metadata, before.applied_lsn, false)
+    }
+
+    fn end(mut self, metadata: &[u8], applied_lsn: Lsn, has_state: bool) -> Result<Snapshot, TreeError> {
         assert!(!self.unfinished_batch, "a checkpoint in which a change has failed");
         TreeError::require_fits("metadata", metadata.len(), METADATA_BYTES_MAX)?;
         let range_hash = self.appender.end_range()?;
@@ -117,7 +133,7 @@ impl<'a> Checkpoint<'a> {
             range_begin: self.appender.begin(),
             range_hash,
             applied_lsn,
-            has_state: true,
+            has_state,
             roots: std::mem::take(&mut self.roots),
             metadata: metadata.to_vec(),
         };
@@ -131,6 +147,9 @@ impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         if let Some(reason) = self.appender.failure() {
             self.file.poison(reason);
+        } else if self.unfinished_batch {
+            // Who has put blobs may remember where: nothing else may ever lie there.
+            self.file.poison("a change of a tree has failed");
         }
         if !self.finished {
             self.file.leave_tail();

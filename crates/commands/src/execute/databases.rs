@@ -1,8 +1,5 @@
 //! Which document databases a command locks, before its slots.
 
-use lsn::Lsn;
-use storage::Appender;
-
 use crate::{Call, Executor, Flags, Host, Keys, Row, Session, families::named_document, unit::Databases};
 
 impl Executor {
@@ -28,15 +25,14 @@ impl Executor {
     #[cold]
     fn lock_named(&self, call: Call<'_>, session: &Session, host: &dyn Host) -> Option<Box<Databases>> {
         let documents = host.documents()?;
-        let appended = self.appender().map_or(Lsn::ZERO, Appender::appended_lsn);
         let databases = match &session.transaction {
             Some(transaction) => {
                 let queued = transaction.commands().iter();
                 let queued = queued.filter(|it| it.found.row.flags.has(Flags::DOCUMENTS));
                 let named = queued.filter_map(|it| named_document(it.args.as_args()));
-                Databases::lock(documents, named, appended)
+                Databases::lock(documents, named)
             }
-            None => Databases::lock(documents, named_document(call.args).into_iter(), appended),
+            None => Databases::lock(documents, named_document(call.args).into_iter()),
         };
         Some(Box::new(databases))
     }

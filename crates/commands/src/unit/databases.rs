@@ -16,7 +16,7 @@ use lsn::Lsn;
 pub(crate) struct Databases {
     locked: Vec<Locked>,
     /// What is said of a database that is not there waits for this.
-    appended: Lsn,
+    names_lsn: Lsn,
 }
 
 struct Locked {
@@ -32,11 +32,10 @@ pub(crate) struct Named<'a> {
 }
 
 impl Databases {
-    /// Locks the databases of the documents that commands name. The log has been appended to up to `appended`.
+    /// Locks the databases of the documents that commands name.
     pub(crate) fn lock<'a>(
         documents: &Documents,
         named: impl Iterator<Item = Named<'a>> + Clone,
-        appended: Lsn,
     ) -> Databases {
         let mut found: Vec<(&str, _)> = Vec::new();
         for Named { database, .. } in named.clone() {
@@ -49,7 +48,9 @@ impl Databases {
             name: name.into(),
             writer: database.and_then(|it| it.lock()),
         };
-        let mut databases = Databases { locked: found.into_iter().map(lock).collect(), appended };
+        let locked = found.into_iter().map(lock).collect();
+        // After the locks: who has deleted a database has said so before the lock could be had.
+        let mut databases = Databases { locked, names_lsn: documents.names_lsn() };
         for Named { database, id } in named {
             let Some(locked) = databases.find(database) else { continue };
             let read = locked.writer.as_ref().map_or(Ok(None), |writer| writer.snapshot().document(id));
@@ -76,7 +77,7 @@ impl Databases {
     /// The newest position of anything that was seen.
     pub(crate) fn seen(&self) -> Lsn {
         let seen =
-            |locked: &Locked| locked.writer.as_ref().map_or(self.appended, |it| it.snapshot().last_lsn());
+            |locked: &Locked| locked.writer.as_ref().map_or(self.names_lsn, |it| it.snapshot().last_lsn());
         self.locked.iter().map(seen).max().unwrap_or(Lsn::ZERO)
     }
 

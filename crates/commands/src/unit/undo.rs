@@ -12,6 +12,8 @@
 
 mod streams;
 
+use std::collections::HashSet;
+
 use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredItemsBuf, ValueBuf, View};
 
 use super::Unit;
@@ -26,6 +28,9 @@ pub(super) struct Undo {
     effects: Vec<u8>,
     /// Where those of each effect begin. They are made from the last one to the first one.
     steps: Vec<usize>,
+    /// Keys that were copied whole, or were not there: whatever is done to them later needs no note, because undoing runs
+    /// backwards and ends with what they were.
+    whole: HashSet<(DbId, Box<[u8]>)>,
     /// Something was done that cannot be undone.
     is_lost: bool,
     flushed_all: bool,
@@ -41,6 +46,7 @@ impl Unit<'_> {
         self.undo = Some(Box::new(Undo {
             effects: Vec::new(),
             steps: Vec::new(),
+            whole: HashSet::new(),
             is_lost: false,
             flushed_all: self.flushes_all,
             record_bytes: self.effects.len(),
@@ -97,6 +103,8 @@ impl Unit<'_> {
                 let mut exists = false;
                 entry(self, db, key, &mut |entry| exists = entry.is_some());
                 if exists {
+                    // What was noted by name is elsewhere now.
+                    undo.whole.clear();
                     undo.add(&Effect::Move { db: to_db, key: to_key, to_db: db, to_key: key });
                     entry(self, to_db, to_key, &mut |entry| {
                         if entry.is_some() {
@@ -105,7 +113,10 @@ impl Unit<'_> {
                     });
                 }
             }
-            (_, Effect::SwapDb { .. }) => undo.add(effect),
+            (_, Effect::SwapDb { .. }) => {
+                undo.whole.clear();
+                undo.add(effect);
+            }
             (_, Effect::FlushDb { .. } | Effect::FlushAll) => {
                 undo.is_lost = true;
                 undo.effects = Vec::new();
@@ -133,10 +144,14 @@ impl Undo {
 
     /// An effect on one key, with what is there.
     fn note(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
+        if !self.whole.is_empty() && self.whole.contains(&(db, Box::from(key))) {
+            return;
+        }
         let large = entry.filter(|entry| entry.allocated_bytes() > COPIED_BYTES_MAX);
         let is_noted = large.is_some_and(|entry| self.note_elements(effect, db, key, entry));
         if !is_noted {
             self.restore(db, key, entry);
+            self.whole.insert((db, key.into()));
         }
     }
 

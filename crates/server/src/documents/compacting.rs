@@ -22,6 +22,9 @@ use crate::{host::ServerHost, pace::Pace};
 
 /// How often it is looked which files are worth it.
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// A compaction that must wait until its database is saved looks so often, and is given up after so many looks.
+const BLOCKED_PAUSE: Duration = Duration::from_millis(100);
+const BLOCKED_MAX: u32 = 600;
 /// Of all processors together.
 const CPU_PERCENT: u64 = 20;
 /// A file that could not be compacted is left alone for so long, unless somebody asks.
@@ -159,9 +162,15 @@ impl Compactor {
             }
             Ok(step)
         };
-        while !self.stopping.load(Relaxed) {
-            if step(&mut compaction)? == Step::Done {
-                return Ok(Some(database.snapshot().info().file_bytes));
+        let mut blocked = 0;
+        while !self.stopping.load(Relaxed) && blocked < BLOCKED_MAX {
+            match step(&mut compaction)? {
+                Step::Done => return Ok(Some(database.snapshot().info().file_bytes)),
+                Step::More => {}
+                Step::Blocked => {
+                    blocked += 1;
+                    self.wake.wait_for(&mut self.state.lock(), BLOCKED_PAUSE);
+                }
             }
         }
         Ok(None)

@@ -31,6 +31,9 @@ use crate::host::ServerHost;
 
 /// How often it is looked what is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How long a save of everything waits for replicas, and how often it looks.
+const COMMIT_PATIENCE_US: u64 = 10_000_000;
+const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// After a failure it is tried again after so long, unless somebody asks.
 const RETRY_MS: u64 = 60_000;
 
@@ -107,13 +110,26 @@ impl Saver {
         let Some(served) = host.served() else { return Ok(None) };
         let _turn = self.turn.lock();
         let due = Due { now_ms: host.monotonic_us() / 1000, upto: host.node.applied(log), everything };
+        let patience_us = if everything { COMMIT_PATIENCE_US } else { 0 };
         let mut committed = |lsn: Lsn| {
             let is_durable = lsn <= log.durable_lsn() || log.make_durable(lsn).is_ok();
-            is_durable && lsn <= log.committed_lsn()
+            is_durable && self.await_commit(host, log, lsn, host.monotonic_us() + patience_us)
         };
         let saved = served.documents.checkpoint(&due, &mut committed);
         self.note(host, &saved);
         saved.map(|()| served.documents.saved_lsn())
+    }
+
+    /// Waits for replicas, if they have to have it.
+    fn await_commit(&self, host: &ServerHost, log: &Log, lsn: Lsn, until_us: u64) -> bool {
+        while lsn > log.committed_lsn() {
+            let is_over = log.poison_reason().is_some() || self.state.lock().stopping;
+            if is_over || host.monotonic_us() > until_us {
+                return false;
+            }
+            thread::sleep(COMMIT_POLL);
+        }
+        true
     }
 
     fn note(&self, host: &ServerHost, saved: &Result<(), StoreError>) {

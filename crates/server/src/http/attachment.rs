@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderValue, StatusCode, header};
 use documents::{
     Attachment, AttachmentRequest, AttachmentSource, DEFAULT_CONTENT_TYPE, Database, Digest, DocError,
-    DocLeaf, EditRequest, Found, History, Pick, Snapshot, check_attachment_name, check_id,
+    DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot, check_attachment_name, check_id,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     request::Call,
     security,
     show::parse_rev,
-    upload::Upload,
+    upload::{Stored, Upload},
 };
 
 /// `/DB/ID/NAME`
@@ -105,6 +105,9 @@ async fn parent(
     id: &str,
 ) -> Result<(Snapshot, Option<Found>), Failure> {
     check_id(id)?;
+    if id.starts_with(LOCAL_PREFIX) {
+        return Err(Failure::bad_request("_local documents do not accept attachments."));
+    }
     security::check_edit(call, database, id)?;
     let snapshot = call.snapshot(database).await?;
     let found = match based_on_tree(call)? {
@@ -139,9 +142,9 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
             upload.push(piece).await?;
         }
     }
-    let source = upload.finish(content_type, None).await?;
+    let (source, stored) = upload.finish(content_type, None).await?;
     let new = AttachmentRequest { name: name.into(), source };
-    let edit = with_attachments(&snapshot, parent.as_ref(), id, name, Some(new))?;
+    let edit = with_attachments(&snapshot, parent.as_ref(), id, name, Some((new, stored)))?;
     save(call, database, id, edit, StatusCode::CREATED).await
 }
 
@@ -159,8 +162,9 @@ fn with_attachments(
     parent: Option<&Found>,
     id: &str,
     name: &str,
-    new: Option<AttachmentRequest>,
+    new: Option<(AttachmentRequest, Option<Stored>)>,
 ) -> Result<Edit, Failure> {
+    let (new, stored) = new.unzip();
     let stubs = |leaf: &DocLeaf| {
         let others = leaf.attachments.iter().filter(|attachment| &*attachment.name != name);
         let stub = |attachment: &Attachment| AttachmentRequest {
@@ -176,14 +180,15 @@ fn with_attachments(
         Some(parent) => snapshot.body(parent.leaf())?,
         None => b"{}"[..].into(),
     };
-    Ok(Edit::Document(EditRequest {
+    let request = EditRequest {
         id: id.into(),
         history: History::Parent(parent.map(Found::rev)),
         deleted: false,
         body_digest: Digest::of(&body),
         body,
         attachments,
-    }))
+    };
+    Ok(Edit::Document(request, stored.flatten().into_iter().collect()))
 }
 
 #[cfg(test)]

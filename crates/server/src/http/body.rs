@@ -284,6 +284,15 @@ impl ChunkWriter {
         self.send().await
     }
 
+    /// Gives others of the thread their turn, while nothing is rendered.
+    ///
+    /// # Errors
+    /// If the client has left.
+    pub(super) async fn rest(&self) -> Result<(), Broken> {
+        tokio::task::yield_now().await;
+        if self.sender.is_closed() { Err(Broken) } else { Ok(()) }
+    }
+
     /// Sends what was rendered.
     pub(super) async fn send(&mut self) -> Result<(), Broken> {
         if self.buffer.is_empty() {

@@ -228,7 +228,7 @@ impl Feed {
             if !self.asked.filter.takes(&row, snapshot)? {
                 skipped += 1;
                 if skipped % SKIPPED_MAX == 0 {
-                    tokio::task::yield_now().await;
+                    self.writer.rest().await?;
                     if self.asked.beat.heartbeat.is_some() && Instant::now() >= self.beat_due {
                         self.beat().await?;
                     }

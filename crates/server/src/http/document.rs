@@ -28,7 +28,7 @@ pub(super) async fn document(call: &mut Call, database: &Arc<Database>, id: &str
         "GET" | "HEAD" => read(call, database, id).await,
         "PUT" => put(call, database, id).await,
         "DELETE" => delete(call, database, id).await,
-        "COPY" => copy(call, database, id).await,
+        "COPY" | "copy" => copy(call, database, id).await,
         _ => Err(Failure::MethodNotAllowed(METHODS)),
     }
 }
@@ -152,14 +152,17 @@ async fn copy(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
     }
     let body = snapshot.body(found.leaf())?;
     documents::check_id(&target)?;
-    let edit = Edit::Document(EditRequest {
-        id: target.as_str().into(),
-        history: History::Parent(target_rev),
-        deleted: false,
-        body_digest: documents::Digest::of(&body),
-        body,
-        attachments: Vec::new(),
-    });
+    let edit = Edit::Document(
+        EditRequest {
+            id: target.as_str().into(),
+            history: History::Parent(target_rev),
+            deleted: false,
+            body_digest: documents::Digest::of(&body),
+            body,
+            attachments: Vec::new(),
+        },
+        Vec::new(),
+    );
     save(call, database, &target, edit, StatusCode::CREATED).await
 }
 

@@ -9,13 +9,17 @@ use documents::{
     Writer, check_id,
 };
 
-use super::{failure::Failure, request::Call, upload::Upload};
+use super::{
+    failure::Failure,
+    request::Call,
+    upload::{Stored, Upload},
+};
 use crate::config::Key;
 
 /// What is done to one document.
 pub(super) enum Edit {
-    /// One that is listed and replicated.
-    Document(EditRequest),
+    /// One that is listed and replicated, with what keeps attachments of it that are in the log already.
+    Document(EditRequest, Vec<Stored>),
     /// One that is neither. Its id is without the prefix.
     Local { id: DocId, rev: Option<u64>, deleted: bool, body: Bytes },
 }
@@ -28,7 +32,9 @@ impl Edit {
             AttachmentSource::Stub | AttachmentSource::Upload { .. } => 0,
         };
         match self {
-            Edit::Document(edit) => edit.body.len() + edit.attachments.iter().map(attachment).sum::<usize>(),
+            Edit::Document(edit, _) => {
+                edit.body.len() + edit.attachments.iter().map(attachment).sum::<usize>()
+            }
             Edit::Local { body, .. } => body.len(),
         }
     }
@@ -36,7 +42,8 @@ impl Edit {
     /// Does it.
     pub(super) fn make(self, writer: &mut Writer) -> Result<DocRev, DocError> {
         match self {
-            Edit::Document(edit) => {
+            Edit::Document(edit, stored) => {
+                stored.into_iter().for_each(Stored::taken);
                 let uploads: Vec<_> = edit.attachments.iter().filter_map(upload_of).collect();
                 let edited = writer.edit(edit);
                 if edited.is_err() {
@@ -90,34 +97,35 @@ pub(super) async fn edit_of(
             return Err(Failure::bad_request(reason));
         }
     };
-    let mut attachments = Vec::with_capacity(document.attachments.len());
+    let (mut attachments, mut stored) = (Vec::with_capacity(document.attachments.len()), Vec::new());
     for attachment in document.attachments {
-        attachments.push(attachment_request(call, database, attachment).await?);
+        let (attachment, kept) = attachment_request(call, database, attachment).await?;
+        attachments.push(attachment);
+        stored.extend(kept);
     }
-    Ok(Edit::Document(EditRequest {
+    let request = EditRequest {
         id: id.into(),
         history,
         deleted: document.deleted,
         body: document.body.into(),
         body_digest: document.body_digest,
         attachments,
-    }))
+    };
+    Ok(Edit::Document(request, stored))
 }
 
 async fn attachment_request(
     call: &Call,
     database: &Arc<Database>,
     attachment: NewAttachment,
-) -> Result<AttachmentRequest, Failure> {
+) -> Result<(AttachmentRequest, Option<Stored>), Failure> {
     let NewAttachment { name, content_type, revpos, content } = attachment;
-    let source = match content {
-        NewContent::Stub { .. } => AttachmentSource::Stub,
-        NewContent::Inline { bytes, digest } if bytes.len() <= CHUNK_BYTES => AttachmentSource::Inline {
-            content_type: content_type.into(),
-            bytes: bytes.into(),
-            digest,
-            revpos,
-        },
+    let (source, stored) = match content {
+        NewContent::Stub { .. } => (AttachmentSource::Stub, None),
+        NewContent::Inline { bytes, digest } if bytes.len() <= CHUNK_BYTES => {
+            let (content_type, bytes) = (content_type.into(), bytes.into());
+            (AttachmentSource::Inline { content_type, bytes, digest, revpos }, None)
+        }
         NewContent::Inline { bytes, .. } => {
             let mut upload = Upload::new(&call.thread, database);
             upload.push(bytes.into()).await?;
@@ -127,7 +135,7 @@ async fn attachment_request(
             return Err(Failure::bad_request("Attachments that follow need a multipart/related body"));
         }
     };
-    Ok(AttachmentRequest { name: name.into(), source })
+    Ok((AttachmentRequest { name: name.into(), source }, stored))
 }
 
 /// The revision of a document that is listed.

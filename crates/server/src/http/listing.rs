@@ -238,7 +238,7 @@ async fn send_range(
             None => return Ok(()),
         }
         if skipped % SKIPPED_MAX == SKIPPED_MAX - 1 {
-            tokio::task::yield_now().await;
+            writer.rest().await?;
         }
     }
     let mut left = listing.limit;

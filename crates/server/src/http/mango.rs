@@ -68,7 +68,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
     let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
         while query.step(begun.elapsed(), &mut writer.buffer)? {
             writer.breathe().await?;
-            tokio::task::yield_now().await;
+            writer.rest().await?;
         }
         writer.send().await
     });
@@ -191,14 +191,17 @@ async fn replace(
 ) -> Result<(), Failure> {
     let deleted = body.is_none();
     let body = body.unwrap_or_else(|| b"{}".to_vec());
-    let edit = Edit::Document(EditRequest {
-        id: id.into(),
-        history,
-        deleted,
-        body_digest: Digest::of(&body),
-        body: body.into(),
-        attachments: Vec::new(),
-    });
+    let edit = Edit::Document(
+        EditRequest {
+            id: id.into(),
+            history,
+            deleted,
+            body_digest: Digest::of(&body),
+            body: body.into(),
+            attachments: Vec::new(),
+        },
+        Vec::new(),
+    );
     let size = (1, edit.size_bytes());
     call.thread.change(database, size, |writer| edit.make(writer)).await?;
     Ok(())

@@ -63,6 +63,10 @@ impl Patience {
 
     /// The socket took bytes, or it did not.
     pub(super) fn wrote(&self, took: bool) {
+        if took && self.is_idle() {
+            // A reply that is handed over and still taken is no silence.
+            self.since_s.set(self.now_s.get());
+        }
         let stalled = (!took).then(|| self.stalled_since_s.get().unwrap_or(self.now_s.get()));
         self.stalled_since_s.set(stalled);
     }

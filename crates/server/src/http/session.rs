@@ -3,7 +3,10 @@
 //! The cookie is the URL-safe base64 of `NAME:TIME:SIGNATURE`: the time in hexadecimal seconds, the signature HMAC-SHA-256 of
 //! `NAME:TIME`, a zero byte and the password under the key. It ends after ten minutes without requests, with the process, and when the password changes.
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, StatusCode, header},
+};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
@@ -22,6 +25,8 @@ pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
 /// Seconds without requests after which a session ends.
 const SESSION_S: u64 = 600;
+/// Bytes of a request with a name and a password.
+const LOGIN_BYTES_MAX: usize = 16 << 10;
 /// Seconds after which a cookie is renewed.
 const RENEW_S: u64 = SESSION_S / 10;
 const COOKIE: &str = "AuthSession";
@@ -131,7 +136,11 @@ fn who_am_i(call: &Call) -> Reply {
 
 async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     let is_form = call.media_type() == Some(FORM);
-    let body = call.body().await?;
+    let body = match call.take_body() {
+        // Anybody may ask: no more is taken than a name and a password need.
+        Some(body) => body.at_most(LOGIN_BYTES_MAX).whole(&call.head.headers).await?,
+        None => Bytes::new(),
+    };
     let login = if is_form {
         let pairs = form_urlencoded::parse(&body);
         let take = |wanted: &[&str]| {

@@ -24,12 +24,12 @@ pub(super) struct Upload {
     digest: Md5,
 }
 
-/// Chunks that are in the log. They are given up when this is dropped.
-struct Stored {
+/// Chunks that are in the log. They are given up when this is dropped, unless an edit has [taken](Stored::taken) them.
+pub(super) struct Stored {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
     upload: UploadId,
-    is_finished: bool,
+    is_taken: bool,
 }
 
 impl Upload {
@@ -54,27 +54,21 @@ impl Upload {
         Ok(())
     }
 
-    /// Where all of it is.
+    /// Where all of it is, and what keeps it there until an edit refers to it.
     pub(super) async fn finish(
         mut self,
         content_type: Arc<str>,
         revpos: Option<u32>,
-    ) -> Result<AttachmentSource, Failure> {
+    ) -> Result<(AttachmentSource, Option<Stored>), Failure> {
         let digest = Digest(std::mem::take(&mut self.digest).finalize().into());
         if self.stored.is_none() {
             let bytes = std::mem::take(&mut self.buffer).into();
-            return Ok(AttachmentSource::Inline { content_type, bytes, digest, revpos });
+            return Ok((AttachmentSource::Inline { content_type, bytes, digest, revpos }, None));
         }
         self.store().await?;
-        let mut stored = self.stored.take().ok_or(LogFailed)?;
-        stored.is_finished = true;
-        Ok(AttachmentSource::Upload {
-            content_type,
-            upload: stored.upload,
-            length: self.length,
-            digest,
-            revpos,
-        })
+        let stored = self.stored.take().ok_or(LogFailed)?;
+        let (upload, length) = (stored.upload, self.length);
+        Ok((AttachmentSource::Upload { content_type, upload, length, digest, revpos }, Some(stored)))
     }
 
     async fn store(&mut self) -> Result<(), Failure> {
@@ -91,14 +85,21 @@ impl Upload {
             .await?
             .0?;
         let (thread, database) = (self.thread.clone(), self.database.clone());
-        self.stored.get_or_insert_with(|| Stored { thread, database, upload, is_finished: false });
+        self.stored.get_or_insert_with(|| Stored { thread, database, upload, is_taken: false });
         Ok(())
+    }
+}
+
+impl Stored {
+    /// An edit decides what becomes of it.
+    pub(super) fn taken(mut self) {
+        self.is_taken = true;
     }
 }
 
 impl Drop for Stored {
     fn drop(&mut self) {
-        if !self.is_finished {
+        if !self.is_taken {
             discard(&self.thread, &self.database, self.upload);
         }
     }

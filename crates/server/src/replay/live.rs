@@ -13,7 +13,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use documents::Documents;
+use documents::{Documents, Gates};
 use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{Chains, Chunk};
@@ -155,6 +155,12 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
             }
         }
         self.prefetch(&effects);
+        let failed = |reason| RecoverError::Documents { lsn, reason };
+        // Gates of databases before slots, as units do it.
+        let mut gates = match self.documents {
+            Some(documents) if !changes.is_empty() => documents.gates(&changes).map_err(failed)?,
+            _ => Gates::default(),
+        };
         let mut slots = self.lock(&effects);
         for (effect, hash) in &effects {
             if let Scope::Two(from, to) = effect.scope() {
@@ -169,9 +175,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
         let Some(documents) = self.documents else { return Ok(()) };
         let mut changes = changes.into_iter();
-        changes
-            .try_for_each(|change| documents.apply(change, lsn))
-            .map_err(|reason| RecoverError::Documents { lsn, reason })
+        changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)
     }
 
     fn prefetch(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) {

@@ -57,7 +57,8 @@ pub(super) fn restore(
 
 /// Has the replay begin where the files need it.
 fn start(recovery: &mut Recovery, source: &Place<'_>, from: Option<Lsn>) -> Result<(), RestoreError> {
-    let from = from.unwrap_or(recovery.start());
+    // Without a catalog there was no database at any snapshot: any will do.
+    let from = from.unwrap_or(recovery.until());
     if !recovery.needs_snapshot() && from >= recovery.start() {
         return Ok(());
     }

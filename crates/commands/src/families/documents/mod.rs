@@ -84,6 +84,9 @@ fn del(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 fn edit(cx: &mut Context<'_, '_>, args: Args<'_>, document: NewDocument) -> Result<(), CommandError> {
     let Named { database, id } = name(args)?;
+    if cx.host.documents().is_none() {
+        return Err(CommandError::Loading);
+    }
     check_id(id).map_err(refused)?;
     if id.starts_with(LOCAL_PREFIX) {
         return Err(CommandError::Text("BADREQUEST _local documents are written over HTTP"));
@@ -108,7 +111,11 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let snapshot = if cx.in_transaction {
         cx.unit.documents(database).map_err(refused)?.snapshot()
     } else {
-        let found = cx.host.documents().ok_or(CommandError::Loading)?.database(database);
+        let documents = cx.host.documents().ok_or(CommandError::Loading)?;
+        let found = documents.database(database);
+        if found.is_err() {
+            cx.unit.note_seen(documents.names_lsn());
+        }
         found.map_err(refused)?.snapshot()
     };
     cx.unit.note_seen(snapshot.last_lsn());

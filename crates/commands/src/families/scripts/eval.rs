@@ -145,7 +145,7 @@ fn run_loaded(
         }
         Ended::Stopped(stop) => {
             cx.unit.undo();
-            return Err(match (stop, refusal) {
+            let problem = match (stop, refusal) {
                 (Stop::Again, Some(refusal)) => refusal,
                 (Stop::Killed, _) => CommandError::Composed(format!(
                     "ERR Script killed by user with SCRIPT KILL... script: {}",
@@ -155,7 +155,15 @@ fn run_loaded(
                     "ERR the script has executed more instructions than script-max-instructions allows; what it did is \
                      undone",
                 ),
-            });
+            };
+            if !cx.unit.end_undo() {
+                return Err(problem);
+            }
+            // It has flushed, which cannot be undone: the record stays, and so does what it says.
+            let mut text = Vec::new();
+            problem.render(&mut text);
+            cx.reply.error(text);
+            return Ok(());
         }
     };
     let changed = cx.unit.end_undo();
