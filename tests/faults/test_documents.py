@@ -1,6 +1,7 @@
 """Documents where keys are: in backups, restores, replicas, and behind a log that was cut."""
 
 import base64
+import threading
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,108 @@ def test_compaction_beside_writers_keeps_everything_and_frees_the_disk(new_serve
 def couch_rev(couch: Couch, id_: str) -> str:
     """The leaf of a deleted document."""
     return couch.ok("GET", f"/storm/{id_}?open_revs=all")[0]["ok"]["_rev"]
+
+
+def test_what_is_saved_stays_saved_whatever_else_is_edited(new_server):
+    """One database is saved and others are edited: the catalog is written again, and still says what a start needs."""
+    server = new_server(log_segment_bytes="1mb").start()
+    with Couch(server.http_port) as couch:
+        for name in ("one", "two"):
+            couch.ok("PUT", f"/{name}")
+        couch.put("one", {"_id": "early"})
+        save(server)
+        catalog = server.directory / "documents" / "catalog"
+        before = catalog.read_bytes()
+        rev = couch.put("one", {"_id": "late"})
+        filler = "x" * 1_000_000
+        for number in range(10):
+            couch.put("two", {"_id": f"d{number}", "filler": filler})
+        wait_until("the larger one to be saved", lambda: catalog.read_bytes() != before)
+    server.kill()
+    server.start()
+    with Couch(server.http_port) as couch:
+        assert couch.get("/one/late").json["_rev"] == rev
+        assert couch.ok("GET", "/two")["doc_count"] == 10
+
+
+def test_a_database_that_came_and_went_around_a_snapshot_is_no_riddle(new_server):
+    for delete_first in (False, True):
+        server = new_server(log_segment_bytes="1mb").start()
+        with Couch(server.http_port) as couch:
+            couch.ok("PUT", "/short")
+            couch.put("short", {"_id": "x"})
+            if delete_first:
+                couch.ok("DELETE", "/short")
+            save(server)
+            if not delete_first:
+                couch.put("short", {"_id": "y"})
+                couch.ok("DELETE", "/short")
+            couch.ok("PUT", "/another")
+        server.kill()
+        server.start()
+        with Couch(server.http_port) as couch:
+            assert couch.ok("GET", "/_all_dbs") == ["another"]
+
+
+def test_an_edit_that_came_without_its_ancestors_may_be_made_again(new_server):
+    server = new_server().start()
+    with Couch(server.http_port) as couch, server.connect() as connection:
+        for name in ("here", "there"):
+            couch.ok("PUT", f"/{name}")
+        first = couch.put("here", {"_id": "x", "n": 1})
+        assert couch.put("there", {"_id": "x", "n": 1}) == first
+        second = couch.put("there", {"_id": "x", "_rev": first, "n": 2})
+        orphan = {"docs": [{"_id": "x", "_rev": second, "n": 2}], "new_edits": False}
+        couch.ok("POST", "/here/_bulk_docs", orphan)
+        assert connection.call("DOC.PUT", "here", "x", '{"n":2}', first) == second.encode()
+        assert couch.put("here", {"_id": "x", "_rev": first, "n": 2}) == second
+
+
+def test_readers_on_a_replica_do_not_stop_it(new_server):
+    """Transactions that read keys and documents, while records change both."""
+    leader = new_server().start()
+    with Couch(leader.http_port) as couch:
+        couch.ok("PUT", "/db")
+    replica = follower_of(new_server, leader)
+    stopped = threading.Event()
+
+    def read() -> None:
+        with replica.connect() as connection:
+            while not stopped.is_set():
+                for words in (["MULTI"], ["GET", "k"], ["DOC.GET", "db", "x"], ["EXEC"]):
+                    answer = connection.call(*words)
+                key, document = answer
+                assert (key is None) == (document is None), "half of a record"
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    try:
+        with leader.connect() as connection:
+            rev = b""
+            for number in range(500):
+                connection.call("MULTI")
+                connection.call("SET", "k", number)
+                connection.call("DOC.PUT", "db", "x", f'{{"n":{number}}}', *([rev] if rev else []))
+                rev = connection.call("EXEC")[1]
+        wait_caught_up(leader, replica)
+    finally:
+        stopped.set()
+        for reader in readers:
+            reader.join()
+    with Couch(replica.http_port) as couch:
+        assert couch.get("/db/x").json["n"] == 499
+
+
+def test_a_script_that_has_flushed_can_be_stopped(new_server):
+    server = new_server(extra=("--script-max-instructions", "1000000")).start()
+    with server.connect() as connection:
+        connection.call("SET", "k", "v")
+        stopped = connection.call("EVAL", "redis.call('flushall') while true do end", "0")
+        assert "script-max-instructions" in stopped.text
+        assert connection.call("EXISTS", "k") == 0
+        assert connection.call("EVAL", "redis.call('set', 'k', 1) while true do end", "0").text == stopped.text
+        assert connection.call("EXISTS", "k") == 0, "what can be undone is"
+    server.kill()
+    server.start()
+    assert call(server, "EXISTS", "k") == 0
