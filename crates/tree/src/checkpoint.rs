@@ -21,6 +21,8 @@ pub struct Checkpoint<'a> {
     finished: bool,
     /// Set while a tree is being changed: if that fails, the roots do not say what the caller believes.
     unfinished_batch: bool,
+    /// Not for what was asked, which was found to be sound.
+    failed_batch: bool,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -32,6 +34,7 @@ impl<'a> Checkpoint<'a> {
             modified: vec![false; snapshot.header.roots.len()],
             finished: false,
             unfinished_batch: false,
+            failed_batch: false,
             file,
         }
     }
@@ -82,6 +85,7 @@ impl<'a> Checkpoint<'a> {
         self.modified[index] = true;
         self.unfinished_batch = true;
         sort(ops)?;
+        self.failed_batch = true;
         if !ops.is_empty() {
             let snapshot = self.file.snapshot();
             let mut batch = Batch {
@@ -93,7 +97,7 @@ impl<'a> Checkpoint<'a> {
             };
             self.roots[index] = batch.apply(self.roots[index], ops)?;
         }
-        self.unfinished_batch = false;
+        (self.unfinished_batch, self.failed_batch) = (false, false);
         Ok(())
     }
 
@@ -147,7 +151,7 @@ impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         if let Some(reason) = self.appender.failure() {
             self.file.poison(reason);
-        } else if self.unfinished_batch {
+        } else if self.failed_batch {
             // Who has put blobs may remember where: nothing else may ever lie there.
             self.file.poison("a change of a tree has failed");
         }
