@@ -86,6 +86,11 @@ impl<L> Branch<L> {
 }
 
 impl<L: Leaf> RevTree<L> {
+    /// How many revisions are known.
+    pub fn count(&self) -> usize {
+        self.branches.iter().map(|branch| branch.hashes.len()).sum()
+    }
+
     /// Whether nothing was ever merged.
     pub fn is_empty(&self) -> bool {
         self.branches.is_empty()

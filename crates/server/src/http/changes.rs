@@ -182,6 +182,8 @@ impl Feed {
                 break;
             }
             self.writer.send().await?;
+            // A feed may wait for days: what it has read is not kept for it.
+            drop(snapshot);
             if !self.await_news(&mut news, deadline).await? {
                 break;
             }
