@@ -116,9 +116,10 @@ impl Scripts {
         Run { scripts: self, meter: meter.clone() }
     }
 
-    /// Whether a script has run for longer than others wait for it.
+    /// Whether a script has run for longer than others wait for it; never, if they wait for ever.
     pub(crate) fn is_busy(&self, now_us: u64) -> bool {
-        self.running.any_before(now_us.saturating_sub(self.settings.busy_after_ms() * 1000))
+        let busy_after_ms = self.settings.busy_after_ms();
+        busy_after_ms > 0 && self.running.any_before(now_us.saturating_sub(busy_after_ms * 1000))
     }
 
     /// Ends the script that has run for longest, and all that keep the server busy. Returns whether any was running.

@@ -106,7 +106,7 @@ settings! {
     LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds from which LATENCY notes an event; 0 for none.";
     ScriptMaxMemory "script-max-memory" Kind::Bytes { min: 4 << 20, max: 1 << 40 }, "256mb", Mutable, "Memory that the scripts of one worker may use.";
     ScriptMaxInstructions "script-max-instructions" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions of the virtual machine after which a script is ended and undone; 0 for no limit.";
-    BusyReplyThreshold "busy-reply-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need what a script has locked are answered with BUSY instead of waiting.";
+    BusyReplyThreshold "busy-reply-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need what a script has locked are answered with BUSY instead of waiting; 0: never.";
     ScriptRollback "script-rollback" Kind::Switch, "no", Mutable, "Undo what a script has done if it ends with an error; no leaves it, as Redis does.";
     HashMaxListpackEntries "hash-max-listpack-entries" ENTRIES, "512", Mutable, "Fields up to which a hash is packed into one piece of memory.";
     HashMaxListpackValue "hash-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";

@@ -233,7 +233,7 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
     let host = std::sync::Arc::new(TestServer::new().host);
     let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
     let appender = server.log.appender();
-    host.scripts.settings.set_busy_after(0);
+    host.scripts.settings.set_busy_after(1);
     let session = |client| crate::Session::new(client, true);
     let (mut mine, mut theirs) =
         (session(server.session.client.clone()), session(server.session.client.clone()));
