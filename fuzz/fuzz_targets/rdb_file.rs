@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rdb::{Element, FileError, Key, LZF_RATIO_MAX, PassedOver, Visitor, read_file};
+use rdb::{Element, FileError, Key, LZF_RATIO_MAX, PassedOver, StreamElement, Visitor, read_file};
 
 /// Sums up what it is shown.
 #[derive(Default)]
@@ -40,6 +40,13 @@ impl Visitor for Weighed {
                 self.weigh(name);
                 self.weigh(value);
             }
+            Element::Stream(StreamElement::Entry { pairs, .. }) => {
+                pairs.iter().for_each(|part| self.weigh(part));
+            }
+            Element::Stream(StreamElement::Group { name, .. } | StreamElement::Consumer { name, .. }) => {
+                self.weigh(name)
+            }
+            Element::Stream(StreamElement::Head(_) | StreamElement::Pending { .. }) => {}
         }
         Ok(())
     }
@@ -50,7 +57,7 @@ impl Visitor for Weighed {
         Ok(())
     }
 
-    fn passed_over(&mut self, _: PassedOver<'_>) -> Result<(), FileError> {
+    fn passed_over(&mut self, _: PassedOver) -> Result<(), FileError> {
         assert!(!self.is_open);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! whatever is written comes back.
 #![no_main]
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use env::{Access, Disk, SimDisk, sim::SimDiskOptions};
 use libfuzzer_sys::fuzz_target;
@@ -79,7 +79,11 @@ fuzz_target!(|input: &[u8]| {
         disk.write_file(&path, bytes);
     }
     assert!(read_all(&disk, input) <= 4);
-    let checks = check(&*disk, Path::new(DIR), |done, total| assert!(done <= total)).expect("the disk works");
+    let watch = |done, total| {
+        assert!(done <= total);
+        ControlFlow::Continue(())
+    };
+    let checks = check(&*disk, Path::new(DIR), watch).expect("the disk works");
     assert_eq!(checks.len(), 1);
 
     remove(&*disk, Path::new(DIR), Lsn::new(4096)).expect("the disk works");
