@@ -54,7 +54,10 @@ use std::{
 
 use tokio::net::TcpListener;
 
-use self::thread::{Handle, Message};
+use self::{
+    shared::Shared,
+    thread::{Handle, Message},
+};
 use crate::host::ServerHost;
 
 /// Pause after a failed accept, which usually means that descriptors have run out.
@@ -66,6 +69,8 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.
 pub(crate) struct Http {
+    host: Arc<ServerHost>,
+    shared: Arc<Shared>,
     threads: Vec<Handle>,
     next: AtomicUsize,
 }
@@ -76,11 +81,11 @@ impl Http {
     /// # Errors
     /// If the OS refuses a thread.
     pub(crate) fn start(host: &Arc<ServerHost>) -> io::Result<Arc<Http>> {
-        let shared = Arc::new(shared::Shared::new(host));
+        let shared = Arc::new(Shared::new(host));
         let threads = (0..host.facts.workers.min(THREADS_MAX))
             .map(|index| thread::start(index, host.clone(), shared.clone()))
             .collect::<io::Result<_>>()?;
-        Ok(Arc::new(Http { threads, next: AtomicUsize::new(0) }))
+        Ok(Arc::new(Http { host: host.clone(), shared, threads, next: AtomicUsize::new(0) }))
     }
 
     /// Accepts until the runtime ends, and hands connections to the threads in turn.
@@ -94,10 +99,12 @@ impl Http {
                     continue;
                 }
             };
+            // In the order in which they come: whoever is one too many gets no more of our time.
+            let Some(place) = self.shared.place(&self.host) else { continue };
             let _ = stream.set_nodelay(true);
             if let Ok(stream) = stream.into_std() {
                 let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
-                self.threads[turn].send(Message::Connect { stream, peer });
+                self.threads[turn].send(Message::Connect { stream, peer, place });
             }
         }
     }

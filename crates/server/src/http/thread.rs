@@ -20,7 +20,13 @@ use tokio::{
     sync::{Notify, mpsc, watch},
 };
 
-use super::{connection, failure::Failure, instance, patience::Patience, shared::Shared};
+use super::{
+    connection,
+    failure::Failure,
+    instance,
+    patience::Patience,
+    shared::{Place, Shared},
+};
 use crate::{
     backup,
     documents::{Feeds, Refusal, Rounds, Settled},
@@ -35,7 +41,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 /// What a thread is told.
 pub(super) enum Message {
     /// Serve this connection.
-    Connect { stream: std::net::TcpStream, peer: SocketAddr },
+    Connect { stream: std::net::TcpStream, peer: SocketAddr, place: Place },
     /// Report, once what was begun before is in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.
@@ -110,7 +116,7 @@ impl HttpThread {
         tokio::task::spawn_local(self.clone().look_after_connections());
         while let Some(message) = messages.recv().await {
             match message {
-                Message::Connect { stream, peer } => self.connect(stream, peer),
+                Message::Connect { stream, peer, place } => self.connect(stream, peer, place),
                 // Nothing that was begun waits between the look at who may write and the log.
                 Message::Report(done) => drop(done),
                 Message::Stop(done) => {
@@ -122,9 +128,7 @@ impl HttpThread {
         }
     }
 
-    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr) {
-        // Descriptors are short then: whoever is one too many gets no more of our time.
-        let Some(place) = self.shared.place(&self.host) else { return };
+    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, place: Place) {
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
