@@ -165,11 +165,6 @@ impl Vm {
         self.limits = limits;
     }
 
-    /// Forgets all compiled scripts.
-    pub fn forget_programs(&mut self) {
-        self.programs.clear();
-    }
-
     /// Compiles a script, unless it is known already.
     ///
     /// # Errors
