@@ -1,16 +1,18 @@
-"""The cases and their targets: what is measured, and what counts as good enough; for messages, replicas
-and documents, see message_cases.py, replica_cases.py and document_cases.py.
+"""The cases and their targets: what is measured, and what counts as good enough; for messages,
+jobs, replicas and documents, see message_cases.py, job_cases.py, replica_cases.py and document_cases.py.
 
 Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
 """
 
 from dataclasses import dataclass
 
+import endless
 import stall
 from document_cases import DOCUMENT_CASES, DocumentCase
 from driver import Load
 from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least, at_most
 from fill import Fill
+from job_cases import JOB_CASES
 from message_cases import MESSAGE_CASES, MessageCase
 from replica_cases import REPLICA_CASES, ReplicaCase
 from servers import Persistence
@@ -137,7 +139,22 @@ class StallCase:
     ratios = (CALL_CPU_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | MessageCase | ReplicaCase | DocumentCase
+@dataclass(frozen=True)
+class EndlessCase:
+    """Clients of workers that a script which does not end leaves alone, without it and beside it."""
+
+    name: str
+    title: str
+    workers: int
+    targets: tuple[Target, ...]
+    contenders: tuple[str, ...] = ("sheaf",)
+    persistence = Persistence.OFF
+    metrics = (P50_MS, P99_MS, LONGEST_MS)
+    ratios = (P99_MS,)
+    operations: tuple[str, ...] = (endless.UNDISTURBED, endless.DISTURBED)
+
+
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | EndlessCase | MessageCase | ReplicaCase | DocumentCase
 
 
 def during(op: str) -> str:
@@ -277,7 +294,25 @@ CASES: tuple[Case, ...] = (
             keys=fill.full_count,
             targets=at_most(BYTES_PER_KEY, 1.0, "valkey", "LOAD"),
         )
-        for fill in (Fill.HASHES, Fill.ZSETS, Fill.LARGE_ZSET, Fill.LARGE_LIST)
+        for fill in (Fill.HASHES, Fill.ZSETS, Fill.LARGE_ZSET, Fill.LARGE_LIST, Fill.STREAM, Fill.STREAM_SHAPES)
+    ),
+    LoadCase(
+        name="scripts",
+        title="EVALSHA of a script of INCR, PEXPIRE and PTTL, 1M random keys, c=50 P=16, nothing synced",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=16, value_bytes=3),
+        operations=("EVALSHA",),
+        ops=1_000_000,
+        targets=at_most(CPU, 0.7, "redis", "EVALSHA"),
+    ),
+    LoadCase(
+        name="streams",
+        title="XADD of 5 fields of 12 digits to one stream, c=50 P=16, nothing synced",
+        persistence=Persistence.OFF,
+        load=Load(connections=50, pipeline=16, value_bytes=3),
+        operations=("XADD",),
+        ops=1_000_000,
+        targets=at_most(CPU, 0.5, "redis", "XADD"),
     ),
     StallCase(
         name="stall",
@@ -339,6 +374,13 @@ CASES: tuple[Case, ...] = (
         members=5_000_000,
         targets=at_most(P999_MS, 5.0, None, during("GET")),
     ),
+    EndlessCase(
+        name="script-endless",
+        title="GET by clients of the other one of two workers, beside a script that does not end",
+        workers=2,
+        targets=at_most(P99_MS, 2.0, endless.UNDISTURBED, endless.DISTURBED),
+    ),
+    *JOB_CASES,
     *MESSAGE_CASES,
     *REPLICA_CASES,
     *DOCUMENT_CASES,

@@ -5,6 +5,7 @@ then operations per second say little and the server's CPU per operation is the 
 why the client's own CPU share is reported too.
 """
 
+import hashlib
 import re
 import resource
 import subprocess
@@ -17,6 +18,13 @@ from procfs import die_with_parent
 class DriverFailed(Exception):
     """redis-benchmark failed, or printed something other than its report."""
 
+
+# Counts within a window, as limiters of rates do: three commands on one key.
+LIMITER = """local hits = redis.call('INCR', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return {hits, redis.call('PTTL', KEYS[1])}"""
+
+STREAM_FIELDS = ("order", "amount", "customer", "state", "region")
 
 # Operations that are sent as they stand here: redis-benchmark replaces each __rand_int__ by a random number of the
 # key space. Those of one shape share their key, so that what one adds another can take away.
@@ -38,6 +46,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "SADD many": ("SADD", "set:__rand_int__", "element:__rand_int__"),
     "HSET many": ("HSET", "hash:__rand_int__", "element:__rand_int__", "xxx"),
     "HGET many": ("HGET", "hash:__rand_int__", "element:__rand_int__"),
+    "EVALSHA": ("EVALSHA", hashlib.sha1(LIMITER.encode()).hexdigest(), "1", "hits:__rand_int__", "3600000"),
+    "XADD": ("XADD", "stream", "*", *(word for name in STREAM_FIELDS for word in (name, "__rand_int__"))),
     "ZADD many": ("ZADD", "zset:__rand_int__", "__rand_int__", "element:__rand_int__"),
 }
 

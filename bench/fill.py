@@ -1,7 +1,7 @@
 """What a case loads: which commands make which data, and how to tell that it is there.
 
-Every command is answered by OK or by an integer; a thing is a key, member or element, which is what memory and starts
-are counted per.
+Every command is answered by OK, an integer or an id; a thing is a key, member, element or entry, which is what memory
+and starts are counted per.
 """
 
 import functools
@@ -17,6 +17,9 @@ PER_COMMAND = 500
 # The values of a hash repeat after so many hashes.
 HASH_PERIOD = 100_000
 HASH_FIELDS = 10
+# Of the entries of a stream: those of one shape have the first so many, the others 3 to 7 of them, each time others.
+FIELD_NAMES = (b"order", b"amount", b"customer", b"state", b"region", b"price", b"source", b"worker")
+ONE_SHAPE_FIELDS, SHAPE_FIELDS_MIN, SHAPE_FIELDS_MAX = 5, 3, 7
 # Odd numbers that spread 0, 1, 2, ... over 64 bits.
 SPREAD_HIGH, SPREAD_LOW = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
@@ -30,6 +33,8 @@ class Fill(Enum):
     ZSETS = "zsets"
     LARGE_ZSET = "large-zset"
     LARGE_LIST = "large-list"
+    STREAM = "stream"
+    STREAM_SHAPES = "stream-shapes"
 
     @property
     def words(self) -> str:
@@ -41,17 +46,21 @@ class Fill(Enum):
             Fill.ZSETS: "1M sorted sets of 20 members, per sorted set",
             Fill.LARGE_ZSET: "one sorted set of 10M members, per member",
             Fill.LARGE_LIST: "one list of 10M elements of 8 B, per element",
+            Fill.STREAM: "one stream of 5M entries with the same 5 short fields, per entry",
+            Fill.STREAM_SHAPES: "one stream of 5M entries with 3 to 7 fields, each time others, per entry",
         }[self]
 
     @property
     def full_count(self) -> int:
         """Things at full size."""
+        if self in (Fill.STREAM, Fill.STREAM_SHAPES):
+            return 5_000_000
         return 10_000_000 if self in (Fill.LARGE_ZSET, Fill.LARGE_LIST) else 1_000_000
 
     @property
     def is_one_key(self) -> bool:
         """Whether all things lie at one key."""
-        return self in (Fill.LARGE_ZSET, Fill.LARGE_LIST)
+        return self in (Fill.LARGE_ZSET, Fill.LARGE_LIST, Fill.STREAM, Fill.STREAM_SHAPES)
 
     def blocks(self, count: int) -> Iterator[tuple[bytes, int]]:
         """Requests that add `count` things, and how many commands are in each block."""
@@ -81,6 +90,10 @@ class Fill(Enum):
             for n in numbers:
                 members = [word for m in range(20) for word in (b"%d" % (n % 1000 + m), b"member:%d" % m)]
                 yield resp.command(b"ZADD", b"zset:%d" % n, *members)
+        elif self in (Fill.STREAM, Fill.STREAM_SHAPES):
+            for n in numbers:
+                first, count = (0, ONE_SHAPE_FIELDS) if self is Fill.STREAM else _shape(n)
+                yield _xadd(first, count) % _values(n)[:count]
         else:
             for start in range(numbers.start, numbers.stop, PER_COMMAND):
                 chunk = range(start, min(start + PER_COMMAND, numbers.stop))
@@ -90,6 +103,27 @@ class Fill(Enum):
                     yield resp.command(b"ZADD", b"large", *pairs)
                 else:
                     yield resp.command(b"RPUSH", b"large", *(b"e%07d" % n for n in chunk))
+
+
+def _shape(number: int) -> tuple[int, int]:
+    """Which field is the first of an entry, and how many it has: seldom as in the entry before."""
+    return number * 3 % len(FIELD_NAMES), SHAPE_FIELDS_MIN + number * 7 % (SHAPE_FIELDS_MAX - SHAPE_FIELDS_MIN + 1)
+
+
+def _values(number: int) -> tuple[int, ...]:
+    """For the places of a request, of which there are at most so many."""
+    three = (number % 10_000_000, 10_000 + number * 31 % 90_000, number * 7_919 % 100_000_000)
+    return (three * 3)[:SHAPE_FIELDS_MAX]
+
+
+@functools.cache
+def _xadd(first: int, count: int) -> bytes:
+    """The request with places for the values, which are texts of 8 bytes and numbers of 8 or 5 digits in turns."""
+    names = (FIELD_NAMES * 2)[first : first + count]
+    values = [(b"v%07d", b"%05d", b"%08d")[place % 3] for place in range(count)]
+    sizes = [(8, 5, 8)[place % 3] for place in range(count)]
+    fields = [b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(n), n, z, v) for n, z, v in zip(names, sizes, values, strict=True)]
+    return b"*%d\r\n$4\r\nXADD\r\n$5\r\nlarge\r\n$1\r\n*\r\n" % (3 + 2 * count) + b"".join(fields)
 
 
 def _hex_value(number: int) -> bytes:

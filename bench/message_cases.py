@@ -36,14 +36,18 @@ REPLAYED = 2_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """One row: its name, and what the traffic program does, for some seconds if it `is_timed`, else until it is done."""
+    """One row: its name, and what the traffic program does, for some seconds if it `is_timed`, else until it is done.
+
+    With `is_bullmq` it is the program of BullMQ that does it.
+    """
 
     op: str
     arguments: tuple[str, ...]
     is_timed: bool = True
+    is_bullmq: bool = False
 
     def words(self, scale: int) -> tuple[str, ...]:
-        """The arguments of the traffic program."""
+        """The arguments of the program."""
         return (*self.arguments, "--seconds", f"{SECONDS / scale:g}") if self.is_timed else self.arguments
 
     def forecast_s(self, scale: int) -> float:

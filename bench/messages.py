@@ -1,13 +1,14 @@
-"""Runs the traffic program once and reads its figures.
+"""Runs the traffic program, or that of BullMQ, once and reads its figures.
 
 The program (bench/traffic, in Rust) publishes and subscribes over many connections on one thread, and checks that
 every message arrives once and in order. Messages that do not are an error here, not a figure; nor is a wrong answer
-about a document.
+about a document, or a job that is not done once. The program of BullMQ (bench/bullmq) prints figures in the same way.
 """
 
 import json
 import os
 import resource
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -36,6 +37,16 @@ def find_traffic(path: str | None) -> str:
     return str(built)
 
 
+def find_bullmq() -> list[str]:
+    """Node and the program that uses BullMQ, in the directory where bench/setup has installed what it needs."""
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+    program = target / "bullmq/jobs.js"
+    node = shutil.which("node")
+    if node is None or not program.exists():
+        raise DriverFailed(f"node or {program} not found: run bench/setup")
+    return [node, str(program)]
+
+
 def allow_connections() -> None:
     """For this process and what it starts from now on, the measured servers among them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -43,9 +54,11 @@ def allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 
-def measure(program: str, server: Server, port: int | str, arguments: tuple[str, ...]) -> dict[str, float | None]:
+def measure(
+    program: list[str], server: Server, port: int | str, arguments: tuple[str, ...]
+) -> dict[str, float | None]:
     """One run against a port of a running server. Raises DriverFailed, for a lost, repeated or misplaced message too."""
-    command = [program, *arguments, "--port", str(port), "--pid", str(server.pid)]
+    command = [*program, *arguments, "--port", str(port), "--pid", str(server.pid)]
     try:
         done = subprocess.run(
             command,

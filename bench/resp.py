@@ -35,12 +35,24 @@ class Client:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection."""
         self._reader.close()
         self._socket.close()
 
     def call(self, *words: str) -> Reply:
         """Sends one command and returns its reply. Raises ServerReply for an error, OSError if cut off."""
+        self.send(*words)
+        return self.receive()
+
+    def send(self, *words: str) -> None:
+        """Sends one command, whose reply is to be received."""
         self._socket.sendall(command(*(word.encode() for word in words)))
+
+    def receive(self) -> Reply:
+        """The next reply. Raises ServerReply for an error, OSError if cut off."""
         return self._reply()
 
     def info(self, *sections: str) -> dict[str, str]:
@@ -93,7 +105,7 @@ def load(port: int, key_format: bytes, count: int, value_bytes: int) -> None:
 
 
 def load_blocks(port: int, blocks: Iterator[tuple[bytes, int]]) -> None:
-    """Sends blocks of requests and waits until each is answered: by OK or by an integer.
+    """Sends blocks of requests and waits until each is answered: by OK, by an integer or by a text of one line.
 
     Raises ServerReply for any other answer.
     """
@@ -111,7 +123,9 @@ def load_blocks(port: int, blocks: Iterator[tuple[bytes, int]]) -> None:
 def _read_replies(reader: BinaryIO, count: int) -> None:
     for _ in range(count):
         line = reader.readline()
-        if not line.startswith((b"+OK", b":")):
+        if line.startswith(b"$") and not line.startswith(b"$-"):
+            reader.readline()
+        elif not line.startswith((b"+OK", b":")):
             raise ServerReply(f"a command of the load was answered with {line!r}")
 
 

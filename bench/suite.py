@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 
 import driver
+import endless
 import messages
 import resp
 import stall
 import starts
-from cases import Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
+from cases import Case, EndlessCase, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from document_cases import DocumentCase, DocumentRun
 from fill import Fill
 from message_cases import MessageCase, Run
@@ -102,6 +103,8 @@ class Suite:
         chosen = [self.programs[name] for name in case.contenders if name in self.programs]
         if isinstance(case, MessageCase):
             return [program.with_flags(case.flags) for program in chosen]
+        if isinstance(case, EndlessCase):
+            return [program.with_flags(("--workers", str(case.workers))) for program in chosen]
         return [program.with_one_worker() for program in chosen] if isinstance(case, StallCase) else chosen
 
     def forecast_s(self, case: Case) -> float:
@@ -112,6 +115,8 @@ class Suite:
             return servers * (self._prepare_s(case) + measured_s * self.reps)
         if isinstance(case, StallCase):
             return servers * self.reps * self._stall_s(case)
+        if isinstance(case, EndlessCase):
+            return servers * self.reps * self._endless_s()
         if isinstance(case, StartCase):
             return servers * (self._make_s(case) + self.reps * self._start_s(case) * len(case.operations))
         if isinstance(case, SnapshotCase):
@@ -133,6 +138,8 @@ class Suite:
                 self._run_load(case, result, progress)
             elif isinstance(case, MemoryCase):
                 self._run_memory(case, result, progress)
+            elif isinstance(case, EndlessCase):
+                self._run_endless(case, result, progress)
             elif isinstance(case, StallCase):
                 self._run_stall(case, result, progress)
             elif isinstance(case, StartCase):
@@ -184,6 +191,9 @@ class Suite:
             if "GET" in case.operations:
                 # Every key exists, so that each GET of the measurement finds its value.
                 _fill(server, b"key:%012d", case.load.keys, case.load.value_bytes)
+            if "EVALSHA" in case.operations:
+                with server.client() as client:
+                    client.call("SCRIPT", "LOAD", driver.LIMITER)
             for op in case.operations:
                 driver.drive(self.benchmark, case.load, int(server.ports.resp), op, self._count(case.ops // 10))
 
@@ -259,6 +269,26 @@ class Suite:
         stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
         server.stop()
 
+    # Endless scripts
+
+    def _run_endless(self, case: EndlessCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            with self._fleet(case) as fleet:
+                for server in fleet.servers:
+                    words = f"{case.name}: {server.program.name}: repetition {rep} of {self.reps}"
+                    progress.step(words, self._endless_s(), partial(self._disturb, server, result))
+            shutil.rmtree(self.directory / case.name)
+
+    def _endless_s(self) -> float:
+        return 2.0 + 5.0 / self.scale
+
+    def _disturb(self, server: Server, result: Result) -> None:
+        server.start()
+        os.sync()
+        for op, sample in endless.measure(int(server.ports.resp), self._count(endless.REQUESTS)).items():
+            result.add(server.program.name, op, sample)
+        server.stop()
+
     # Messages
 
     def _run_messages(self, case: MessageCase, result: Result, progress: Progress) -> None:
@@ -276,7 +306,9 @@ class Suite:
         server.start()
         os.sync()
         port = server.ports.http if over_http else server.ports.resp
-        result.add(server.program.name, run.op, messages.measure(self.traffic, server, port, run.words(self.scale)))
+        is_bullmq = isinstance(run, Run) and run.is_bullmq
+        program = messages.find_bullmq() if is_bullmq else [self.traffic]
+        result.add(server.program.name, run.op, messages.measure(program, server, port, run.words(self.scale)))
         server.stop()
         # The messages of durable channels, or the documents, are still there.
         shutil.rmtree(server.directory)

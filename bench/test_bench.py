@@ -183,6 +183,17 @@ class Filling(unittest.TestCase):
                 request = resp.command({"GET": b"SET", "HGETALL": b"HSET"}[words[0]], *(w.encode() for w in written))
                 self.assertEqual(b"".join(requests).count(request), 1)
 
+    def test_entries_of_streams_are_commands_with_the_fields_of_their_shape(self):
+        for fill, fields in ((Fill.STREAM, {5}), (Fill.STREAM_SHAPES, {3, 4, 5, 6, 7})):
+            requests = b"".join(block for block, _commands in fill.blocks(100))
+            commands = requests.split(b"$4\r\nXADD\r\n")[1:]
+            words = [[word for word in it.split(b"\r\n")[1::2] if word] for it in commands]
+            self.assertEqual({len(it[2:]) // 2 for it in words if it[:2] == [b"large", b"*"]}, fields)
+            shapes = {tuple(it[2::2]) for it in words}
+            self.assertTrue(all(set(shape) <= set(fill_module.FIELD_NAMES) for shape in shapes))
+            self.assertTrue(all(len(set(shape)) == len(shape) for shape in shapes), "no name comes twice")
+            self.assertEqual(len(words), 100)
+
     def test_rows_differ(self):
         self.assertEqual(len({Fill.HEX_STRINGS.probe(n)[1] for n in range(10_000)}), 10_000)
         self.assertEqual(len({tuple(Fill.HASHES.probe(n)[1]) for n in range(10_000)}), 10_000)
@@ -241,7 +252,7 @@ class Messages(unittest.TestCase):
     def measure(self, script: str):
         self.program.write_text(f"#!/bin/sh\n{script}\n")
         self.program.chmod(0o755)
-        return messages.measure(str(self.program), self.server, 1, ("publish",))
+        return messages.measure([str(self.program)], self.server, 1, ("publish",))
 
     def test_the_figures_are_what_the_program_prints(self):
         figures = self.measure("""echo '{"publishes_s": 12.5, "cpu_us_per_delivery": null}'""")

@@ -57,6 +57,10 @@ impl Visitor for Weighed {
         Ok(())
     }
 
+    fn library(&mut self, _: &[u8]) -> Result<(), FileError> {
+        Ok(())
+    }
+
     fn passed_over(&mut self, _: PassedOver) -> Result<(), FileError> {
         assert!(!self.is_open);
         Ok(())

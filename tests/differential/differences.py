@@ -56,7 +56,7 @@ def shortest(value: float) -> bytes:
 
 
 def _doubles(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if not command.name.startswith(("Z", "BZ", "GEO")):
+    if not command.name.startswith(("Z", "BZ", "GEO", "EVAL")):
         return redis
     return _rewrite_leaves(redis)
 
@@ -65,6 +65,9 @@ def _rewrite_leaves(tree: Tree) -> Tree:
     kind, content = tree
     if isinstance(content, tuple):
         return kind, tuple(map(_rewrite_leaves, content))
+    if kind in b",$" and content == b"-nan":
+        # The sign that a processor gives what is no number.
+        return kind, b"nan"
     if kind in b",$" and content is not None and _DOUBLE.match(content):
         # Whole numbers are names of members, or the same in both; so is what no %.17g would write.
         long = b"." in content and len(content) > 15

@@ -58,11 +58,14 @@ class Session:
         """What can be drawn but does not exist in Sheaf."""
         return sorted({drawable.name for family in self._families for drawable in family.drawables} - self.available)
 
-    def run(self, seed: int, commands: int, failures_max: int, exchanges: bool = False) -> list[Failure]:
-        """Rounds until so many commands were sent or so many failures found; `exchanges` dumps after each of them."""
+    def run(
+        self, seed: int, commands: int, failures_max: int, exchanges: bool = False, theme: str | None = None
+    ) -> list[Failure]:
+        """Rounds until so many commands were sent or so many failures found; `exchanges` dumps after each of them. All have
+        the theme, if there is one."""
         self._exchanges = exchanges
         failures: list[Failure] = []
-        for number, theme in enumerate(cycle(sequence.themes(self._possible()))):
+        for number, theme in enumerate(cycle([theme] if theme else sequence.themes(self._possible()))):
             if number * ROUND_COMMANDS >= commands or len(failures) == failures_max:
                 return failures
             failure = self._round(f"{seed}/{number}/{theme}", number, theme)

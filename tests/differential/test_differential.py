@@ -67,6 +67,18 @@ def test_random_commands(redis, sheaf, protocol, request):
         assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING) is None
 
 
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("theme", ["script"])
+def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
+    """What one family does to its values and to those of others, over many more commands than it has in the mixture."""
+    session = Session(redis, sheaf, protocol)
+    option = request.config.getoption
+    failures = session.run(option("seed"), option("sequences"), option("failures"), theme=theme)
+    report = "\n\n".join(map(str, failures))
+    assert not failures, f"--seed {option('seed')} differs from Redis:\n\n{report}"
+    session.close()
+
+
 def test_dumps_of_one_server_are_values_of_the_other(redis, sheaf, protocol, request):
     session = Session(redis, sheaf, protocol)
     failures = session.run(request.config.getoption("seed"), 20_000, 1, exchanges=True)

@@ -289,10 +289,18 @@ class TestPassword:
         (tmp_path / "right").write_text("seal:ed\n")
         succeeded(backup(protected.http_port, tmp_path / "backup", "--password-file", str(tmp_path / "right")))
 
+    def test_the_password_of_the_admin_is_one_too(self, new_server, tmp_path):
+        server = new_server(extra=("--admin-password", "seal:ed")).start()
+        (tmp_path / "password").write_text("seal:ed\n")
+        given = ("--password-file", str(tmp_path / "password"))
+        assert "--user" in refused(backup(server.http_port, tmp_path / "backup", *given))
+        succeeded(backup(server.http_port, tmp_path / "backup", "--user", "admin", *given))
+
     @pytest.mark.parametrize("given", [None, "default:", "default:seal:e", "default:seal:edd", "root:seal:ed"])
     def test_no_path_is_open_without(self, protected, given):
         headers = {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"} if given else {}
-        for method, path in (("POST", "/_backup"), ("GET", "/_backup/x/control"), ("DELETE", "/_backup/x")):
+        paths = (("POST", "/_backup"), ("GET", "/_backup/x/control"), ("DELETE", "/_backup/x"), ("GET", "/metrics"))
+        for method, path in paths:
             status, told, body = ask(protected, method, path, **headers)
             assert (status, json.loads(body)["error"]) == (401, "unauthorized")
             assert told["WWW-Authenticate"].startswith("Basic")

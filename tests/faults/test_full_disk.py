@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.couch import Couch
 from harness.resp import ErrorReply, encode
 from harness.server import run_sheaf
 from harness.storm import Storm, Writer, contents
@@ -88,3 +89,33 @@ def test_nothing_acknowledged_is_lost_if_it_dies_while_full(on_volume, volume):
         writer.check(on_volume)
     with on_volume.connect() as connection:
         assert connection.call("SET", "k", "v") == b"OK"
+
+
+def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volume, volume):
+    def metric(couch: Couch, name: str) -> float:
+        lines = couch.get("/metrics").body.decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    acknowledged = 1
+    with Couch(on_volume.http_port) as couch:
+        couch.ok("PUT", "/db")
+        couch.put("db", {"_id": "first"})
+        # The log has room that it made before; the files of documents have none.
+        volume.fill()
+        for number in range(12):
+            documents = [{"_id": f"{number}-{n}", "text": "x" * 10_000} for n in range(100)]
+            answer = couch.send("POST", "/db/_bulk_docs", {"docs": documents})
+            assert answer.status in (201, 507), answer.body
+            acknowledged += 100 if answer.status == 201 else 0
+        assert acknowledged > 100, "the log took nothing"
+        wait_until("a save to fail", lambda: metric(couch, "sheaf_document_save_failures_total") > 1)
+        assert couch.get("/db").json["doc_count"] == acknowledged
+        volume.release()
+        wait_until("a save to succeed", lambda: metric(couch, "sheaf_document_unsaved_bytes") == 0)
+        assert couch.put("db", {"_id": "last"})
+    on_volume.kill()
+    checked = run_sheaf("check", str(on_volume.directory))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    on_volume.start()
+    with Couch(on_volume.http_port) as couch:
+        assert couch.get("/db").json["doc_count"] == acknowledged + 1

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from harness import resp
+from harness.couch import Couch
 from harness.cutting_proxy import CuttingProxy
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server, free_port
@@ -157,6 +158,11 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
         for command in (["GET", "k"], ["KEYS", "*"], ["DBSIZE"], ["XSUBSCRIBE", "c", "FROM", "-"], ["WAIT", 0, 1]):
             assert error_of(connection.call(*command)) == MASTERDOWN, command
         assert error_of(connection.call("SET", "k", "v")).startswith("READONLY"), "as Redis has it"
+        shown = "return redis.call('GET', KEYS[1])"
+        refusal = error_of(connection.call("EVAL", shown, 1, "k"))
+        assert refusal.startswith("ERR Can not execute the command on a stale replica"), refusal
+        refusal = error_of(connection.call("EVAL_RO", "#!lua flags=no-writes\n" + shown, 1, "k"))
+        assert refusal.startswith("MASTERDOWN"), refusal
         assert connection.call("PING") == b"PONG" and connection.call("SELECT", 1) == b"OK"
         assert connection.call("WAITLSN", 1, 10) == 0
         assert connection.call("MULTI") == b"OK"
@@ -166,6 +172,53 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
     assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
     wait_same(replica, leader)
     assert call(leader, "GET", "k") is None
+
+
+def flushed_by_replica(leader: Server) -> int:
+    """How far the leader knows the disk of its only replica to be; 0 while it has two."""
+    fields = info(leader)
+    return 0 if "slave1" in fields else int(fields["slave0"].split("offset=")[1].split(",")[0])
+
+
+def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_server):
+    extra = ("--durable-channels", "log")
+    leader = new_server(extra=extra).start()
+    replica, other = (follower_of(new_server, leader, extra=extra) for _ in range(2))
+    assert call(leader, "CONFIG", "SET", "ack-replicas", 2) == b"OK"
+    assert call(leader, "SET", "k", "both have it") == b"OK"
+    other.kill()
+    wait_until("the other replica to be gone", lambda: flushed_by_replica(leader) > 0)
+    message, begin = b"m" * 100_000, flushed_by_replica(leader)
+    with leader.connect() as publisher, replica.connect() as early, replica.connect() as late:
+        early.call("XSUBSCRIBE", "log", "FROM", "-")
+        publisher.send(resp.encode("PUBLISH", "log", message))
+        wait_until("the replica to have the message", lambda: flushed_by_replica(leader) >= begin + len(message))
+        late.call("XSUBSCRIBE", "log", "FROM", "-")
+        for _ in range(500):
+            for follower in (early, late):
+                assert follower.call("PING") == [b"pong", b""], "one replica of two has it"
+        assert call(replica, "DBSIZE") == 1, "what is shown waits for nobody"
+        with Couch(replica.http_port) as couch:
+            assert couch.ok("GET", "/_all_dbs") == []
+        other.start()
+        assert publisher.read() == 0, "nobody follows at the leader"
+        for follower in (early, late):
+            assert follower.read()[0::3] == [b"xmessage", message]
+
+
+def test_who_is_told_twice_to_lead_begins_once(pair):
+    leader, replica = pair()
+    write_all_types(leader, "before")
+    wait_same(leader, replica)
+    leader.kill()
+    with replica.connect() as one, replica.connect() as other:
+        for connection in (one, other):
+            connection.send(resp.encode("REPLICAOF", "NO", "ONE"))
+        assert [connection.read() for connection in (one, other)] == [b"OK", b"OK"]
+        assert one.call("SET", "k", "v") == b"OK"
+    replica.kill()
+    replica.start()
+    assert call(replica, "GET", "k") == b"v"
 
 
 def leads_from_now_on(server: Server) -> bool:

@@ -188,6 +188,17 @@ def test_a_signal_under_load_is_a_clean_stop(server, number):
 
 
 @pytest.mark.sheaf_only
+def test_whose_log_lines_cannot_be_written_serves_all_the_same(new_server):
+    server = new_server(wrapper=("sh", "-c", 'exec "$0" "$@" 2>/dev/full'), extra=("--loglevel", "debug")).start()
+    with server.connect() as connection:
+        assert connection.call("SET", "k", "v") == b"OK"
+        assert connection.call("BGSAVE") == b"Background saving started"
+    assert server.stop() == 0
+    server.start()
+    with server.connect() as connection:
+        assert connection.call("GET", "k") == b"v"
+
+
 def test_a_clean_stop_is_told_and_seen(server):
     with server.connect() as connection:
         connection.send(b"".join(encode("SET", f"k{number}", "v") for number in range(1000)))

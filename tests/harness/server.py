@@ -10,6 +10,7 @@ for); every server ends with the test, and with the test run itself, however tha
 import contextlib
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -41,6 +42,20 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def lasting_port() -> int:
+    """A free port for a server that clients must find again: none that the system gives to connections by chance.
+
+    On such a port a client that connects while nobody listens may meet itself, and then nobody can listen.
+    """
+    lowest, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    candidates = range(int(lowest) // 2, int(lowest))
+    for port in random.sample(candidates, BIND_TRIES):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no free port in {candidates} in {BIND_TRIES} tries")
 
 
 def environment() -> dict[str, str]:
@@ -134,7 +149,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def _await_answer(self) -> bool:
@@ -237,5 +252,5 @@ class Server:
             self.kill()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

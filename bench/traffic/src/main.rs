@@ -1,7 +1,8 @@
-//! `traffic`: publishers, subscribers, and writers and readers of documents over real sockets, for `bench/run` and by hand.
+//! `traffic`: publishers, subscribers, workers on streams, and writers and readers of documents over real sockets, for `bench/run`
+//! and by hand.
 //!
 //! What it is: one thread, many connections, and a check of every message: a lost, repeated or misplaced one is a failure. So is
-//! a wrong answer about a document.
+//! a wrong answer about a document, and a job that is not done once.
 //! What it is not: a judge of speed; it prints figures as one line of JSON, with its own CPU share, which says whether it
 //! was the limit.
 //!
@@ -13,6 +14,7 @@ mod connection;
 mod documents;
 mod failure;
 mod frames;
+mod jobs;
 mod latency;
 mod ledger;
 mod listener;
@@ -77,6 +79,7 @@ fn run(matches: &ArgMatches) -> Result<Value, Failure> {
         "publish" => publish::run(plan(if options.get_flag("log") { From::LogEnd } else { From::Now })),
         "replay" => replay::run(plan(From::LogStart), count("messages") as u64),
         "put" | "bulk" | "changes" | "all-docs" | "pull" => documents::run(task, address, process, options),
+        "jobs" => jobs::run(address, process, count("connections"), count("jobs")),
         "many" => subscribe::many(address, process, count("connections"), count("channels")),
         _ => subscribe::pairs(address, process, count("batch"), seconds()),
     }
@@ -100,6 +103,9 @@ fn command() -> Command {
         .arg(positive("pipeline", "16", "Messages that each has on its way"))
         .arg(positive("channels", "1", "Channels that are published to, at random"))
         .arg(positive("messages", "2000000", "Messages at least"));
+    let jobs = common("jobs", "Adds jobs to a stream, and takes and acknowledges them one by one")
+        .arg(positive("connections", "50", "Workers, each on a connection of its own"))
+        .arg(positive("jobs", "200000", "Jobs"));
     let many = common("many", "Subscribes to many channels, and leaves")
         .arg(positive("connections", "100", "Connections that share the channels"))
         .arg(positive("channels", "1000000", "Channels"));
@@ -109,7 +115,7 @@ fn command() -> Command {
     Command::new("traffic")
         .about("Publishers and subscribers that check every message; writers and readers of documents")
         .subcommand_required(true)
-        .subcommands([publish, replay, many, pairs])
+        .subcommands([publish, replay, jobs, many, pairs])
         .subcommands(documents::commands())
 }
 

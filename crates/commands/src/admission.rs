@@ -5,7 +5,9 @@
 use storage::Admission;
 use wire::{Args, Protocol};
 
-use crate::{CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN};
+use crate::{
+    CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN, row::wrapped,
+};
 
 /// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
 /// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
@@ -15,6 +17,18 @@ const DEBUG_REFUSED: CommandError = CommandError::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
      connection, otherwise you need to set this option in the configuration file, and then restart the server.",
 );
+
+/// Whether what a command is to run, if it runs another one, can be run.
+///
+/// # Errors
+/// Those of [`wrapped`].
+#[inline]
+pub(crate) fn check_wrapped(row: &Row, args: Args<'_>) -> Result<(), CommandError> {
+    if row.flags.has(Flags::WRAPS) {
+        wrapped(args)?;
+    }
+    Ok(())
+}
 
 impl Executor {
     /// Everything that can refuse a command; `false`: the log cannot take it now.
@@ -28,7 +42,8 @@ impl Executor {
     ) -> Result<bool, CommandError> {
         self.check_call(row, args, session, host)?;
         if row.flags.has(Flags::RUNS_SCRIPTS) {
-            return Ok(self.admit_script(args, host));
+            check_wrapped(row, args)?;
+            return self.admit_script(args, host);
         }
         if !self.writes(row, args, host)? {
             return Ok(true);
@@ -44,15 +59,21 @@ impl Executor {
 
     /// Finds out for a script what may keep its commands from writing: it runs all the same, they are refused. Returns
     /// whether it may run now.
+    ///
+    /// # Errors
+    /// Another script has a slot that is looked at for what can be evicted.
     #[cold]
-    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> bool {
+    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
         let writes = match self.admit_args(args.size_bytes() as u64) {
-            Ok(false) => return false,
+            Ok(false) => return Ok(false),
             other => other.map(|_| ()),
         };
-        let growth = self.make_room(host);
+        let growth = match self.make_room(host) {
+            Err(error @ CommandError::SlotTaken { .. }) => return Err(error),
+            growth => growth,
+        };
         self.scripting.allow(writes, growth);
-        true
+        Ok(true)
     }
 
     /// Whether the command may append to the log.
@@ -110,9 +131,11 @@ impl Executor {
     /// Whether a command is refused while nothing that is here may be shown. Who writes is told READONLY, as always on a replica.
     #[cold]
     fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
+        // One that wraps another shows what is kept of it.
+        let is_refused_as_write = |row: &Row| row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
         // Redis refuses PING as well; here it asks whether the process lives, and shows nothing.
         let is_denied =
-            |row: &Row| !row.flags.has(Flags::STALE) && !row.flags.has(Flags::WRITE) && row.name != "ping";
+            |row: &Row| !row.flags.has(Flags::STALE) && !is_refused_as_write(row) && row.name != "ping";
         match (&session.transaction, row.keys) {
             (Some(transaction), Keys::Queued) => {
                 transaction.commands().iter().any(|queued| is_denied(queued.found.row))

@@ -26,10 +26,11 @@ use crate::{
     observe::{append_line, shown_args},
     row::Found,
     scripts::Scripting,
+    unit::Taken,
 };
 
 /// What a command may log beside the bytes of its arguments: numbers, and the heads of its effects.
-const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
+pub(crate) const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
 /// The record would be longer than a log can hold.
 const RECORD_TOO_LARGE: CommandError =
@@ -42,8 +43,8 @@ pub(crate) enum Again {
     Room(u64),
     /// Every slot must be locked.
     AllSlots,
-    /// A script keeps the slots for too long already.
-    Busy,
+    /// A script must give back a slot.
+    Slot(Taken),
 }
 
 /// The surroundings of one command while it runs.
@@ -170,6 +171,7 @@ impl Context<'_, '_> {
         match error {
             CommandError::NeedsRoom(bytes) => return Err(Again::Room(bytes)),
             CommandError::NeedsAllSlots => return Err(Again::AllSlots),
+            CommandError::SlotTaken { pause_ms } => return Err(Again::Slot(Taken::Later(pause_ms))),
             _ => {}
         }
         self.reply_error(&error);
@@ -194,7 +196,7 @@ impl Context<'_, '_> {
         self.reply.error(text);
     }
 
-    /// Shows a script to the monitors, before the commands that it runs.
+    /// Shows a script to the monitors, or another command that runs commands, before those.
     pub(crate) fn show_script(&mut self, args: Args<'_>) {
         if let Some(lines) = &mut self.monitor {
             let (now_ms, db, peer) = (self.unit.now_ms(), self.session.db.get(), self.session.client.peer());

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::unit::Taken;
+
 /// An error that is the client's to handle. The connection goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
@@ -81,8 +83,15 @@ pub enum CommandError {
     NeedsRoom(u64),
     /// Not for clients: it needs other slots than its arguments say. The executor runs it again with all of them.
     NeedsAllSlots,
+    /// Not for clients: a script has a slot that it needs. The executor has it tried again later.
+    SlotTaken {
+        /// When, in milliseconds.
+        pause_ms: u64,
+    },
     /// A script keeps what it needs for too long already.
     Busy,
+    /// A function does.
+    BusyFunction,
     /// Any other text that belongs to exactly one command, prefix included.
     Text(&'static str),
     /// The same, with a part that varies.
@@ -147,7 +156,11 @@ impl fmt::Display for CommandError {
             CommandError::Busy => {
                 "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
             }
+            CommandError::BusyFunction => {
+                "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+            }
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
+            CommandError::SlotTaken { .. } => "ERR a script has what the command needs",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",
             CommandError::NotAnInteger => "ERR value is not an integer or out of range",
@@ -187,6 +200,15 @@ impl fmt::Display for CommandError {
 }
 
 impl std::error::Error for CommandError {}
+
+impl From<Taken> for CommandError {
+    fn from(taken: Taken) -> CommandError {
+        match taken {
+            Taken::Later(pause_ms) => CommandError::SlotTaken { pause_ms },
+            Taken::Busy => CommandError::Busy,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

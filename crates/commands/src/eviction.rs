@@ -5,7 +5,7 @@
 
 use keyspace::{Effect, EvictionPolicy};
 
-use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent};
+use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::Patience};
 
 /// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
 const EVICTIONS_MAX: usize = 64;
@@ -19,16 +19,17 @@ impl Executor {
             return Ok(());
         }
         let started_us = host.monotonic_us();
-        let made = self.evict_some();
+        let made = self.evict_some(host);
         let usec = host.monotonic_us().saturating_sub(started_us);
         host.observer().latency.took(LatencyEvent::EvictionCycle, usec, self.now_ms());
         made
     }
 
-    fn evict_some(&mut self) -> Result<(), CommandError> {
+    fn evict_some(&mut self, host: &dyn Host) -> Result<(), CommandError> {
         let limits = self.limits;
         for _ in 0..EVICTIONS_MAX {
-            if limits.policy == EvictionPolicy::NoEviction || !self.evict_one(limits.policy, limits.samples) {
+            let evicts = limits.policy != EvictionPolicy::NoEviction;
+            if !evicts || !self.evict_one(limits.policy, limits.samples, host)? {
                 return Err(CommandError::OutOfMemory);
             }
             if self.keyspace().bytes() <= limits.memory_bytes_max {
@@ -38,18 +39,25 @@ impl Executor {
         Err(CommandError::OutOfMemory)
     }
 
-    fn evict_one(&mut self, policy: EvictionPolicy, samples: usize) -> bool {
+    /// Evicts a key; `false`: there is none. That of a script that runs is waited for as any slot.
+    fn evict_one(
+        &mut self,
+        policy: EvictionPolicy,
+        samples: usize,
+        host: &dyn Host,
+    ) -> Result<bool, CommandError> {
         let keyspace = self.keyspace().clone();
         let clock = self.next_clock();
         let seed = u64::from(clock.random);
-        let Some(victim) = keyspace.sample_for_eviction(seed, samples, policy, clock.now_ms) else {
-            return false;
+        let lock = |slot| Patience(host).lock(&keyspace, slot);
+        let Some(victim) = keyspace.sample_for_eviction(lock, seed, samples, policy, clock.now_ms)? else {
+            return Ok(false);
         };
-        self.run_on_slot(keyspace::slot_of(&victim.key), |unit| {
+        self.run_on_slot(keyspace::slot_of(&victim.key), host, |unit| {
             unit.apply(&Effect::Delete { db: victim.db, key: &victim.key });
             unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
-        });
+        })?;
         self.stats().evicted();
-        true
+        Ok(true)
     }
 }

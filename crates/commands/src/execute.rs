@@ -6,7 +6,7 @@ mod merging;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, SlotId};
+use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
 use pubsub::{Hub, Local, durable::Told};
 use storage::{Appender, Durability};
@@ -19,12 +19,13 @@ use crate::{
     context::Again,
     event::Events,
     families::tell,
+    leases::NO_TOKEN,
     observe::Watch,
     row::{Found, resolve_call},
-    scripts::Scripting,
+    scripts::{ScriptKind, Scripting},
     stats::WorkerStats,
     tracking::{BY_SERVER, Invalidations},
-    unit::{Locks, Patience, Scratch, next_random},
+    unit::{Locks, Patience, Scratch, Taken, next_random},
 };
 pub use merging::Merged;
 
@@ -88,7 +89,8 @@ pub enum Outcome {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,
     },
-    /// The log cannot take it now. Nothing happened; execute it again after the next movement of the log.
+    /// The log cannot take it now, or a script has what it needs. Nothing happened; execute it again after the next movement
+    /// of the log or, if the session says so, after [`Session::pause_ms`].
     Wait,
 }
 
@@ -129,6 +131,8 @@ pub struct Executor {
     pub(crate) is_stale: bool,
     bulk_bytes_max: usize,
     pub(crate) scripting: Scripting,
+    /// Keys whose waiters are to be served, each once. More than none only while a script has the slots that it takes.
+    pub(crate) later: VecDeque<Later>,
 }
 
 impl Executor {
@@ -166,6 +170,7 @@ impl Executor {
             is_stale: false,
             bulk_bytes_max: 512 << 20,
             scripting: Scripting::default(),
+            later: VecDeque::new(),
         }
     }
 
@@ -404,8 +409,28 @@ impl Executor {
         clock
     }
 
-    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record; not if somebody keeps the slot.
-    pub(crate) fn run_on_slot(&mut self, slot: SlotId, change: impl FnOnce(&mut Unit<'_>)) {
+    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
+    ///
+    /// # Errors
+    /// A script has the slot.
+    pub(crate) fn run_on_slot(
+        &mut self,
+        slot: SlotId,
+        host: &dyn Host,
+        change: impl FnOnce(&mut Unit<'_>),
+    ) -> Result<(), Taken> {
+        self.run_own(|keyspace| Locks::slot(keyspace, slot, Patience(host)), change)
+    }
+
+    /// Runs a change of the server's own on the slots that `lock` locks, as one record.
+    ///
+    /// # Errors
+    /// A script has one of them.
+    pub(crate) fn run_own(
+        &mut self,
+        lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, Taken>,
+        change: impl FnOnce(&mut Unit<'_>),
+    ) -> Result<(), Taken> {
         let clock = self.next_clock();
         let as_of_ms = clock.now_ms;
         let durability = self.durability();
@@ -423,7 +448,7 @@ impl Executor {
             events,
             invalidations,
         };
-        let Some(locks) = Locks::slot(&self.keyspace, slot) else { return };
+        let locks = lock(&self.keyspace)?;
         let mut unit = Unit::new(&self.keyspace, locks, scratch);
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
@@ -433,6 +458,7 @@ impl Executor {
         let shown = gate(durability, false, seen);
         self.events.seal(shown);
         self.invalidations.sign(BY_SERVER, shown);
+        Ok(())
     }
 
     fn clear_effects(&mut self) {
@@ -471,7 +497,13 @@ impl Executor {
                     locks_all = true;
                     continue;
                 }
-                Again::Busy => return self.reject(found, CommandError::Busy, session, out),
+                Again::Slot(taken) => {
+                    let error = match (taken.into(), host.scripts().longest()) {
+                        (CommandError::Busy, Some(ScriptKind::Function)) => CommandError::BusyFunction,
+                        (error, _) => error,
+                    };
+                    return self.reject(found, error, session, out);
+                }
             };
             match self.admit_write(needed_bytes) {
                 Ok(true) => admitted_bytes = needed_bytes,
@@ -510,13 +542,14 @@ impl Executor {
             _ if locks_all => Locks::all(keyspace, patience),
             Keys::First => Locks::one(keyspace, args.at(1), call.resolved.hash, patience),
             keys if keys.spans_all(args) => Locks::all(keyspace, patience),
+            Keys::Libraries => Locks::slots(keyspace, smallvec::smallvec![LIBRARIES_SLOT], patience),
             Keys::Queued => match session.slots_of_transaction() {
-                Some(slots) => Locks::of_transaction(keyspace, slots, patience),
+                Some(slots) => Locks::slots(keyspace, slots, patience),
                 None => Locks::all(keyspace, patience),
             },
             keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
         }
-        .ok_or(Again::Busy)?;
+        .map_err(Again::Slot)?;
         let reply = ReplyWriter::new(out, session.protocol);
         let bulk_bytes_max = self.bulk_bytes_max;
         let mut later = VecDeque::new();
@@ -546,8 +579,15 @@ impl Executor {
                 cx.unit.commit(self.appender.as_mut(), flushing)
             }
         };
-        let appended = || self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
-        let seen = if row.flags.has(Flags::READS_ALL) { appended() } else { seen };
+        if !session.granted.is_empty() {
+            tell_tokens(session, out, seen);
+        }
+        // The log of a replica may hold more than is in its memory.
+        let shown = || {
+            let appended = self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
+            appended.min(host.replication().shown_lsn())
+        };
+        let seen = if row.flags.has(Flags::READS_ALL) { shown() } else { seen };
         Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
     }
 
@@ -563,7 +603,7 @@ impl Executor {
     ) -> Lsn {
         if wrote {
             self.wrote = true;
-            session.last_write = seen;
+            session.last_write = session.last_write.max(seen);
         }
         self.clear_effects();
         // Others than this client are shown the events and told of changes: for them the server's durability counts.
@@ -573,18 +613,36 @@ impl Executor {
             self.invalidations.sign(session.client.id(), shown);
         }
         if !later.is_empty() {
-            self.serve_later(later, host, durability);
+            self.serve_later(later, host);
         }
         gate(session.effective_durability(durability), wrote, seen)
     }
 }
 
 impl Executor {
-    /// Serves blocked clients who could not be served in the unit that made their key ready.
+    /// Serves blocked clients who could not be served in the unit that made their key ready, behind those who wait for that
+    /// already.
     #[cold]
-    fn serve_later(&mut self, mut later: VecDeque<Later>, host: &dyn Host, durability: Durability) {
+    fn serve_later(&mut self, later: VecDeque<Later>, host: &dyn Host) {
+        for next in later {
+            if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
+                self.later.push_back(next);
+            }
+        }
+        self.serve_waiting(host);
+    }
+
+    /// Goes on with [`Executor::serve_later`], up to one for whom a script has the slots.
+    #[cold]
+    pub(crate) fn serve_waiting(&mut self, host: &dyn Host) {
+        let durability = self.durability();
+        let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             let clock = self.next_clock();
+            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), Patience(host)) else {
+                later.push_front(next);
+                break;
+            };
             let as_of_ms = clock.now_ms;
             let (effects, freed) = (&mut self.effects, &mut self.freed);
             let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
@@ -600,7 +658,6 @@ impl Executor {
                 events,
                 invalidations,
             };
-            let locks = Locks::slots(&self.keyspace, next.slots());
             let mut unit = Unit::new(&self.keyspace, locks, scratch);
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
@@ -612,6 +669,7 @@ impl Executor {
             self.events.seal(shown);
             self.invalidations.sign(BY_SERVER, shown);
         }
+        self.later = later;
     }
 }
 
@@ -632,6 +690,15 @@ pub(crate) fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
         Durability::Commit if wrote => seen,
         _ if seen == Lsn::MAX => seen,
         _ => Lsn::ZERO,
+    }
+}
+
+/// LEASE: puts its token where the reply has room for it.
+#[cold]
+fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, lsn: Lsn) {
+    let token = i64::try_from(lsn.get()).unwrap_or(i64::MAX);
+    for at in session.granted.drain(..).rev() {
+        out.splice(at..at + NO_TOKEN.len(), format!(":{token}\r\n").into_bytes());
     }
 }
 

@@ -26,7 +26,8 @@ impl Executor {
             if removed >= keys_max || self.admit(0) != Admission::Go {
                 break;
             }
-            self.run_on_slot(slot, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
+            // The slot of a script has its turn when the script has ended.
+            let _ = self.run_on_slot(slot, host, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
         }
         self.stats().expired(removed as u64);
         let usec = host.monotonic_us().saturating_sub(started_us);

@@ -320,6 +320,11 @@ impl Watches {
         self.watching.iter().flat_map(|watching| watching.keys.keys()).map(|(_, key)| &**key)
     }
 
+    /// Whether a change of a watched key was reported. One that has expired unnoticed is not.
+    pub(crate) fn is_told(&self) -> bool {
+        self.watching.as_ref().is_some_and(|watching| watching.broken.load(Relaxed))
+    }
+
     /// Whether a watched key has changed or expired. `unit` has locked the slots of all of them.
     pub(crate) fn is_broken(&self, unit: &Unit<'_>) -> bool {
         self.watching.as_ref().is_some_and(|watching| {

@@ -18,6 +18,9 @@ impl Executor {
     /// Ends a round: what was gathered for others goes to them.
     #[inline]
     pub fn end_round(&mut self, host: &dyn Host) {
+        if !self.later.is_empty() {
+            self.serve_waiting(host);
+        }
         if !self.shown.is_empty() {
             host.clients().monitors().publish(&self.shown);
             self.shown = Vec::new();

@@ -12,6 +12,7 @@ use wire::ReplyWriter;
 
 use crate::{
     Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session,
+    admission::check_wrapped,
     execute::refuse,
     row::{Found, resolve_call},
 };
@@ -57,6 +58,7 @@ impl Executor {
         host: &dyn Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, call.args, session, host)?;
+        check_wrapped(row, call.args)?;
         if row.flags.has(Flags::NO_MULTI) {
             return Err(CommandError::Text("ERR Command not allowed inside a transaction"));
         }
@@ -81,7 +83,8 @@ impl Executor {
         Ok(true)
     }
 
-    /// Replies to a command that was refused before it ran. A transaction fails by it; EXEC ends it.
+    /// Replies to a command that was refused before it ran. A transaction fails by it; EXEC ends it. One whose slot a script
+    /// has is not refused, but to be tried again.
     #[cold]
     pub(crate) fn reject(
         &self,
@@ -90,16 +93,24 @@ impl Executor {
         session: &mut Session,
         out: &mut Vec<u8>,
     ) -> Outcome {
+        if let CommandError::SlotTaken { pause_ms } = error {
+            session.pause_ms = pause_ms;
+            return Outcome::Wait;
+        }
         self.stats().rejected(found.index as usize);
         if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
-            let text = error.to_string();
-            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
-            let text = format!("EXECABORT Transaction discarded because of: {reason}");
-            return refuse(&CommandError::Composed(text), session, out);
+            return refuse(&aborted(&error), session, out);
         }
         fail(&error, session, out)
     }
+}
+
+/// What EXEC replies when this has ended its transaction.
+pub(crate) fn aborted(error: &CommandError) -> CommandError {
+    let text = error.to_string();
+    let reason = text.strip_prefix("ERR ").unwrap_or(&text);
+    CommandError::Composed(format!("EXECABORT Transaction discarded because of: {reason}"))
 }
 
 fn fail(error: &CommandError, session: &mut Session, out: &mut Vec<u8>) -> Outcome {

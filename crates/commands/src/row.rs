@@ -8,6 +8,7 @@
 
 mod flags;
 mod keys;
+mod wrapped;
 
 use std::sync::LazyLock;
 
@@ -15,6 +16,7 @@ use wire::Args;
 
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
+pub(crate) use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, Context, families};
 

@@ -11,7 +11,9 @@ use pubsub::{
 use storage::Durability;
 use wire::Protocol;
 
-use crate::{Transaction, Wait, Watches, clients::Client, tracking::ClientTracking, unit::Slots};
+use crate::{
+    Transaction, Wait, Watches, clients::Client, leases::Leases, tracking::ClientTracking, unit::Slots,
+};
 
 /// Which replies are sent (CLIENT REPLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,6 +76,10 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
     pub watches: Watches,
+    /// The leases that it holds.
+    pub(crate) leases: Leases,
+    /// Where in its replies the tokens of leases stand that the unit grants which runs: they are its position.
+    pub(crate) granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until this is over.
     pub wait: Option<Wait>,
     /// The position of what it wrote last.
@@ -109,6 +115,8 @@ impl Session {
             publishes_in_turn: false,
             transaction: None,
             watches: Watches::default(),
+            leases: Leases::default(),
+            granted: Vec::new(),
             wait: None,
             last_write: Lsn::ZERO,
             tells_lsn: false,
@@ -124,6 +132,11 @@ impl Session {
         let mut slots = transaction.slots()?.clone();
         slots.extend(self.watches.keys().map(keyspace::slot_of));
         Some(slots)
+    }
+
+    /// Whether there are leases for [`Executor::release_leases`](crate::Executor::release_leases) when it has gone.
+    pub fn holds_leases(&self) -> bool {
+        !self.leases.is_empty()
     }
 
     /// Ends the transaction, if there is one, and watches nothing any more.

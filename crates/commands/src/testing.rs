@@ -6,6 +6,8 @@
 //! did.
 //! What it is not: a place for expectations about one command.
 
+mod replica;
+
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -33,7 +35,9 @@ use crate::{
     ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     observe::Observer,
+    replication::Replication,
 };
+use replica::TestReplication;
 
 /// The time at which every test begins, unix milliseconds.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
@@ -343,6 +347,9 @@ impl TestServer {
         };
         open(&self.disk.clone_state()).replay::<Error>(apply, |_| {}).expect("the log is whole");
         assert_eq!(content(&replayed), self.content(), "what replays is not what was in memory");
+        let libraries =
+            |keyspace: &Keyspace| keyspace.libraries().libraries.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(libraries(&replayed), libraries(self.executor.keyspace()));
         self.executor.keyspace().check();
         replayed.check();
     }
@@ -378,7 +385,9 @@ fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
             slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
         }
         Scope::Global => {
-            keyspace.lock_all().apply(effect, clock, &mut freed);
+            let mut slots = keyspace.lock_all();
+            slots.apply(effect, clock, &mut freed);
+            slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
         }
     }
 }
@@ -463,6 +472,7 @@ pub(crate) struct TestHost {
     pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Observer,
     pub(crate) scripts: Scripts,
+    pub(crate) replication: TestReplication,
     /// How long every command seems to take that is timed.
     pub(crate) command_us: AtomicU64,
     /// How long all of them have taken.
@@ -490,6 +500,7 @@ impl TestHost {
             channel_requests: Mutex::default(),
             observer: Observer::default(),
             scripts: Scripts::default(),
+            replication: TestReplication::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
             clock,
@@ -543,6 +554,10 @@ impl TestHost {
 }
 
 impl Host for TestHost {
+    fn replication(&self) -> &dyn Replication {
+        &self.replication
+    }
+
     fn documents(&self) -> Option<&Documents> {
         Some(&self.documents)
     }

@@ -4,10 +4,14 @@
 //! What it is not: the execution (see `families::transactions`), nor what is checked before a command is queued (see
 //! `queueing`).
 
-use keyspace::{KeyHash, slot_of};
+use keyspace::{KeyHash, LIBRARIES_SLOT, slot_of};
 use wire::{Args, OwnedArgs};
 
-use crate::{CommandError, Flags, row::Found, unit::Slots};
+use crate::{
+    CommandError, Flags, Keys,
+    row::{Found, innermost},
+    unit::Slots,
+};
 
 /// Commands in one transaction.
 pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
@@ -20,6 +24,8 @@ pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) found: Found,
+    /// Its properties, and those of a command that it wraps.
+    pub(crate) flags: Flags,
     pub(crate) args: OwnedArgs,
 }
 
@@ -54,7 +60,8 @@ impl Transaction {
         writes: bool,
     ) -> Result<(), CommandError> {
         let row = found.row;
-        let queued = Queued { found, args: args.into() };
+        let (inner, _) = innermost(found, args);
+        let queued = Queued { found, flags: row.flags.or(inner.row.flags), args: args.into() };
         let bytes = size_of::<Queued>() + queued.args.heap_bytes();
         if self.commands.len() == QUEUED_COMMANDS_MAX || self.bytes + bytes > QUEUED_BYTES_MAX {
             return Err(CommandError::Text("ERR the transaction has too many or too large commands"));
@@ -64,10 +71,13 @@ impl Transaction {
             let known = first.filter(|(first, _)| *first == index).map(|(_, hash)| hash.slot());
             self.slots.push(known.unwrap_or_else(|| slot_of(args.at(index))));
         });
+        if let Keys::Libraries = row.keys {
+            self.slots.push(LIBRARIES_SLOT);
+        }
         // A script may touch keys that it has not declared; what is in a transaction cannot be run again.
-        let roams = row.flags.has(Flags::READS_ALL) || row.flags.has(Flags::RUNS_SCRIPTS);
+        let roams = inner.row.flags.has(Flags::READS_ALL) || inner.row.flags.has(Flags::RUNS_SCRIPTS);
         self.needs_all_slots |= row.keys.spans_all(args) || roams;
-        self.flags = self.flags.or(row.flags);
+        self.flags = self.flags.or(queued.flags);
         self.writes |= writes;
         self.args_bytes += args.size_bytes() as u64;
         self.bytes += bytes;

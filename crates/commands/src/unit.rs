@@ -18,8 +18,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use documents::{DocError, Writer};
 use keyspace::{
-    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, LoggedMessage,
-    Scope, SlotId, slot_of,
+    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, LIBRARIES_SLOT,
+    Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
 };
 use lsn::Lsn;
 use pubsub::Kind;
@@ -36,7 +36,7 @@ pub(crate) use databases::{Databases, Named};
 use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
-pub(crate) use locks::{Locks, Patience};
+pub(crate) use locks::{Locks, Patience, Taken};
 use undo::Undo;
 
 /// See the module documentation.
@@ -55,6 +55,8 @@ pub struct Unit<'k> {
     as_of_ms: u64,
     touches: bool,
     flushes_all: bool,
+    /// See [`Unit::note_repeated`].
+    repeats: bool,
     /// Messages in the record.
     messages: usize,
     stats: &'k WorkerStats,
@@ -86,6 +88,7 @@ impl<'k> Unit<'k> {
             as_of_ms,
             touches,
             flushes_all: false,
+            repeats: false,
             messages: 0,
             stats,
             interests,
@@ -118,6 +121,11 @@ impl<'k> Unit<'k> {
     /// The reply shows something that a record up to here has made.
     pub(crate) fn note_seen(&mut self, lsn: Lsn) {
         self.seen = self.seen.max(lsn);
+    }
+
+    /// The reply is that of a write which an earlier unit has made: it waits for the disk as if this one had.
+    pub(crate) fn note_repeated(&mut self) {
+        self.repeats = true;
     }
 
     /// Notes a message, to be published when the unit is durable.
@@ -276,6 +284,8 @@ impl<'k> Unit<'k> {
         let (db, key) = match (effect.target(), *effect) {
             (Some(target), _) => target,
             (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
+            // Nobody waits for libraries, and no client has read them.
+            (None, Effect::PutLibrary { .. } | Effect::DropLibrary { .. }) => return self.change(effect),
             (None, _) => return self.apply_global_observed(effect),
         };
         let (hash, as_of_ms) = (self.hash(key), self.as_of_ms);
@@ -344,6 +354,16 @@ impl<'k> Unit<'k> {
     /// The next key that was made ready, in the order in which that happened.
     pub(crate) fn take_ready(&mut self) -> Option<(DbId, Box<[u8]>)> {
         self.ready.pop_front()
+    }
+
+    /// The functions that clients have loaded, with what this unit has done to them.
+    pub(crate) fn libraries(&mut self) -> Arc<Libraries> {
+        if self.locked.has(LIBRARIES_SLOT) {
+            return self.locked.slot(LIBRARIES_SLOT).libraries();
+        }
+        let PublishedLibraries { libraries, lsn, .. } = self.keyspace.libraries();
+        self.note_seen(lsn);
+        libraries
     }
 
     /// Whether a slot is locked.
@@ -458,7 +478,7 @@ impl<'k> Unit<'k> {
     }
 
     /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
-    /// newest position of anything the unit saw or wrote, and whether it wrote. `flushing` is the host of a FLUSHALL: it must
+    /// newest position of anything the unit saw or wrote, and whether it wrote or repeats what was written. `flushing` is the host of a FLUSHALL: it must
     /// know the position before anything can follow it.
     ///
     /// In place: a unit is large, and moving it about costs more than what this does.
@@ -477,7 +497,7 @@ impl<'k> Unit<'k> {
             let seen_of_databases = databases.map_or(Lsn::ZERO, |it| it.seen());
             let seen = locked.last_lsn().max(self.seen).max(seen_of_databases);
             *locked = Locked::None;
-            return (seen, false);
+            return (seen, self.repeats);
         }
         let appender = appender.expect("no write while loading");
         // A large record reaches the log in parts: nothing of it may be before the boundary.

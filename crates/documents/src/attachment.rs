@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 
+use crate::doc_info::Attachment;
 use crate::json::{Kind, Reader, put_string};
 use crate::names::check_attachment_name;
 use crate::{DocError, Limits};
@@ -163,6 +164,20 @@ pub struct AttachmentView<'a> {
     pub length: u64,
     /// How much of it is shown.
     pub content: ContentView<'a>,
+}
+
+impl<'a> AttachmentView<'a> {
+    /// An attachment of a revision, without its bytes.
+    pub fn stub(attachment: &'a Attachment) -> AttachmentView<'a> {
+        AttachmentView {
+            name: &attachment.name,
+            content_type: &attachment.content_type,
+            revpos: attachment.revpos,
+            digest: attachment.digest,
+            length: attachment.length,
+            content: ContentView::Stub,
+        }
+    }
 }
 
 /// What an [`AttachmentView`] shows of the bytes.

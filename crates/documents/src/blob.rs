@@ -5,15 +5,22 @@
 //!
 //! Invariants
 //! - Bytes in memory remember where a checkpoint has put them, so that whoever still shares them does not store them twice. The
-//!   place counts for that file alone: compaction makes another.
+//!   place counts for that file alone (compaction makes another), and only until a checkpoint fails: what that one has put is
+//!   nowhere.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// The random id of a tree file.
-pub(crate) type FileId = [u8; 16];
+/// Within what a place counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Era {
+    /// The random id of a tree file.
+    pub(crate) file: [u8; 16],
+    /// How many of its checkpoints have failed.
+    pub(crate) failures: u32,
+}
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
@@ -28,7 +35,7 @@ pub(crate) enum Blob {
 #[derive(Debug)]
 pub(crate) struct Unsaved {
     pub(crate) bytes: Bytes,
-    place: OnceLock<(FileId, Pointer)>,
+    place: OnceLock<(Era, Pointer)>,
 }
 
 impl Blob {
@@ -45,20 +52,20 @@ impl Blob {
         }
     }
 
-    /// The same bytes in `file`; `put` stores them if they are not there.
+    /// The same bytes in the file; `put` stores them if they are not there.
     pub(crate) fn saved(
         &self,
-        file: FileId,
+        era: Era,
         put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
     ) -> Result<Pointer, TreeError> {
         match self {
             Blob::Saved(pointer) => Ok(*pointer),
             Blob::Unsaved(unsaved) => match unsaved.place.get() {
-                Some((there, pointer)) if *there == file => Ok(*pointer),
+                Some((there, pointer)) if *there == era => Ok(*pointer),
                 _ => {
                     let pointer = put(&unsaved.bytes)?;
-                    // Where another file has it stays: then it is stored again by the next checkpoint that meets it.
-                    let _ = unsaved.place.set((file, pointer));
+                    // Where it was in another era stays: then it is stored again by the next checkpoint that meets it.
+                    let _ = unsaved.place.set((era, pointer));
                     Ok(pointer)
                 }
             },

@@ -245,7 +245,13 @@ pub struct UpdateEncoder {
 impl UpdateEncoder {
     /// An update of `db`, whose update sequence is `since_seq`.
     pub fn new(db: DbId, since_seq: u64) -> UpdateEncoder {
-        let mut bytes = vec![UPDATE];
+        UpdateEncoder::within(Vec::new(), db, since_seq)
+    }
+
+    /// The same in this memory; what it holds is lost.
+    pub fn within(mut bytes: Vec<u8>, db: DbId, since_seq: u64) -> UpdateEncoder {
+        bytes.clear();
+        bytes.push(UPDATE);
         bytes.extend_from_slice(&db.get().to_le_bytes());
         put_number(&mut bytes, since_seq);
         UpdateEncoder { head_bytes: bytes.len(), bytes }

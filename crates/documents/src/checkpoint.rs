@@ -10,15 +10,17 @@
 //! Invariants
 //! - A file holds nothing that the log has not committed: what a crash takes from the log was never in it.
 //! - Writers go on while a layer is written; readers see the layer until the file has it.
-//! - After an error nothing more is written to the file, and the layer stays in memory and in the log.
+//! - After an error the layer stays in memory and in the log. Before anything else is written to the file it is opened again,
+//!   past the page cache, with the checkpoint that it had, and what is behind that is cut off: so a full disk has its room back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::{Disk, Entropy};
 use lsn::Lsn;
-use tree::{Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId};
+use tree::{Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId, Wanted, Written};
 
+use crate::blob::Era;
 use crate::catalog::{Vouched, tree_name};
 use crate::database::Database;
 use crate::id::DbId;
@@ -26,6 +28,7 @@ use crate::layer::Layer;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL, TREES};
 use crate::state::State;
 use crate::store_error::StoreError;
+use crate::unnamed::Unnamed;
 
 /// A database with so many bytes in memory only is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
@@ -56,11 +59,13 @@ pub struct Shelf {
     pub entropy: Arc<dyn Entropy>,
     /// For nodes of their trees.
     pub cache: NodeCache,
+    /// Counts what is appended to all of them.
+    pub written: Written,
 }
 
 impl Shelf {
     pub(crate) fn options(&self) -> Options {
-        Options::new(TREES, rows::measure, self.cache.clone())
+        Options { written: self.written.clone(), ..Options::new(TREES, rows::measure, self.cache.clone()) }
     }
 
     pub(crate) fn path_of(&self, db: DbId, generation: u32) -> PathBuf {
@@ -77,6 +82,10 @@ pub(crate) struct DatabaseFile {
     pub(crate) generation: u32,
     /// The state whose layer is frozen, until it is saved.
     frozen: Option<Arc<State>>,
+    /// How many saves have failed.
+    failures: u32,
+    /// The last one has, and what is behind the checkpoint before it is unknown.
+    is_suspect: bool,
     /// When it was first seen that there is something to save.
     dirty_since_ms: Option<u64>,
 }
@@ -84,12 +93,48 @@ pub(crate) struct DatabaseFile {
 impl DatabaseFile {
     /// A file that has everything.
     pub(crate) fn new(tree: TreeFile, generation: u32) -> DatabaseFile {
-        DatabaseFile { tree: Some(tree), generation, frozen: None, dirty_since_ms: None }
+        DatabaseFile { tree: Some(tree), generation, ..DatabaseFile::default() }
     }
 
     /// Whether a layer is frozen that could not be saved yet.
     pub(crate) fn has_frozen(&self) -> bool {
         self.frozen.is_some()
+    }
+
+    /// Goes back to the checkpoint before a save that has failed.
+    fn go_back(&mut self, shelf: &Shelf, db: DbId) -> Result<(), TreeError> {
+        if let Some(tree) = &mut self.tree {
+            let lsn = tree.snapshot().applied_lsn();
+            let (path, wanted) = (shelf.path_of(db, self.generation), Wanted { at_least: lsn, at_most: lsn });
+            let mut opened = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
+            // Cuts off what is behind it.
+            drop(opened.begin()?);
+            *tree = opened;
+        }
+        self.is_suspect = false;
+        Ok(())
+    }
+
+    /// Writes the frozen layer of a state.
+    fn write(
+        &mut self,
+        shelf: &Shelf,
+        unnamed: &Unnamed,
+        frozen: &State,
+    ) -> Result<tree::Snapshot, TreeError> {
+        let tree = match &mut self.tree {
+            Some(tree) => tree,
+            none => {
+                let path = shelf.path_of(frozen.db, self.generation);
+                let metadata = rows::encode_metadata(&State::new(frozen.db));
+                let (disk, entropy, lsn) = (&*shelf.disk, &*shelf.entropy, frozen.db.lsn());
+                let made = TreeFile::create(disk, &path, shelf.options(), entropy, &metadata, lsn);
+                unnamed.add((frozen.db, self.generation));
+                none.insert(made?)
+            }
+        };
+        let era = Era { file: tree.snapshot().file_id(), failures: self.failures };
+        save(tree, frozen, era)
     }
 
     /// What it has.
@@ -105,6 +150,7 @@ impl Database {
     pub(crate) fn save_if_due(
         &self,
         shelf: &Shelf,
+        unnamed: &Unnamed,
         due: &Due,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(Option<Vouched>, Lsn), StoreError> {
@@ -125,7 +171,7 @@ impl Database {
             return Ok((file.vouched(), state.saved_lsn()));
         }
         let is_retried = file.frozen.is_some();
-        self.save(&mut file, shelf, committed)?;
+        self.save(&mut file, shelf, unnamed, committed)?;
         file.dirty_since_ms = None;
         let saved_lsn = if is_retried { self.state().saved_lsn() } else { due.upto };
         Ok((file.vouched(), saved_lsn))
@@ -141,6 +187,7 @@ impl Database {
         &self,
         file: &mut DatabaseFile,
         shelf: &Shelf,
+        unnamed: &Unnamed,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
         // A layer that could not be saved before comes first.
@@ -148,18 +195,15 @@ impl Database {
         if !committed(frozen.last_lsn) {
             return Err(StoreError::NotCommitted);
         }
-        let tree = match &mut file.tree {
-            Some(tree) => tree,
-            none => none.insert(TreeFile::create(
-                &*shelf.disk,
-                &shelf.path_of(self.id(), file.generation),
-                shelf.options(),
-                &*shelf.entropy,
-                &rows::encode_metadata(&State::new(self.id())),
-                self.id().lsn(),
-            )?),
-        };
-        let saved = save(tree, &frozen)?;
+        if file.is_suspect {
+            file.go_back(shelf, self.id())?;
+        }
+        let saved = file.write(shelf, unnamed, &frozen).inspect_err(|_| {
+            file.failures = file.failures.wrapping_add(1);
+            file.is_suspect = true;
+            // At once, so that there is room again; if that fails too, before the next save.
+            let _ = file.go_back(shelf, self.id());
+        })?;
         let gate = self.gate();
         self.publish(State { frozen: None, tree: Some(saved), ..State::clone(&self.state()) });
         drop(gate);
@@ -184,15 +228,14 @@ impl Database {
 pub(crate) type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Writes the frozen layer.
-fn save(file: &mut TreeFile, state: &State) -> Result<tree::Snapshot, TreeError> {
-    let file_id = file.snapshot().file_id();
+fn save(file: &mut TreeFile, state: &State, era: Era) -> Result<tree::Snapshot, TreeError> {
     let mut checkpoint = file.begin()?;
     if let Some(layer) = &state.frozen {
         let mut put = |bytes: &[u8]| checkpoint.put_blob(bytes);
         let mut documents = Rows::new();
         for (id, info) in layer.by_id.iter() {
             let value = match info {
-                Some(info) => Some(rows::encode_document(&info.saved(file_id, &mut put)?)),
+                Some(info) => Some(rows::encode_document(&info.saved(era, &mut put)?)),
                 None => None,
             };
             documents.push((id.as_bytes().to_vec(), value));
@@ -200,7 +243,7 @@ fn save(file: &mut TreeFile, state: &State) -> Result<tree::Snapshot, TreeError>
         let mut local = Rows::new();
         for (key, chunk) in layer.chunks.iter() {
             let value = match chunk {
-                Some(chunk) => Some(chunk.saved(file_id, &mut put)?.encode().to_vec()),
+                Some(chunk) => Some(chunk.saved(era, &mut put)?.encode().to_vec()),
                 None => None,
             };
             local.push((rows::chunk_key(*key), value));

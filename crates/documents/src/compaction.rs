@@ -31,6 +31,7 @@ use crate::documents::Documents;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
+use crate::unnamed::Unnamed;
 
 /// Smaller files are not worth it.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
@@ -44,6 +45,7 @@ const LAST_DOCUMENTS_MAX: u64 = 1000;
 pub struct Compaction {
     database: Arc<Database>,
     shelf: Shelf,
+    unnamed: Arc<Unnamed>,
     /// Where the new file is made.
     path: PathBuf,
     /// What the new file has.
@@ -93,13 +95,14 @@ impl Documents {
         if database.compacting.swap(true, Ordering::AcqRel) {
             return Ok(None);
         }
-        let shelf = store.shelf().clone();
+        let (shelf, unnamed) = (store.shelf().clone(), store.unnamed().clone());
         let generation = database.file.lock().generation.wrapping_add(1);
         let path = crashsafe::tmp_path(&shelf.path_of(database.id(), generation));
         let [documents, deleted, ..] = base.sums(DOCUMENTS).0;
         let mut compaction = Compaction {
             database: database.clone(),
             shelf,
+            unnamed,
             path,
             stage: Stage::Over,
             rows_copied: 0,
@@ -208,7 +211,9 @@ impl Compaction {
         catch_up(&mut file, &self.base, &saved)?;
         let generation = held.generation.wrapping_add(1);
         let path = self.shelf.path_of(database.id(), generation);
-        let file = file.put_in_place(&*self.shelf.disk, &path)?;
+        let placed = file.put_in_place(&*self.shelf.disk, &path);
+        self.unnamed.add((database.id(), generation));
+        let file = placed?;
         exchange(&database, &saved, file.snapshot())?;
         *held = DatabaseFile::new(file, generation);
         self.base = saved;
@@ -363,14 +368,14 @@ fn exchange(database: &Database, old: &tree::Snapshot, new: &tree::Snapshot) -> 
     }
     // Most of it is done before writers are held up.
     let fresh = database.state().fresh.by_id.clone();
-    for info in fresh.values().flatten().filter(|info| has_saved(info)) {
+    for info in fresh.documents().filter(|info| has_saved(info)) {
         places(old, new, &info.id, &mut moved)?;
     }
     let gate = database.gate();
     let mut next = State::clone(&database.state());
     next.tree = Some(new.clone());
     let from_file: Vec<Arc<DocInfo>> =
-        next.fresh.by_id.values().flatten().filter(|info| has_saved(info)).cloned().collect();
+        next.fresh.by_id.documents().filter(|info| has_saved(info)).cloned().collect();
     for info in from_file {
         if info.blobs().any(|blob| blob.pointer().is_some_and(|old| !moved.contains_key(&old))) {
             places(old, new, &info.id, &mut moved)?;

@@ -4,13 +4,16 @@
 //! kept as text without white space, in the order given.
 //! What it is not: the edit: whether its parent is there is for the database to say. How documents are shown is in `view`.
 //!
-//! The hash of an edit is the MD5 of: one byte, 1 if it deletes; the parent as in `revision` (20 bytes, zeros if there is none);
-//! the MD5 of the body (16 bytes); and for each attachment, in the order of names: the length of its name (u32, little endian)
-//! and the name, the same of its type, its digest (16 bytes). So the same edit has the same name on every node.
+//! The hash of an edit is the first half of the BLAKE3 of: one byte, 1 if it deletes; the parent as in `revision` (20 bytes, zeros
+//! if there is none); the BLAKE3 of the body (32 bytes); and for each attachment, in the order of names: the length of its name
+//! (u32, little endian) and the name, the same of its type, its digest (16 bytes). So the same edit has the same name on every
+//! node. (CouchDB takes MD5, of other bytes: names that it gives are others. MD5 was an eighth of what a new document costs.)
 
+use std::borrow::Cow;
 use std::fmt;
 
-use md5::{Digest as _, Md5};
+use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::attachment::{self, Digest, NewAttachment};
 use crate::json::{Kind, Reader};
@@ -88,54 +91,71 @@ pub struct NewDocument {
     /// Its `_attachments`, sorted by name.
     pub attachments: Vec<NewAttachment>,
     /// All else: the text of an object, without white space.
-    pub body: Vec<u8>,
-    /// The MD5 of the body.
-    pub body_digest: Digest,
+    pub body: Bytes,
+    /// Of the body.
+    pub body_hash: BodyHash,
+}
+
+/// The BLAKE3 of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyHash([u8; 32]);
+
+impl BodyHash {
+    /// The hash of a text.
+    pub fn of(body: &[u8]) -> BodyHash {
+        BodyHash(*blake3::hash(body).as_bytes())
+    }
 }
 
 impl NewDocument {
     /// Reads a document that is all of a text.
     pub fn parse(text: &[u8], limits: &Limits) -> Result<NewDocument, DocError> {
         let mut reader = Reader::new(text)?;
-        let document = NewDocument::read(&mut reader, limits)?;
+        let document = NewDocument::read(&mut reader, limits, &mut Vec::new())?;
         reader.end()?;
         Ok(document)
     }
 
-    /// Reads a document that is part of a text.
-    pub fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<NewDocument, DocError> {
+    /// Reads a document that is part of a text. `memory` is for the body while it is read: whoever reads many gives it again.
+    pub fn read(
+        reader: &mut Reader<'_>,
+        limits: &Limits,
+        memory: &mut Vec<u8>,
+    ) -> Result<NewDocument, DocError> {
         if reader.peek()? != Kind::Object {
             return Err(DocError::bad_request("Document must be a JSON object"));
         }
-        let mut members = Members { body: vec![b'{'], ..Members::default() };
-        reader.object(|reader, key| members.read(reader, &key, limits))?;
+        memory.clear();
+        memory.push(b'{');
+        let mut members = Members::of(memory);
+        reader.object(|reader, key| members.read(reader, key, limits))?;
         members.body.push(b'}');
         if members.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(members.id.unwrap_or_default()));
         }
         members.check_keys()?;
-        let revisions = members.revisions;
+        let Members { id, rev, revisions, deleted, attachments, body, .. } = members;
         Ok(NewDocument {
-            id: members.id,
-            rev: revisions.as_ref().map(|path| DocRev::Tree(path.newest())).or(members.rev),
+            id,
+            rev: revisions.as_ref().map(|path| DocRev::Tree(path.newest())).or(rev),
             revisions,
-            deleted: members.deleted,
-            attachments: members.attachments,
-            body_digest: Digest::of(&members.body),
-            body: members.body,
+            deleted,
+            attachments,
+            body_hash: BodyHash::of(body),
+            body: Bytes::copy_from_slice(body),
         })
     }
 
     /// A document without content that deletes.
     pub fn deletion(id: String, rev: Option<DocRev>) -> NewDocument {
-        let body = b"{}".to_vec();
+        let body = Bytes::from_static(b"{}");
         NewDocument {
             id: Some(id),
             rev,
             revisions: None,
             deleted: true,
             attachments: Vec::new(),
-            body_digest: Digest::of(&body),
+            body_hash: BodyHash::of(&body),
             body,
         }
     }
@@ -145,39 +165,57 @@ impl NewDocument {
 pub fn edit_hash<'a>(
     deleted: bool,
     parent: Option<Rev>,
-    body: Digest,
+    body: BodyHash,
     attachments: impl Iterator<Item = (&'a str, &'a str, Digest)>,
 ) -> [u8; 16] {
-    let mut md5 = Md5::new();
-    md5.update([u8::from(deleted)]);
-    md5.update(parent.map_or([0; Rev::BYTES], Rev::to_bytes));
-    md5.update(body.0);
+    let mut hashed: SmallVec<[u8; 64]> = SmallVec::new();
+    hashed.push(u8::from(deleted));
+    hashed.extend_from_slice(&parent.map_or([0; Rev::BYTES], Rev::to_bytes));
+    hashed.extend_from_slice(&body.0);
     for (name, content_type, digest) in attachments {
         for text in [name, content_type] {
-            md5.update(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-            md5.update(text);
+            hashed.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            hashed.extend_from_slice(text.as_bytes());
         }
-        md5.update(digest.0);
+        hashed.extend_from_slice(&digest.0);
     }
-    md5.finalize().into()
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(&hashed).as_bytes()[..16]);
+    hash
 }
 
 /// The members read so far.
-#[derive(Default)]
-struct Members {
+struct Members<'a, 'm> {
     id: Option<String>,
     rev: Option<DocRev>,
     revisions: Option<RevPath>,
     deleted: bool,
     attachments: Vec<NewAttachment>,
-    body: Vec<u8>,
+    body: &'m mut Vec<u8>,
     /// All keys, to find one that is there twice.
-    keys: Vec<Box<str>>,
+    keys: SmallVec<[Cow<'a, str>; 8]>,
 }
 
-impl Members {
-    fn read(&mut self, reader: &mut Reader<'_>, key: &str, limits: &Limits) -> Result<(), DocError> {
-        self.keys.push(key.into());
+impl<'a, 'm> Members<'a, 'm> {
+    fn of(body: &'m mut Vec<u8>) -> Members<'a, 'm> {
+        Members {
+            id: None,
+            rev: None,
+            revisions: None,
+            deleted: false,
+            attachments: Vec::new(),
+            body,
+            keys: SmallVec::new(),
+        }
+    }
+
+    fn read(&mut self, reader: &mut Reader<'a>, key: Cow<'a, str>, limits: &Limits) -> Result<(), DocError> {
+        let done = self.read_member(reader, &key, limits);
+        self.keys.push(key);
+        done
+    }
+
+    fn read_member(&mut self, reader: &mut Reader<'a>, key: &str, limits: &Limits) -> Result<(), DocError> {
         if !key.starts_with('_') || KEPT.contains(&key) {
             return self.read_content(reader, key, limits);
         }
@@ -203,13 +241,13 @@ impl Members {
         if self.body.len() > 1 {
             self.body.push(b',');
         }
-        crate::json::put_string(&mut self.body, key);
+        crate::json::put_string(self.body, key);
         self.body.push(b':');
         // What is too large is not copied on and on; the id may come later, and then is not told.
         if self.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(self.id.take().unwrap_or_default()));
         }
-        Ok(reader.copy(&mut self.body)?)
+        Ok(reader.copy(self.body)?)
     }
 
     fn check_keys(&mut self) -> Result<(), DocError> {

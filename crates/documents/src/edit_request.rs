@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::attachment::Digest;
+use crate::document::BodyHash;
 use crate::id::{DocId, UploadId};
 use crate::rev_path::RevPath;
 use crate::revision::Rev;
@@ -24,7 +25,7 @@ pub struct EditRequest {
     /// Minified JSON, without the members that begin with an underscore.
     pub body: Bytes,
     /// Of the body.
-    pub body_digest: Digest,
+    pub body_hash: BodyHash,
     /// All attachments that the revision is to have.
     pub attachments: Vec<AttachmentRequest>,
 }
@@ -103,7 +104,7 @@ impl EditRequest {
         const NAMELESS: DocError = DocError::doc_validation(
             "When `new_edits: false`, the document needs `_rev` or `_revisions` specified",
         );
-        let NewDocument { rev, revisions, deleted, attachments, body, body_digest, .. } = document;
+        let NewDocument { rev, revisions, deleted, attachments, body, body_hash, .. } = document;
         let rev = match rev {
             Some(DocRev::Local(_)) => return Err(RevError.into()),
             Some(DocRev::Tree(rev)) => Some(rev),
@@ -119,7 +120,7 @@ impl EditRequest {
             .into_iter()
             .map(|attachment| AttachmentRequest::new(attachment, new_edits, &mut uploaded))
             .collect::<Result<_, _>>()?;
-        Ok(EditRequest { id, history, deleted, body: body.into(), body_digest, attachments })
+        Ok(EditRequest { id, history, deleted, body, body_hash, attachments })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fresh    takes all changes           a row of a layer hides those of the layers below with the same key;
-//! frozen   is being written            an absent one (None) hides them too
+//! frozen   is being written            one that says that there is nothing hides them too
 //! tree     is on disk
 //! ```
 //!
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use imbl::{OrdMap, OrdSet};
 
 use crate::blob::Blob;
+use crate::by_id::ById;
 use crate::doc_info::DocInfo;
 use crate::id::{DocId, UploadId};
 
@@ -40,7 +41,7 @@ pub(crate) type ChunkKey = (UploadId, u32);
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
-    pub(crate) by_id: OrdMap<DocId, Option<Arc<DocInfo>>>,
+    pub(crate) by_id: ById,
     pub(crate) by_seq: OrdMap<u64, Arc<DocInfo>>,
     pub(crate) hidden_seqs: OrdSet<u64>,
     pub(crate) local: OrdMap<DocId, Option<Arc<LocalDoc>>>,
@@ -64,20 +65,20 @@ impl Layer {
         }
         self.bytes += ENTRY_BYTES + 16 * info.revs.count() as u64 + new_bytes;
         self.by_seq.insert(info.seq, info.clone());
-        self.by_id.insert(info.id.clone(), Some(info));
+        self.by_id.put(info);
     }
 
     /// Exchanges a document for one that differs only in where its bytes are.
     pub(crate) fn replace_document(&mut self, info: Arc<DocInfo>) {
         self.by_seq.insert(info.seq, info.clone());
-        self.by_id.insert(info.id.clone(), Some(info));
+        self.by_id.put(info);
     }
 
     /// Takes a document away.
     pub(crate) fn remove_document(&mut self, info: &DocInfo) {
         self.leave_feed(info.seq);
         self.bytes += ENTRY_BYTES;
-        self.by_id.insert(info.id.clone(), None);
+        self.by_id.hide(info.id.clone());
     }
 
     /// Puts a `_local` document in its place, or takes it away.

@@ -13,6 +13,7 @@
 
 mod attachment;
 mod blob;
+mod by_id;
 mod catalog;
 pub mod change;
 mod check;
@@ -40,6 +41,7 @@ mod snapshot;
 mod state;
 mod store;
 mod store_error;
+mod unnamed;
 mod view;
 mod writer;
 
@@ -53,7 +55,7 @@ pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shel
 pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};
 pub use database::{Database, Listener, Notice};
 pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
-pub use document::{DocRev, Limits, NewDocument, edit_hash};
+pub use document::{BodyHash, DocRev, Limits, NewDocument, edit_hash};
 pub use documents::{CatalogWriter, DATABASES_MAX, Documents, Gates};
 pub use edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History, Uploaded};
 pub use error::DocError;

@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use tree::{Pointer, Sums, TreeError, TreeId};
 
 use crate::attachment::Digest;
-use crate::blob::{Blob, FileId};
+use crate::blob::{Blob, Era};
 use crate::codec::{Input, put_bytes, put_number};
 use crate::doc_info::{Attachment, ChangeRow, DocInfo, DocLeaf, DocSums};
 use crate::id::{DbId, UploadId};
@@ -267,10 +267,10 @@ impl DocInfo {
     /// The document with all its blobs in `file`.
     pub(crate) fn saved(
         &self,
-        file: FileId,
+        era: Era,
         put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
     ) -> Result<DocInfo, TreeError> {
-        self.with_blobs(&mut |blob| blob.saved(file, put).map(Blob::Saved))
+        self.with_blobs(&mut |blob| blob.saved(era, put).map(Blob::Saved))
     }
 
     /// The document with each blob exchanged.

@@ -281,10 +281,10 @@ fn rows_of_tree<'s>(tree: &'s tree::Snapshot, range: &IdRange, direction: Direct
 }
 
 fn rows_of<'s>(layer: &'s Layer, range: &'s IdRange, direction: Direction) -> Rows<'s> {
-    let rows = layer.by_id.range::<_, str>(range.as_bounds());
+    let rows = layer.by_id.range(range.as_bounds());
     match direction {
-        Direction::Ascending => Box::new(rows.map(|(id, info)| Ok((id.clone(), info.clone())))),
-        Direction::Descending => Box::new(rows.rev().map(|(id, info)| Ok((id.clone(), info.clone())))),
+        Direction::Ascending => Box::new(rows.map(|(id, info)| Ok((id.clone(), info.cloned())))),
+        Direction::Descending => Box::new(rows.rev().map(|(id, info)| Ok((id.clone(), info.cloned())))),
     }
 }
 

@@ -15,6 +15,7 @@ use imbl::OrdMap;
 use lsn::Lsn;
 
 use crate::blob::Blob;
+use crate::by_id::Known;
 use crate::change::{Edit, EditAttachment, Operation, Source};
 use crate::doc_info::{Attachment, CHUNK_BYTES, DocInfo, DocLeaf, DocSums};
 use crate::id::{DbId, UploadId};
@@ -77,12 +78,26 @@ impl State {
 
     /// The document with this id, deleted or not.
     pub(crate) fn document(&self, id: &str) -> Result<Option<Arc<DocInfo>>, StoreError> {
-        if let Some(in_layer) = self.layers().find_map(|layer| layer.by_id.get(id)) {
-            return Ok(in_layer.clone());
+        if let Some(in_layer) = self.in_layers(id) {
+            return Ok(in_layer.cloned());
         }
         let Some(tree) = &self.tree else { return Ok(None) };
-        let Some(row) = tree.get(DOCUMENTS, id.as_bytes())? else { return Ok(None) };
-        decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(|info| Some(Arc::new(info)))
+        let row = tree.get(DOCUMENTS, id.as_bytes())?;
+        row.map(|row| document_of(tree, id, &row)).transpose()
+    }
+
+    /// What the layers know of this id, if anything.
+    pub(crate) fn in_layers(&self, id: &str) -> Option<Known<'_>> {
+        self.layers().find_map(|layer| layer.by_id.get(id))
+    }
+
+    /// What the file has of these ids, which ascend: in one walk.
+    pub(crate) fn on_disk(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
+        let Some(tree) = &self.tree else { return Ok(vec![None; ids.len()]) };
+        let rows = tree.get_many(DOCUMENTS, ids)?;
+        let document =
+            |(row, id): (Option<Vec<u8>>, &&str)| row.map(|row| document_of(tree, id, &row)).transpose();
+        rows.into_iter().zip(ids).map(document).collect()
     }
 
     /// The `_local` document with this id.
@@ -278,6 +293,10 @@ impl State {
     pub(crate) fn misfit(&self, what: &'static str) -> StoreError {
         StoreError::Misfit { db: self.db, what }
     }
+}
+
+fn document_of(tree: &tree::Snapshot, id: &str, row: &[u8]) -> Result<Arc<DocInfo>, StoreError> {
+    decoded(tree, rows::decode_document(id.as_bytes(), row)).map(Arc::new)
 }
 
 /// What a row of the file was decoded to, or that it is damaged.

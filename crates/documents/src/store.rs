@@ -9,17 +9,21 @@
 //! Invariants
 //! - A file that the catalog names is there with the checkpoint that it is vouched to have, or the server does not start.
 //! - A file that the catalog does not vouch for is not needed: the log has all that is in it. It is removed when the files are
-//!   opened.
+//!   opened, and if it was made since, as soon as it is in nobody's way.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
 
 use env::{Access, File, crashsafe};
 use lsn::Lsn;
 use parking_lot::Mutex;
-use tree::{TreeFile, Wanted};
+use tree::{TreeFile, Wanted, Written};
 
 use crate::catalog::{CATALOG_NAME, Catalog, Entry, parse_tree_name, tree_name};
 use crate::checkpoint::{DatabaseFile, Due, Shelf};
@@ -29,6 +33,7 @@ use crate::id::DbId;
 use crate::rows;
 use crate::state::State;
 use crate::store_error::StoreError;
+use crate::unnamed::{Generation, Unnamed};
 
 /// When so much of the log could be given up, the catalog is written although it says nothing else.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
@@ -41,8 +46,11 @@ pub fn directory(data_dir: &Path) -> PathBuf {
 /// See the module documentation.
 pub(crate) struct Store {
     shelf: Shelf,
+    unnamed: Arc<Unnamed>,
     /// As it lies on disk; `None` before there was a database to save.
     written: Mutex<Option<Catalog>>,
+    /// The last attempt to write the catalog has failed: the disk may have it, or the one before.
+    catalog_unsure: AtomicBool,
     /// Where the log is to be applied from, after opening.
     replay_from: Option<Lsn>,
 }
@@ -84,7 +92,13 @@ impl Documents {
             if !files.is_empty() {
                 return Err(StoreError::Damaged { path: dir.to_owned(), what: "the catalog is missing" });
             }
-            let store = Store { shelf, written: Mutex::default(), replay_from: None };
+            let store = Store {
+                shelf,
+                unnamed: Arc::default(),
+                written: Mutex::default(),
+                catalog_unsure: AtomicBool::default(),
+                replay_from: None,
+            };
             return Ok(Documents::stored(Names::default(), store, listener));
         };
         let going_back = limit.is_some_and(|limit| catalog.reaches_behind(limit));
@@ -111,14 +125,18 @@ impl Documents {
         if going_back {
             opened.write(disk, dir)?;
         }
-        let named = |entry: &Entry| entry.vouched.map(|vouched| (entry.db, vouched.generation));
-        let named: BTreeSet<(DbId, u32)> = opened.databases.iter().filter_map(named).collect();
-        for (db, generation) in files.difference(&named) {
+        for (db, generation) in files.difference(&files_of(&opened)) {
             let path = shelf.path_of(*db, *generation);
             crashsafe::remove_durably(disk, &path).map_err(StoreError::io("remove", &path))?;
         }
         let replay_from = Some(opened.saved_lsn);
-        let store = Store { shelf, written: Mutex::new(Some(opened)), replay_from };
+        let store = Store {
+            shelf,
+            unnamed: Arc::default(),
+            written: Mutex::new(Some(opened)),
+            catalog_unsure: AtomicBool::default(),
+            replay_from,
+        };
         Ok(Documents::stored(names, store, listener))
     }
 
@@ -155,11 +173,16 @@ impl Documents {
         self.all().iter().map(layers).sum()
     }
 
+    /// What was appended to files of databases since they were opened, compaction included. `None` if there are none.
+    pub fn written(&self) -> Option<&Written> {
+        self.store().map(|store| &store.shelf.written)
+    }
+
     /// Saves what is due, one database after the other. `committed` waits until the log has committed a position, or says that
     /// it will not. To be called by one thread, every second or so, and once when the server stops.
     ///
     /// # Errors
-    /// I/O errors: what was not saved stays in memory and in the log. The file that failed takes nothing any more.
+    /// I/O errors: what was not saved stays in memory and in the log, and is saved by a later call.
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
         let names = self.settled_names();
@@ -173,7 +196,7 @@ impl Documents {
         let mut failed = None;
         for database in names.by_id.values() {
             // One that cannot be saved holds up the log, and no other database.
-            let saved = database.save_if_due(&store.shelf, due, committed);
+            let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 database.what_is_saved()
@@ -182,6 +205,9 @@ impl Documents {
             catalog.databases.push(Entry { db: database.id(), name: database.name().clone(), vouched });
         }
         store.write(catalog, due, committed)?;
+        if let Err(error) = store.remove_unnamed(&names) {
+            failed.get_or_insert(error);
+        }
         failed.map_or(Ok(()), Err)
     }
 
@@ -243,6 +269,10 @@ impl Store {
         &self.shelf
     }
 
+    pub(crate) fn unnamed(&self) -> &Arc<Unnamed> {
+        &self.unnamed
+    }
+
     /// Makes a catalog without files, before the first file is made: without a catalog there are no files.
     fn begin_catalog(&self, names: &Names, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(first) = names.first_lsn.filter(|_| self.written.lock().is_none()) else { return Ok(()) };
@@ -252,12 +282,15 @@ impl Store {
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
         let mut written = self.written.lock();
+        // One that fails may be on the disk all the same: no file that it names goes before one is surely there.
+        self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
+        self.catalog_unsure.store(false, SeqCst);
         *written = Some(catalog);
         Ok(())
     }
 
-    /// Writes the catalog, if it says something new, and removes the files that it does not name any more.
+    /// Writes the catalog, if it says something new, and notes the files that it does not name any more.
     fn write(
         &self,
         catalog: Catalog,
@@ -270,7 +303,7 @@ impl Store {
         let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };
         let gained = catalog.saved_lsn.get().saturating_sub(before.saved_lsn.get());
         let has_gained = gained >= CATALOG_LOG_BYTES || due.everything && gained > 0;
-        if catalog.databases == before.databases && !has_gained {
+        if catalog.databases == before.databases && !has_gained && !self.catalog_unsure.load(SeqCst) {
             return Ok(());
         }
         if !committed(catalog.names_lsn.max(catalog.saved_lsn)) {
@@ -278,19 +311,47 @@ impl Store {
         }
         let mut written = self.written.lock();
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
-        let files = |catalog: &Catalog| -> BTreeSet<(DbId, u32)> {
-            let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
-            catalog.databases.iter().filter_map(file).collect()
-        };
-        let unnamed: Vec<_> = files(&before).difference(&files(&catalog)).copied().collect();
+        let (before, now) = (files_of(&before), files_of(&catalog));
+        before.difference(&now).for_each(|file| self.unnamed.add(*file));
         *written = Some(catalog);
-        unnamed.into_iter().try_for_each(|(db, generation)| self.remove(db, generation))
+        Ok(())
     }
 
-    fn remove(&self, db: DbId, generation: u32) -> Result<(), StoreError> {
-        let path = self.shelf.path_of(db, generation);
-        crashsafe::remove_durably(&*self.shelf.disk, &path).map_err(StoreError::io("remove", &path))
+    /// Removes files that the catalog does not name and that are in nobody's use. One that cannot be removed is tried again.
+    fn remove_unnamed(&self, names: &Names) -> Result<(), StoreError> {
+        let unnamed = self.unnamed.all();
+        if unnamed.is_empty() {
+            return Ok(());
+        }
+        let named = self.written.lock().as_ref().map(files_of).unwrap_or_default();
+        for file @ (db, generation) in unnamed {
+            if !named.contains(&file) {
+                // While it is held, the database does not begin to use it.
+                let held = names.by_id.get(&db).map(|database| database.file.lock());
+                if held.as_ref().is_some_and(|held| held.tree.is_some() && held.generation == generation) {
+                    continue;
+                }
+                self.remove(file)?;
+            }
+            self.unnamed.settle(file);
+        }
+        Ok(())
     }
+
+    fn remove(&self, (db, generation): Generation) -> Result<(), StoreError> {
+        let path = self.shelf.path_of(db, generation);
+        match crashsafe::remove_durably(&*self.shelf.disk, &path) {
+            // It was to be made, and was not.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(StoreError::io("remove", &path)),
+        }
+    }
+}
+
+/// The files that a catalog names.
+fn files_of(catalog: &Catalog) -> BTreeSet<Generation> {
+    let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
+    catalog.databases.iter().filter_map(file).collect()
 }
 
 impl fmt::Debug for Store {

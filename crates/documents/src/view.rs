@@ -203,6 +203,6 @@ mod tests {
         ];
         assert_eq!(rendered(&view), expected.concat());
         let read = NewDocument::parse(rendered(&view).as_bytes(), &Limits::default()).expect("a document");
-        assert_eq!((read.body, read.revisions), (b"{\"x\":1}".to_vec(), Some(path)));
+        assert_eq!((read.body, read.revisions), ("{\"x\":1}".into(), Some(path)));
     }
 }

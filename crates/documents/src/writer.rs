@@ -14,6 +14,7 @@
 //!   in the log is that in memory.
 //! - Readers see nothing of it before [`Writer::commit`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,11 +22,11 @@ use lsn::Lsn;
 use parking_lot::{ArcMutexGuard, RawMutex};
 
 use crate::DocError;
-use crate::attachment::{ATTACHMENTS_MAX, Digest};
+use crate::attachment::ATTACHMENTS_MAX;
 use crate::change::{Edit, EditAttachment, Operation, Source, UpdateEncoder};
 use crate::database::{Database, Gate, Notice};
 use crate::doc_info::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES, DocInfo, DocLeaf};
-use crate::document::edit_hash;
+use crate::document::{BodyHash, edit_hash};
 use crate::edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History};
 use crate::id::{DocId, UploadId};
 use crate::names::LOCAL_PREFIX;
@@ -60,6 +61,8 @@ pub struct Writer {
     next: State,
     since_seq: u64,
     encoder: UpdateEncoder,
+    /// What the file has of documents that were not in memory: see [`Writer::look_up`].
+    on_disk: HashMap<DocId, Option<Arc<DocInfo>>>,
     /// Why `next` and what was encoded do not belong together.
     failed: Option<StoreError>,
 }
@@ -68,7 +71,23 @@ impl Writer {
     pub(crate) fn new(database: Arc<Database>, gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
         let next = State::clone(&database.state());
         let encoder = UpdateEncoder::new(next.db, next.update_seq);
-        Writer { database, gate, since_seq: next.update_seq, next, encoder, failed: None }
+        let on_disk = HashMap::new();
+        Writer { database, gate, since_seq: next.update_seq, next, encoder, on_disk, failed: None }
+    }
+
+    /// Uses this memory for the bytes for the log. To be called before anything else.
+    pub fn encode_in(&mut self, memory: Vec<u8>) {
+        self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
+    }
+
+    /// Says which documents will be edited, if they are many: what the file has of them is looked up in one walk.
+    pub fn look_up<'i>(&mut self, ids: impl Iterator<Item = &'i DocId>) {
+        let mut ids: Vec<&str> = ids.map(|id| &**id).filter(|id| self.next.in_layers(id).is_none()).collect();
+        ids.sort_unstable();
+        // What goes wrong here goes wrong again when they are edited, and is told then.
+        if let Ok(found) = self.next.on_disk(&ids) {
+            self.on_disk.extend(ids.into_iter().map(DocId::from).zip(found));
+        }
     }
 
     /// The database as it will be after the commit.
@@ -86,8 +105,8 @@ impl Writer {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
         }
-        let old = self.next.document(&request.id)?;
-        let EditRequest { id, history, deleted, body, body_digest, attachments } = request;
+        let old = self.document(&request.id)?;
+        let EditRequest { id, history, deleted, body, body_hash, attachments } = request;
         if attachments.len() > ATTACHMENTS_MAX {
             return Err(DocError::TooLarge);
         }
@@ -95,7 +114,7 @@ impl Writer {
             History::Parent(parent) => {
                 let parent = parent_of(old.as_deref(), parent, deleted)?;
                 let named =
-                    self.name_revision(&id, old.as_deref(), parent, deleted, body_digest, attachments)?;
+                    self.name_revision(&id, old.as_deref(), parent, deleted, body_hash, attachments)?;
                 let rev = named.0.newest();
                 if old.as_ref().is_some_and(|old| old.revs.contains(rev)) {
                     // The same edit was made elsewhere, and has come here without its ancestors.
@@ -232,6 +251,14 @@ impl Writer {
         }
     }
 
+    /// The document as it is so far.
+    fn document(&mut self, id: &str) -> Result<Option<Arc<DocInfo>>, StoreError> {
+        match self.on_disk.remove(id) {
+            Some(on_disk) if self.next.in_layers(id).is_none() => Ok(on_disk),
+            _ => self.next.document(id),
+        }
+    }
+
     fn push(&mut self, operation: Operation) -> Result<(), DocError> {
         self.encoder.push(&operation);
         let done = self.next.apply(operation);
@@ -252,7 +279,7 @@ impl Writer {
         old: Option<&DocInfo>,
         parent: Option<Rev>,
         deleted: bool,
-        body: Digest,
+        body: BodyHash,
         attachments: Vec<AttachmentRequest>,
     ) -> Result<(RevPath, Vec<EditAttachment>), DocError> {
         let number =

@@ -24,6 +24,7 @@ use crate::expiry::{ExpiryHeap, Item};
 use crate::freed::Freed;
 use crate::hash::KeyHash;
 use crate::id::DbId;
+use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::{SlotGuard, SlotState};
 use crate::table::Occupied;
 use crate::totals::Tally;
@@ -146,6 +147,10 @@ impl SlotGuard<'_> {
                 self.change(target(db, key), |state, target| state.delete(target, freed))
             }
             Effect::Move { .. } => self.apply_move(effect, freed),
+            Effect::PutLibrary { .. } | Effect::DropLibrary { .. } => {
+                assert_eq!(slot, LIBRARIES_SLOT, "libraries changed under the lock of another slot");
+                Applied { changed: self.apply_to_libraries(effect), ..Applied::default() }
+            }
             Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
                 self.apply_global(effect, freed)
             }
@@ -185,7 +190,12 @@ impl SlotGuard<'_> {
     fn apply_global(&mut self, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
         match *effect {
             Effect::FlushDb { db } => self.flush(db, freed),
-            Effect::FlushAll => DbId::all().for_each(|db| self.flush(db, freed)),
+            Effect::FlushAll => {
+                DbId::all().for_each(|db| self.flush(db, freed));
+                if self.slot() == LIBRARIES_SLOT {
+                    self.apply_to_libraries(effect);
+                }
+            }
             Effect::SwapDb { a, b } => self.swap(a, b),
             _ => unreachable!("effects with a key go through apply_hashed"),
         }

@@ -25,6 +25,8 @@
 //!        3  LEB128 numbers: deadline in Unix ms if it expires; bytes of key; bytes of payload
 //!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
+//! The libraries of functions stand among the effects of [their slot](LIBRARIES_SLOT).
+//!
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
 //! Invariants
@@ -44,6 +46,7 @@ use crate::collection::LongList;
 use crate::effect::{Effect, ItemsBuf};
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 use crate::value::Value;
 
@@ -176,7 +179,11 @@ impl<'k> Capture<'k> {
         stream.extend_from_slice(&slot.get().to_le_bytes());
         stream.extend_from_slice(&self.lsn.get().to_le_bytes());
         stream.extend_from_slice(&(keys as u32).to_le_bytes());
+        let libraries = (slot == LIBRARIES_SLOT).then(|| guard.libraries());
         self.step(guard, Box::new(SlotCapture::new()), stream, wanted);
+        for library in libraries.iter().flat_map(|libraries| libraries.iter()) {
+            library.with_effect(|effect| effect.encode_into(stream));
+        }
         keys as u32
     }
 

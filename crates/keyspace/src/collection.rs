@@ -298,6 +298,8 @@ pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
         | Effect::Move { .. }
         | Effect::Append { .. }
         | Effect::SetRange { .. }
+        | Effect::PutLibrary { .. }
+        | Effect::DropLibrary { .. }
         | Effect::FlushDb { .. }
         | Effect::FlushAll
         | Effect::SwapDb { .. } => None,

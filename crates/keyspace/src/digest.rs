@@ -13,6 +13,7 @@ use crate::effect::Listable;
 use crate::entry::EntryRef;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::libraries::Library;
 use crate::slot::SlotGuard;
 
 /// A digest. That of many things is the sum of those of each, so it can be taken bit by bit and in any order.
@@ -73,6 +74,12 @@ impl Digest {
         Digest::of(&[&deadline_bytes(entry.expire_at_ms()), &value.0.to_le_bytes()])
     }
 
+    fn of_library(library: &Library) -> Self {
+        let mut bytes = Vec::new();
+        library.with_effect(|effect| effect.encode_into(&mut bytes));
+        Digest::of(&[b"library", &bytes])
+    }
+
     fn of_key(db: DbId, entry: EntryRef<'_>) -> Self {
         Digest::of(&[&[db.get()], entry.key(), &Digest::of_entry(entry).0.to_le_bytes()])
     }
@@ -130,8 +137,11 @@ impl SlotGuard<'_> {
 }
 
 impl Keyspace {
-    /// The digest of all keys of all databases, expired ones included. Locks one slot at a time: exact when nobody writes.
+    /// The digest of all keys of all databases, expired ones included, and of all libraries. Locks one slot at a time: exact
+    /// when nobody writes.
     pub fn digest(&self) -> Digest {
-        self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest()).sum()
+        let slots = self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest());
+        let published = self.libraries();
+        slots.chain(published.libraries.iter().map(|library| Digest::of_library(library))).sum()
     }
 }

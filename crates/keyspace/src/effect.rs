@@ -63,6 +63,8 @@
 //! | 0x6a | StreamUnpend | db, key bytes, group bytes, ids |
 //! | 0x70 | no effect but a [message](LoggedMessage) to a durable channel | channel bytes, payload bytes |
 //! | 0x71 | no effect but a [change of documents](Item::Documents) | bytes |
+//! | 0x78 | PutLibrary | name bytes, code bytes, items: three for each function |
+//! | 0x79 | DropLibrary | name bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
@@ -82,6 +84,7 @@ pub use message::{Item, LoggedMessage, encode_documents_into};
 
 use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamBlock, StreamHead, StreamId};
 use crate::id::DbId;
+use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
 /// One deterministic change. See the module documentation for what applying does.
@@ -403,12 +406,27 @@ pub enum Effect<'a> {
         /// Their ids.
         ids: Listed<'a, StreamId>,
     },
+    /// Keeps a library of functions, and replaces the one of this name.
+    PutLibrary {
+        /// Its name.
+        name: &'a [u8],
+        /// Its source.
+        code: &'a [u8],
+        /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a description, else
+        /// 0; its description.
+        functions: Items<'a>,
+    },
+    /// Removes a library of functions.
+    DropLibrary {
+        /// Its name.
+        name: &'a [u8],
+    },
     /// Removes every key of a database.
     FlushDb {
         /// The database.
         db: DbId,
     },
-    /// Removes every key.
+    /// Removes every key and every library.
     FlushAll,
     /// Exchanges the content of two databases.
     SwapDb {
@@ -431,7 +449,7 @@ pub enum ListEnd {
 /// What an effect touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope<'a> {
-    /// The slot of this key.
+    /// The slot of this key: of libraries the one that they belong to, whatever is at that key.
     Slot(&'a [u8]),
     /// The slots of two keys, which may be one slot: where something is and where it goes.
     Two(&'a [u8], &'a [u8]),
@@ -474,7 +492,12 @@ impl<'a> Effect<'a> {
             | Effect::StreamDropConsumer { db, key, .. }
             | Effect::StreamPend { db, key, .. }
             | Effect::StreamUnpend { db, key, .. } => Some((db, key)),
-            Effect::Move { .. } | Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => None,
+            Effect::Move { .. }
+            | Effect::PutLibrary { .. }
+            | Effect::DropLibrary { .. }
+            | Effect::FlushDb { .. }
+            | Effect::FlushAll
+            | Effect::SwapDb { .. } => None,
         }
     }
 
@@ -503,6 +526,7 @@ impl<'a> Effect<'a> {
     pub const fn scope(&self) -> Scope<'a> {
         match *self {
             Effect::Move { key, to_key, .. } => Scope::Two(key, to_key),
+            Effect::PutLibrary { .. } | Effect::DropLibrary { .. } => Scope::Slot(LIBRARIES_KEY),
             _ => match self.target() {
                 Some((_, key)) => Scope::Slot(key),
                 None => Scope::Global,

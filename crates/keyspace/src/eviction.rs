@@ -8,6 +8,7 @@
 //! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.
 
 use std::borrow::Borrow;
+use std::convert::Infallible;
 
 use crate::access::AccessPolicy;
 use crate::entry::EntryRef;
@@ -89,49 +90,63 @@ impl Keyspace {
     /// the slots that have keys, then evenly in the slot. When most keys are expired or in other databases it
     /// becomes a search from a random slot on, locking one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
-        self.random_key_locking(|slot| self.lock(slot), db, seed, now_ms, out)
+        let lock = |slot| Ok::<_, Infallible>(self.lock(slot));
+        let Ok(found) = self.random_key_locking(lock, db, seed, now_ms, out);
+        found
     }
 
-    fn random_key_locking<'k, G: Borrow<SlotGuard<'k>>>(
+    /// The same, with slots locked by `lock`.
+    ///
+    /// # Errors
+    /// What `lock` says of a slot that it does not lock.
+    pub fn random_key_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
-        lock: impl Fn(SlotId) -> G,
+        lock: impl Fn(SlotId) -> Result<G, E>,
         db: DbId,
         seed: u64,
         now_ms: u64,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool, E> {
         if self.len(db) == 0 {
-            return false;
+            return Ok(false);
         }
         let mut sequence = Sequence::new(seed);
         for _ in 0..RANDOM_KEY_TRIES {
-            let Some(slot) = self.occupied.random(&mut sequence) else { return false };
-            let guard = lock(slot);
+            let Some(slot) = self.occupied.random(&mut sequence) else { return Ok(false) };
+            let guard = lock(slot)?;
             let Some(table) = guard.borrow().state.table(db) else { continue };
             let entry = table.random_entry(&mut || sequence.next());
             if let Some(entry) = entry.filter(|entry| !entry.is_expired(now_ms)) {
                 out.extend_from_slice(entry.key());
-                return true;
+                return Ok(true);
             }
         }
         let start = SlotId::of_crc(sequence.next() as u16);
         let before = self.occupied.members(SlotId::FIRST, start);
-        self.occupied.members(start, SlotId::LAST).chain(before).any(|slot| {
-            let guard = lock(slot);
+        for slot in self.occupied.members(start, SlotId::LAST).chain(before) {
+            let guard = lock(slot)?;
             let entry = guard.borrow().entries(db).find(|entry| !entry.is_expired(now_ms));
-            entry.inspect(|entry| out.extend_from_slice(entry.key())).is_some()
-        })
+            if let Some(entry) = entry {
+                out.extend_from_slice(entry.key());
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Looks at `samples` random entries of all databases and returns the best victim; `None` if the policy
-    /// evicts nothing or no entry was found that it may evict.
-    pub fn sample_for_eviction(
-        &self,
+    /// evicts nothing or no entry was found that it may evict. Slots are locked by `lock`.
+    ///
+    /// # Errors
+    /// What `lock` says of a slot that it does not lock.
+    pub fn sample_for_eviction<'k, E>(
+        &'k self,
+        lock: impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
         seed: u64,
         samples: usize,
         policy: EvictionPolicy,
         now_ms: u64,
-    ) -> Option<Candidate> {
+    ) -> Result<Option<Candidate>, E> {
         let mut sequence = Sequence::new(seed);
         let mut best = None;
         let mut samples_left = samples;
@@ -139,28 +154,29 @@ impl Keyspace {
             if samples_left == 0 {
                 break;
             }
-            samples_left -= usize::from(self.sample(&mut sequence, policy, now_ms, &mut best));
+            samples_left -= usize::from(self.sample(&lock, &mut sequence, policy, now_ms, &mut best)?);
         }
-        best
+        Ok(best)
     }
 
     /// Looks at one random entry and makes it the best if it is; `false` if none was found.
-    fn sample(
-        &self,
+    fn sample<'k, E>(
+        &'k self,
+        lock: &impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
         sequence: &mut Sequence,
         policy: EvictionPolicy,
         now_ms: u64,
         best: &mut Option<Candidate>,
-    ) -> bool {
+    ) -> Result<bool, E> {
         let slots = match policy {
-            EvictionPolicy::NoEviction => return false,
+            EvictionPolicy::NoEviction => return Ok(false),
             EvictionPolicy::AllKeysLru | EvictionPolicy::AllKeysLfu | EvictionPolicy::AllKeysRandom => {
                 &self.occupied
             }
             _ => &self.expiring,
         };
-        let Some(slot) = slots.random(sequence) else { return false };
-        let mut guard = self.lock(slot);
+        let Some(slot) = slots.random(sequence) else { return Ok(false) };
+        let mut guard = lock(slot)?;
         let found = match policy {
             EvictionPolicy::VolatileTtl => guard.next_due(),
             EvictionPolicy::VolatileLru | EvictionPolicy::VolatileLfu | EvictionPolicy::VolatileRandom => {
@@ -168,13 +184,13 @@ impl Keyspace {
             }
             _ => guard.random_entry(sequence),
         };
-        let Some((db, entry)) = found else { return false };
+        let Some((db, entry)) = found else { return Ok(false) };
         let score = policy.score(entry, now_ms);
         if best.as_ref().is_none_or(|best| score > best.score) {
             let key = entry.key().to_vec();
             *best = Some(Candidate { db, hash: self.hash(&key), key, score });
         }
-        true
+        Ok(true)
     }
 }
 
@@ -184,7 +200,9 @@ impl LockedSlots<'_> {
     /// # Panics
     /// If a slot is not locked.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
-        self.keyspace().random_key_locking(|slot| self.expect(slot), db, seed, now_ms, out)
+        let locked = |slot| Ok::<_, Infallible>(self.expect(slot));
+        let Ok(found) = self.keyspace().random_key_locking(locked, db, seed, now_ms, out);
+        found
     }
 }
 

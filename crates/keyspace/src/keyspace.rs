@@ -5,6 +5,7 @@
 //! What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows the time.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -12,6 +13,7 @@ use crate::collection::{PackedLimits, Rules, SharedLimits};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::hints::Hints;
 use crate::id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
+use crate::libraries::Shelf;
 use crate::locked::LockedSlots;
 use crate::slot::{Slot, SlotGuard};
 use crate::slot_set::SlotSet;
@@ -35,9 +37,6 @@ pub struct IndexBytes {
     pub expiry: u64,
 }
 
-/// How long a command waits for a slot before it asks whether to go on.
-const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_millis(1);
-
 /// All keys of all databases. Shared by all threads.
 pub struct Keyspace {
     pub(crate) slots: Box<[Slot]>,
@@ -51,6 +50,7 @@ pub struct Keyspace {
     pub(crate) captured: SlotSet,
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
+    pub(crate) shelf: Shelf,
     packed_limits: SharedLimits,
     collection_seed: u64,
 }
@@ -66,6 +66,7 @@ impl Keyspace {
             expiring: SlotSet::new(),
             captured: SlotSet::new(),
             hints: Hints::new(),
+            shelf: Shelf::new(),
             packed_limits: SharedLimits::new(PackedLimits::DEFAULT),
             collection_seed: options.hash_seed,
         }
@@ -156,16 +157,9 @@ impl Keyspace {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
     }
 
-    /// Locks a slot, and asks now and then whether to go on waiting for it; `None`: no. To lock several, ascend.
-    pub fn lock_while(&self, slot: SlotId, mut goes_on: impl FnMut() -> bool) -> Option<SlotGuard<'_>> {
-        loop {
-            if let Some(state) = self.slot(slot).state.try_lock_for(LOCK_PATIENCE) {
-                return Some(SlotGuard::new(self, slot, state));
-            }
-            if !goes_on() {
-                return None;
-            }
-        }
+    /// Locks a slot, unless somebody else keeps it locked for so long. To lock several, ascend.
+    pub fn try_lock_for(&self, slot: SlotId, patience: Duration) -> Option<SlotGuard<'_>> {
+        Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock_for(patience)?))
     }
 
     /// Locks these slots, each once, in ascending order.

@@ -48,6 +48,7 @@ mod hash;
 mod hints;
 mod id;
 mod keyspace;
+mod libraries;
 mod locked;
 mod random;
 mod scan;
@@ -76,6 +77,9 @@ pub use freed::Freed;
 pub use hash::{KeyHash, slot_of};
 pub use id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
 pub use keyspace::{IndexBytes, Keyspace, Options};
+pub use libraries::{
+    Function, FunctionFlags, LIBRARIES_SLOT, Libraries, Library, Published as PublishedLibraries,
+};
 pub use locked::LockedSlots;
 pub use random::Sequence;
 pub use scan::ScanCursor;

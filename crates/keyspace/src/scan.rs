@@ -12,6 +12,7 @@
 //! range and is visited exactly once, as long as databases are not swapped.
 
 use std::borrow::Borrow;
+use std::convert::Infallible;
 
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
@@ -66,19 +67,25 @@ impl Keyspace {
         now_ms: u64,
         visit: &mut dyn FnMut(&[u8], ValueType),
     ) -> ScanCursor {
-        self.scan_locking(|slot| self.lock(slot), db, cursor, count, now_ms, visit)
+        let lock = |slot| Ok::<_, Infallible>(self.lock(slot));
+        let Ok(cursor) = self.scan_locking(lock, db, cursor, count, now_ms, visit);
+        cursor
     }
 
-    fn scan_locking<'k, G: Borrow<SlotGuard<'k>>>(
+    /// The same, with slots locked by `lock`.
+    ///
+    /// # Errors
+    /// What `lock` says of a slot that it does not lock.
+    pub fn scan_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
-        lock: impl Fn(SlotId) -> G,
+        lock: impl Fn(SlotId) -> Result<G, E>,
         db: DbId,
         cursor: ScanCursor,
         count: usize,
         now_ms: u64,
         visit: &mut dyn FnMut(&[u8], ValueType),
-    ) -> ScanCursor {
-        let Some((first, first_position)) = cursor.parts() else { return ScanCursor::START };
+    ) -> Result<ScanCursor, E> {
+        let Some((first, first_position)) = cursor.parts() else { return Ok(ScanCursor::START) };
         let mut position = first_position;
         let (mut seen, mut slots_left) = (0, count.saturating_mul(8).max(1024));
         for slot in self.occupied.members(first, SlotId::LAST) {
@@ -86,10 +93,10 @@ impl Keyspace {
                 position = 0;
             }
             if seen >= count.max(1) || slots_left == 0 {
-                return ScanCursor::at(slot, position);
+                return Ok(ScanCursor::at(slot, position));
             }
             slots_left -= 1;
-            let guard = lock(slot);
+            let guard = lock(slot)?;
             let Some(table) = guard.borrow().state.table(db) else { continue };
             while position < POSITION_END {
                 position = table.visit_from(position, |entry| {
@@ -99,11 +106,11 @@ impl Keyspace {
                     }
                 });
                 if seen >= count.max(1) && position < POSITION_END {
-                    return ScanCursor::at(slot, position);
+                    return Ok(ScanCursor::at(slot, position));
                 }
             }
         }
-        ScanCursor::START
+        Ok(ScanCursor::START)
     }
 }
 
@@ -120,6 +127,8 @@ impl LockedSlots<'_> {
         now_ms: u64,
         visit: &mut dyn FnMut(&[u8], ValueType),
     ) -> ScanCursor {
-        self.keyspace().scan_locking(|slot| self.expect(slot), db, cursor, count, now_ms, visit)
+        let locked = |slot| Ok::<_, Infallible>(self.expect(slot));
+        let Ok(cursor) = self.keyspace().scan_locking(locked, db, cursor, count, now_ms, visit);
+        cursor
     }
 }

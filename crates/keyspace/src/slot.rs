@@ -24,6 +24,7 @@ use crate::expiry::{ExpiryHeap, Item};
 use crate::hash::KeyHash;
 use crate::id::{DB_COUNT, DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::libraries::LIBRARIES_SLOT;
 use crate::table::Table;
 use crate::totals::Tally;
 
@@ -187,6 +188,9 @@ impl<'k> SlotGuard<'k> {
     pub fn set_last_lsn(&mut self, lsn: Lsn) {
         assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);
         self.state.last_lsn = lsn;
+        if self.slot == LIBRARIES_SLOT {
+            self.publish_libraries();
+        }
     }
 
     /// The entry of the key, unless it has expired. `hash` is the key's, which belongs to this slot.

@@ -39,10 +39,10 @@ const VERSION_EXPIRING_FIELDS: u16 = 12;
 const VERSION_ACTIVE_TIMES: u16 = 11;
 
 /// What may stand where a type number may.
-mod opcodes {
+pub(crate) mod opcodes {
     pub(super) const SLOT_IMPORT: u8 = 243;
     pub(super) const SLOT_INFO: u8 = 244;
-    pub(super) const FUNCTION: u8 = 245;
+    pub(crate) const FUNCTION: u8 = 245;
     pub(super) const FUNCTION_PRE_GA: u8 = 246;
     pub(super) const MODULE_AUX: u8 = 247;
     pub(super) const IDLE_TIME: u8 = 248;

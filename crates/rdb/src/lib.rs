@@ -26,6 +26,7 @@ mod element;
 mod error;
 mod file;
 mod input;
+mod libraries;
 mod lzf;
 mod payload;
 mod stream;
@@ -40,6 +41,7 @@ pub use file::{
     FILE_VERSION_MAX, FILE_VERSION_VALKEY, FileError, FileWriter, Header, Key, PassedOver, Visitor, read_file,
 };
 pub use input::STRING_BYTES_MAX;
+pub use libraries::{LibrariesError, dump_libraries, restore_libraries};
 pub use lzf::LZF_RATIO_MAX;
 pub use payload::{PAYLOAD_VERSION_MAX, PayloadError, dump, restore};
 pub use stream::{Stream, StreamConsumer, StreamElement, StreamGroup, StreamHead, StreamId, StreamNode};

@@ -41,6 +41,14 @@ pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
 /// # Errors
 /// If the footer or the value are wrong.
 pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
+    let mut reader = Reader::new(verified(payload)?);
+    let value_type = reader.byte()?;
+    let value = decode_value(value_type, &mut reader)?;
+    if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
+}
+
+/// What a payload holds before its footer.
+pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(PayloadError::Footer)?;
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
@@ -50,10 +58,7 @@ pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
     if version > PAYLOAD_VERSION_MAX || !intact {
         return Err(PayloadError::Footer);
     }
-    let mut reader = Reader::new(&payload[..value_len]);
-    let value_type = reader.byte()?;
-    let value = decode_value(value_type, &mut reader)?;
-    if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
+    Ok(&payload[..value_len])
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! What it is: the plain forms, which every version that is in use reads: nothing packed, nothing compressed, integers and
 //! strings as strings. What it is not: the smallest encoding.
 
+use crate::file::opcodes;
 use crate::types;
 
 /// Where encoded bytes go. What goes wrong there is kept and told at the end, so that encoding is no matter of errors.
@@ -70,6 +71,12 @@ impl<O: Output> Writer<O> {
 
     pub(crate) fn knows_active_times(&self) -> bool {
         self.knows_active_times
+    }
+
+    /// The source of a library of functions.
+    pub(crate) fn library(&mut self, source: &[u8]) {
+        self.out.put(&[opcodes::FUNCTION]);
+        self.string(source);
     }
 
     pub(crate) fn begin(&mut self, value_type: u8) {

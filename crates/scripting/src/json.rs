@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mlua::{Lua, Result, String as LuaString, Table, Value, Variadic};
 use std::sync::Mutex;
 
-use crate::error::function;
+use crate::{error::function, memory::building_dense, meter::Meter};
 
 /// How deep values may be nested, whatever a script sets.
 const DEPTH_MAX: usize = 1000;
@@ -77,24 +77,27 @@ impl Shared {
 }
 
 /// The library. What it encodes is at most `bytes_max` long.
-pub(crate) fn library(lua: &Lua, options: &Shared, bytes_max: usize) -> Result<Table> {
+pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cjson")?;
     table.set("_VERSION", "2.1.0")?;
     table.set("null", Value::NULL)?;
-    let shared = options.clone();
+    let (shared, watched) = (options.clone(), meter.clone());
     let encode = function(lua, "encode", move |lua, values: Variadic<Value>| match &values[..] {
         [value] => {
             let mut out = Vec::new();
-            encode::encode(value, &shared.get(), bytes_max, &mut out)?;
+            encode::encode(value, &shared.get(), bytes_max, &watched, &mut out)?;
             lua.create_string(&out)
         }
         _ => Err(mlua::Error::runtime("bad argument #1 to 'encode' (expected 1 argument)")),
     })?;
     table.set("encode", encode)?;
-    let shared = options.clone();
+    let (shared, watched) = (options.clone(), meter.clone());
     let decode = function(lua, "decode", move |lua, values: Variadic<LuaString>| match &values[..] {
-        [text] => decode::decode(lua, &text.as_bytes(), &shared.get()),
+        [text] => {
+            let text = text.as_bytes();
+            building_dense(lua, text.len(), || decode::decode(lua, &text, &shared.get(), &watched))
+        }
         _ => Err(mlua::Error::runtime("bad argument #1 to 'decode' (expected 1 argument)")),
     })?;
     table.set("decode", decode)?;
@@ -174,11 +177,11 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
 /// For fuzzing: decodes bytes, and encodes what comes of them.
 pub fn check(bytes: &[u8]) {
     let lua = Lua::new();
-    let options = Options::default();
-    if let Ok(value) = decode::decode(&lua, bytes, &options) {
+    let (options, meter) = (Options::default(), Meter::default());
+    if let Ok(value) = decode::decode(&lua, bytes, &options, &meter) {
         let mut out = Vec::new();
-        if encode::encode(&value, &options, 1 << 20, &mut out).is_ok() {
-            decode::decode(&lua, &out, &options).expect("what was encoded decodes");
+        if encode::encode(&value, &options, 1 << 20, &meter, &mut out).is_ok() {
+            decode::decode(&lua, &out, &options, &meter).expect("what was encoded decodes");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! source -> Vm::load: compiled once -> Vm::run(keys, args, calls) -> Returned: the value, to be written as a reply
+//! library -> Vm::load_library: what it registers -> Vm::run_function(name, keys, args, calls) -> the same
 //!                                        |  redis.call -> Calls::call -> bytes of a reply -> Lua value
 //! ```
 //!
@@ -12,7 +13,8 @@
 //!
 //! Invariants
 //! - A script changes nothing that the next one sees: globals and libraries are read-only, bytecode is not loaded, and
-//!   randomness begins anew.
+//!   randomness begins anew. Only what a library keeps in
+//!   locals of its own stays, in this machine.
 //! - Whatever a script does, it can be stopped: what runs for long asks [`Meter`] for leave, and `pcall` does not catch the
 //!   refusal.
 //! - What a script builds is bounded: memory of Lua by the limit of its allocator, what is built outside by the same limit.
@@ -23,6 +25,7 @@ mod bits;
 mod calls;
 mod error;
 mod json;
+mod memory;
 mod meter;
 mod msgpack;
 mod numbers;
@@ -44,8 +47,8 @@ pub use error::ScriptError;
 pub use meter::{Limits, Meter, Stop};
 pub use returned::Returned;
 pub use sha::{Sha, sha1_hex};
-pub use source::{Source, Traits};
-pub use vm::{Ended, Vm};
+pub use source::{LibrarySource, Source, Traits};
+pub use vm::{Ended, LibraryId, Registered, Vm};
 
 /// For fuzzing: what decoders make of bytes that a script was given.
 pub mod decoders {

@@ -11,6 +11,9 @@ use std::sync::{
 /// Instructions between two questions: some tens of microseconds.
 pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 
+/// Bytes that are made in about the time of an instruction.
+const BYTES_PER_INSTRUCTION: usize = 64;
+
 /// What a script may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -64,9 +67,14 @@ impl Meter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A run begins.
-    pub(crate) fn begin(&self, instructions_max: u64) {
+    /// Forgets that the script before was to stop. For who runs scripts, before others come to know of the next one: who stops
+    /// it from then on is heard.
+    pub fn reset(&self) {
         self.0.stop.store(0, Relaxed);
+    }
+
+    /// A run begins, unless it was stopped already.
+    pub(crate) fn begin(&self, instructions_max: u64) {
         self.0.instructions.store(0, Relaxed);
         self.0.instructions_max.store(instructions_max, Relaxed);
     }
@@ -80,6 +88,11 @@ impl Meter {
             self.stop(Stop::TooLong);
         }
         self.leave()
+    }
+
+    /// So many bytes are about to be made by one instruction.
+    pub(crate) fn count_bytes(&self, bytes: usize) -> mlua::Result<()> {
+        self.count(u32::try_from(bytes / BYTES_PER_INSTRUCTION).unwrap_or(u32::MAX))
     }
 
     /// Whether to go on.
@@ -111,5 +124,10 @@ impl<'m> Steps<'m> {
             return self.meter.count(INSTRUCTIONS_PER_QUESTION);
         }
         Ok(())
+    }
+
+    /// Before a step that can itself take long.
+    pub(crate) fn ask(&mut self) -> mlua::Result<()> {
+        self.meter.count(1)
     }
 }

@@ -5,7 +5,11 @@ mod unpack;
 
 use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
 
-use crate::error::function;
+use crate::{
+    error::function,
+    memory::building_dense,
+    meter::{Meter, Steps},
+};
 
 /// How deep tables are packed; deeper ones become nil, as in Redis.
 const PACK_DEPTH_MAX: usize = 16;
@@ -14,40 +18,45 @@ const PACK_DEPTH_MAX: usize = 16;
 const UNPACK_DEPTH_MAX: usize = 100;
 
 /// The library. What it packs is at most `bytes_max` long.
-pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
+pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cmsgpack")?;
     table.set("_VERSION", "lua-cmsgpack 0.4.0")?;
     table.set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
+    let watched = meter.clone();
     let packed = function(lua, "pack", move |lua, values: Variadic<Value>| {
         if values.is_empty() {
             return Err(mlua::Error::runtime("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
         }
-        let mut out = Vec::new();
+        let (mut out, mut steps) = (Vec::new(), Steps::new(&watched));
         for value in values {
-            pack::pack(&value, 0, bytes_max, &mut out)?;
+            pack::pack(&value, 0, bytes_max, &mut steps, &mut out)?;
         }
         lua.create_string(&out)
     })?;
     table.set("pack", packed)?;
-    let all = function(lua, "unpack", |lua, bytes: LuaString| {
-        Ok(unpack::unpack(lua, &bytes.as_bytes(), 0, usize::MAX)?.0)
+    let watched = meter.clone();
+    let all = function(lua, "unpack", move |lua, bytes: LuaString| {
+        let bytes = bytes.as_bytes();
+        building_dense(lua, bytes.len(), || Ok(unpack::unpack(lua, &bytes, 0, usize::MAX, &watched)?.0))
     })?;
     table.set("unpack", all)?;
-    let one = function(lua, "unpack_one", |lua, (bytes, offset): (LuaString, Option<i64>)| {
-        some(lua, &bytes, 1, offset.unwrap_or(0))
+    let watched = meter.clone();
+    let one = function(lua, "unpack_one", move |lua, (bytes, offset): (LuaString, Option<i64>)| {
+        some(lua, &bytes, 1, offset.unwrap_or(0), &watched)
     })?;
     table.set("unpack_one", one)?;
+    let watched = meter.clone();
     let limited =
-        function(lua, "unpack_limit", |lua, (bytes, limit, offset): (LuaString, i64, Option<i64>)| {
-            some(lua, &bytes, limit, offset.unwrap_or(0))
+        function(lua, "unpack_limit", move |lua, (bytes, limit, offset): (LuaString, i64, Option<i64>)| {
+            some(lua, &bytes, limit, offset.unwrap_or(0), &watched)
         })?;
     table.set("unpack_limit", limited)?;
     Ok(table)
 }
 
 /// At most `limit` values from `offset` on, and before them where the next one begins, -1 behind the last one.
-fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64) -> Result<MultiValue> {
+fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) -> Result<MultiValue> {
     let bytes = bytes.as_bytes();
     let (Ok(limit), Ok(offset)) = (usize::try_from(limit), usize::try_from(offset)) else {
         return Err(mlua::Error::runtime(format!(
@@ -62,20 +71,22 @@ fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64) -> Result<MultiVa
         )));
     }
     let limit = if limit == 0 { usize::MAX } else { limit };
-    let (mut values, end) = unpack::unpack(lua, &bytes, offset, limit)?;
+    let (mut values, end) =
+        building_dense(lua, bytes.len(), || unpack::unpack(lua, &bytes, offset, limit, meter))?;
     values.push_front(Value::Integer(if end == bytes.len() { -1 } else { end as i64 }));
     Ok(values)
 }
 
 /// For fuzzing: unpacks bytes, and packs what comes of them.
 pub fn check(bytes: &[u8]) {
-    let lua = Lua::new();
-    if let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX) {
-        let mut out = Vec::new();
+    let (lua, meter) = (Lua::new(), Meter::default());
+    if let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX, &meter) {
+        let (mut out, mut steps) = (Vec::new(), Steps::new(&meter));
         for value in &values {
-            pack::pack(value, 0, 1 << 20, &mut out).expect("what was unpacked can be packed");
+            pack::pack(value, 0, 1 << 20, &mut steps, &mut out).expect("what was unpacked can be packed");
         }
-        let again = unpack::unpack(&lua, &out, 0, usize::MAX).expect("what was packed can be unpacked");
+        let again = unpack::unpack(&lua, &out, 0, usize::MAX, &meter);
+        let again = again.expect("what was packed can be unpacked");
         assert_eq!(again.0.len(), values.len());
     }
 }

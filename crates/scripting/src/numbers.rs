@@ -35,6 +35,12 @@ fn without_zeros(digits: &str) -> &str {
 
 /// A number as a command gets it: `%.17g`, whole numbers below 1e17 digit by digit.
 pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
+    const END: f64 = 1e17;
+    let whole = value as i64;
+    if whole as f64 == value && value.abs() < END && (whole != 0 || value.is_sign_positive()) {
+        out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+        return;
+    }
     append_general(value, 17, out);
 }
 
@@ -83,6 +89,19 @@ mod tests {
         ];
         for &(value, precision, expected) in table {
             assert_eq!(general(value, precision), expected);
+        }
+    }
+
+    #[test]
+    fn arguments_are_general_numbers() {
+        let edges =
+            [0.0, -0.0, 1e17, -1e17, 1e17 - 16.0, 16.0 - 1e17, f64::NAN, f64::INFINITY, 0.5, -3.0, 1e300];
+        for value in edges.into_iter().chain((0..2000).map(|n| f64::from(n - 1000) * 1e13 / 7.0)) {
+            for value in [value, value.trunc()] {
+                let mut out = Vec::new();
+                append_argument(value, &mut out);
+                assert_eq!(String::from_utf8(out).expect("digits"), general(value, 17));
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 --
 -- Runs once for each machine, in the globals that Lua begins with, which no script ever sees. Protected tables are empty
 -- ones that look into the real ones; whatever could change or show the real ones is replaced here.
-local redis, libraries, caught, blame, compile = ...
+local redis, libraries, caught, blame, compile, registrar = ...
 
 local error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
   error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type
-local concat, insert, resume = table.concat, table.insert, coroutine.resume
+local concat, insert, sort, resume = table.concat, table.insert, table.sort, coroutine.resume
+local gsub = libraries.string.gsub
 local collectgarbage = collectgarbage
 
 local READ_ONLY = 'Attempt to modify a readonly table'
@@ -51,6 +52,37 @@ for name, value in pairs(table) do tables[name] = value end
 function tables.insert(table, ...)
   require_open(table)
   return insert(table, ...)
+end
+
+-- Tables up to this length Lua sorts by itself. In longer ones a wrong order of the elements makes it take for ever, and only
+-- what is called from there can be stopped.
+local SORTED_ALONE_MAX = 64
+
+local function less(left, right)
+  return left < right
+end
+
+function tables.sort(table, before)
+  local of = type(table)
+  if of ~= 'table' then
+    error("bad argument #1 to 'sort' (table expected, got " .. (of == 'nil' and 'no value' or of) .. ')', 2)
+  end
+  if before ~= nil and type(before) ~= 'function' then
+    error("bad argument #2 to 'sort' (function expected, got " .. type(before) .. ')', 2)
+  end
+  if before or #table <= SORTED_ALONE_MAX then
+    sort(table, before)
+    return
+  end
+  local ok, problem = pcall(sort, table, less)
+  if not ok then
+    problem = caught(problem)
+    if type(problem) == 'string' then
+      -- Where it was compared is no place in the script.
+      problem = gsub(problem, '^prelude:%d+: ', '')
+    end
+    error(problem, 0)
+  end
 end
 
 local maths = {}
@@ -162,20 +194,38 @@ function globals.load(more, name)
   end
 end
 
-setmetatable(globals, {
+local strict = {
   __index = function(_, name)
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
   end,
-})
+}
+setmetatable(globals, strict)
 local guard = protect(globals)
 globals._G = guard
 
-local function run(script)
+-- Libraries have globals of their own: what scripts have but KEYS and ARGV, and while they are loaded nothing but a `redis`
+-- that registers functions.
+local called = {}
+for name, value in pairs(globals) do called[name] = value end
+setmetatable(called, strict)
+registrar.log = redis.log
+local loading = setmetatable({ redis = protect(setmetatable(registrar, strict)) }, strict)
+local seen = { __index = called, __newindex = refuse, __metatable = false }
+local library_guard = setmetatable({}, seen)
+protected[library_guard] = called
+called._G = library_guard
+
+local function run(script, keys, args)
+  globals.KEYS, globals.ARGV = keys, args
   return xpcall(script, blame)
+end
+
+local function load(library)
+  return xpcall(library, blame)
 end
 
 local function run_with(script, keys, args)
   return xpcall(function() return script(keys, args) end, blame)
 end
 
-return guard, globals, run, run_with
+return guard, run, library_guard, load, run_with, seen, loading, called

@@ -80,6 +80,13 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
+/// What does not change of the `redis` table of a library that is being loaded.
+pub(crate) fn for_libraries(table: &Table) -> Result<()> {
+    let levels = NUMBERS.iter().filter(|(name, _)| !name.starts_with("REPL_"));
+    levels.into_iter().try_for_each(|(name, value)| table.set(*name, *value))?;
+    TEXTS.iter().try_for_each(|(name, value)| table.set(*name, *value))
+}
+
 /// The values of the table that are no functions.
 pub(crate) const NUMBERS: [(&str, u32); 10] = [
     ("LOG_DEBUG", 0),

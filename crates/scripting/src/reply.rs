@@ -16,6 +16,12 @@ pub(crate) fn to_lua(lua: &Lua, reply: &[u8]) -> Result<(Value, bool)> {
     Ok((value, reply.first() == Some(&b'-')))
 }
 
+/// The value of a reply that is an integer: what is asked for most takes nothing to be told.
+pub(crate) fn integer(reply: &[u8]) -> Option<i64> {
+    let line = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    Reader::number(line).ok()
+}
+
 struct Reader<'a> {
     lua: &'a Lua,
     rest: &'a [u8],

@@ -15,6 +15,9 @@ use crate::{
 /// How deep tables may be nested in a reply.
 const DEPTH_MAX: usize = 128;
 
+/// Elements of a table that are looked at to find that it has no fields: to ask for all fields takes about as long.
+const SHORT_LIST_MAX: i64 = 32;
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Returned {
@@ -62,7 +65,7 @@ impl Returned {
             return Err(ScriptError(b"ERR reached lua stack limit".to_vec()));
         }
         if reply.position() > bounds.end_max || bounds.steps.step().is_err() {
-            return Err(ScriptError(b"ERR the reply of the script is too large".to_vec()));
+            return Err(too_large());
         }
         match value {
             Value::String(text) => reply.bulk(&text.as_bytes()),
@@ -86,11 +89,18 @@ impl Returned {
         bounds: &mut Bounds<'_>,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), ScriptError> {
+        // To walk one that has had many elements takes long even if it has none.
+        if bounds.steps.ask().is_err() {
+            return Err(too_large());
+        }
+        if is_short_list(table) {
+            return self.append_elements(table, depth, bounds, reply);
+        }
         let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
         if let Value::String(text) = field("err") {
-            reply.error(text.as_bytes().trim_ascii_end());
+            reply.error(without_line_ends(up_to_nul(&text.as_bytes())));
         } else if let Value::String(text) = field("ok") {
-            reply.simple(&text.to_string_lossy());
+            reply.simple(up_to_nul(&text.as_bytes()));
         } else if let Some(number) = number_of(&field("double")) {
             reply.double(number);
         } else if let Value::Table(map) = field("map") {
@@ -98,21 +108,30 @@ impl Returned {
         } else if let Value::Table(set) = field("set") {
             self.append_pairs(&set, Aggregate::Set, depth, bounds, reply)?;
         } else if let Value::String(digits) = field("big_number") {
-            reply.big_number(&digits.to_string_lossy());
+            reply.big_number(&*digits.as_bytes());
         } else if let Some((format, text)) = verbatim(&field("verbatim_string")) {
             reply.verbatim(format, &text);
         } else {
-            let (deferred, mut len) = (reply.begin_deferred(), 0);
-            loop {
-                let element = table.raw_get::<Value>(len + 1).unwrap_or(Value::Nil);
-                if element.is_nil() {
-                    break;
-                }
-                self.append(&element, depth + 1, bounds, reply)?;
-                len += 1;
-            }
-            reply.end_deferred(deferred, Aggregate::Array, len);
+            self.append_elements(table, depth, bounds, reply)?;
         }
+        Ok(())
+    }
+
+    /// The elements up to the first nil.
+    fn append_elements(
+        &self,
+        table: &Table,
+        depth: usize,
+        bounds: &mut Bounds<'_>,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), ScriptError> {
+        let (deferred, mut len) = (reply.begin_deferred(), 0);
+        for element in table.sequence_values::<Value>() {
+            let Ok(element) = element else { break };
+            self.append(&element, depth + 1, bounds, reply)?;
+            len += 1;
+        }
+        reply.end_deferred(deferred, Aggregate::Array, len);
         Ok(())
     }
 
@@ -137,6 +156,36 @@ impl Returned {
         reply.end_deferred(deferred, aggregate, len);
         Ok(())
     }
+}
+
+fn too_large() -> ScriptError {
+    ScriptError(b"ERR the reply of the script is too large".to_vec())
+}
+
+/// Whether a table has a few elements and nothing else: then there is no need to ask it for fields. Looks at keys alone, so that
+/// tables within tables are walked once.
+fn is_short_list(table: &Table) -> bool {
+    let mut len = 0;
+    // What an element is does not matter here: asked whether it is true, the machine makes nothing of it.
+    let walked = table.for_each(|key: Value, _: bool| {
+        len += 1;
+        match key {
+            Value::Integer(index) if index == len && len <= SHORT_LIST_MAX => Ok(()),
+            _ => Err(mlua::Error::runtime("no short list")),
+        }
+    });
+    walked.is_ok()
+}
+
+/// What Redis, written in C, sees of a text where it asks for no length.
+fn up_to_nul(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// A text without the line ends at its end.
+fn without_line_ends(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or_default()
 }
 
 /// Format and text of a verbatim string.

@@ -1,12 +1,23 @@
 //! The names of scripts: the SHA-1 of their source, as hexadecimal digits.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use sha1::{Digest, Sha1};
 
 /// The name of a script. Compares whatever the case of its digits was.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sha([u8; 20]);
+
+/// A part of the digest spreads as well as all of it.
+impl Hash for Sha {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [part, ..] = self.0.as_chunks::<8>().0 else { return };
+        state.write_u64(u64::from_le_bytes(*part));
+    }
+}
 
 impl Sha {
     /// Digits of a name.
@@ -23,11 +34,19 @@ impl Sha {
             return None;
         }
         let mut bytes = [0; 20];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |at: usize| char::from(pair[at]).to_digit(16);
-            *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
         }
         Some(Sha(bytes))
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
     }
 }
 

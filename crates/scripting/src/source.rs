@@ -1,4 +1,6 @@
-//! The source of a script, and what its first line says of it: `#!lua flags=no-writes,allow-oom`.
+//! Sources, and what their first line says of them: `#!lua flags=no-writes,allow-oom` of a script, `#!lua name=queue` of a library.
+
+use wire::split_words;
 
 use crate::ScriptError;
 
@@ -56,6 +58,62 @@ impl<'s> Source<'s> {
     }
 }
 
+/// The code of a library, as far as it was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibrarySource<'s> {
+    /// What the library is called.
+    pub name: Vec<u8>,
+    /// The rest: it begins with the end of the first line, so that lines keep their numbers.
+    pub body: &'s [u8],
+}
+
+impl<'s> LibrarySource<'s> {
+    /// What is told of a name that is none.
+    pub(crate) const NAMES: &'static str = "ERR Library names can only contain letters, numbers, or underscores(_) and \
+        must be at least one character long";
+
+    /// Reads the first line of a library.
+    ///
+    /// # Errors
+    /// It says what no library can say.
+    pub fn of(code: &'s [u8]) -> Result<LibrarySource<'s>, ScriptError> {
+        let no_metadata = || ScriptError(b"ERR Invalid library metadata".to_vec());
+        if !code.starts_with(b"#!") {
+            return Err(ScriptError(b"ERR Missing library metadata".to_vec()));
+        }
+        let end = code.iter().position(|byte| *byte == b'\n').ok_or_else(no_metadata)?;
+        let (line, body) = code.split_at(end);
+        let words = split_words(line).map_err(|_| no_metadata())?;
+        let words = words.as_args();
+        let engine = words.get(0).and_then(|word| word.strip_prefix(b"#!")).ok_or_else(no_metadata)?;
+        let mut name = None;
+        for word in words.skip(1) {
+            match word.split_at_checked(5) {
+                Some((key, value)) if key.eq_ignore_ascii_case(b"name=") => {
+                    if name.replace(value.to_vec()).is_some() {
+                        let text = b"ERR Invalid metadata value, name argument was given multiple times";
+                        return Err(ScriptError(text.to_vec()));
+                    }
+                }
+                _ => return Err(said("Invalid metadata value given: ", word)),
+            }
+        }
+        let name = name.ok_or_else(|| ScriptError(b"ERR Library name was not given".to_vec()))?;
+        if !Self::is_name(&name) {
+            return Err(ScriptError(Self::NAMES.as_bytes().to_vec()));
+        }
+        if !engine.eq_ignore_ascii_case(b"lua") {
+            return Err(ScriptError([b"ERR Engine '", engine, b"' not found"].concat()));
+        }
+        Ok(LibrarySource { name, body })
+    }
+
+    /// Whether a library or a function can be called so.
+    pub(crate) fn is_name(name: &[u8]) -> bool {
+        !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    }
+}
+
 impl Traits {
     /// Adds what a flag says. Returns whether there is such a flag.
     pub fn add(&mut self, flag: &[u8]) -> bool {
@@ -77,6 +135,32 @@ fn said(text: &str, word: &[u8]) -> ScriptError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_line_says_what_a_library_is_called() {
+        for line in ["#!lua name=lib", "#!LUA NAME='lib'", "#!lua \t name=\"lib\"\r"] {
+            let code = format!("{line}\nreturn");
+            let source = LibrarySource::of(code.as_bytes()).expect("a library");
+            assert_eq!((&*source.name, source.body), (&b"lib"[..], &b"\nreturn"[..]), "{line}");
+        }
+        for (code, expected) in [
+            ("", "ERR Missing library metadata"),
+            ("return 1", "ERR Missing library metadata"),
+            ("#!lua name=lib", "ERR Invalid library metadata"),
+            ("#!lua name=\"lib\n", "ERR Invalid library metadata"),
+            ("#!lua\n", "ERR Library name was not given"),
+            ("#!lua nam=lib\n", "ERR Invalid metadata value given: nam=lib"),
+            ("#! lua name=lib\n", "ERR Invalid metadata value given: lua"),
+            ("#!lua name=a name=b\n", "ERR Invalid metadata value, name argument was given multiple times"),
+            ("#!lua name=\n", LibrarySource::NAMES),
+            ("#!js name=a-b\n", LibrarySource::NAMES),
+            ("#!js name=lib\n", "ERR Engine 'js' not found"),
+            ("#! name=lib\n", "ERR Engine '' not found"),
+        ] {
+            let problem = LibrarySource::of(code.as_bytes()).expect_err("no library");
+            assert_eq!(String::from_utf8_lossy(&problem.0), expected, "{code}");
+        }
+    }
 
     #[test]
     fn the_first_line_says_what_a_script_is() {

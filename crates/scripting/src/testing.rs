@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::{Args, DecodeLimits, OwnedArgs, Protocol, ReplyWriter, Value, decode};
 
-use crate::{Calls, Ended, Limits, LogLevel, Refusal, Sha, Stop, Vm};
+use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
 
 /// SET, GET and ECHO3 (which answers its first argument as it is), and AGAIN, which stops the script.
 #[derive(Default)]
@@ -72,14 +72,32 @@ impl TestVm {
         }
         let [keys, args] =
             [keys, args].map(|words| words.iter().map(|word| word.as_bytes()).collect::<OwnedArgs>());
-        let returned = match self.vm.run(sha, keys.as_args(), args.as_args(), 1, &mut self.calls) {
+        self.vm.meter().reset();
+        let ended = self.vm.run(sha, keys.as_args(), args.as_args(), 1, &mut self.calls);
+        self.shown(ended)
+    }
+
+    /// The reply of a function.
+    pub(crate) fn call(&mut self, id: LibraryId, name: &str, keys: &[&str], args: &[&str]) -> String {
+        self.vm.set_limits(self.limits);
+        let [keys, args] =
+            [keys, args].map(|words| words.iter().map(|word| word.as_bytes()).collect::<OwnedArgs>());
+        self.vm.meter().reset();
+        let name = (id, name.as_bytes());
+        let ended = self.vm.run_function(name, keys.as_args(), args.as_args(), 1, &mut self.calls);
+        self.shown(ended)
+    }
+
+    fn shown(&self, ended: Ended) -> String {
+        let failed = |problem: crate::ScriptError| format!("-{}", String::from_utf8_lossy(&problem.0));
+        let returned = match ended {
             Ended::Returned(returned) => returned,
             Ended::Failed(problem) => return failed(problem),
             Ended::Stopped(stop) => return format!("stopped: {stop:?}"),
         };
         let mut bytes = Vec::new();
         if let Err(problem) = returned.write(&mut ReplyWriter::new(&mut bytes, self.protocol)) {
-            return failed(problem);
+            return self.vm.meter().stopped().map_or(failed(problem), |stop| format!("stopped: {stop:?}"));
         }
         let (value, _) = decode(&bytes, &DecodeLimits::DEFAULT).expect("a reply").expect("all of it");
         shown(&value)

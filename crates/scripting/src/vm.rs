@@ -5,26 +5,30 @@
 //! - What a script left behind is collected: nothing of it is kept but the compiled source.
 
 mod asked;
+mod libraries;
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fmt::Display, sync::Arc};
 
 use mlua::{
-    ChunkMode, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString, Table, Value,
-    Variadic, VmState,
+    BString, ChunkMode, Either, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString,
+    Table, Value, Variadic, VmState,
 };
-use wire::{Args, OwnedArgs};
+use wire::Args;
 
 use crate::{
     Calls, Limits, Meter, Returned, ScriptError, Sha, Stop, bits, error,
     error::{as_value, script_line, text_of},
     json,
+    memory::{building, limited},
     meter::INSTRUCTIONS_PER_QUESTION,
     msgpack, pattern,
     random::{Random, random},
     redis::{self, Settings},
     strings, structs,
 };
-use asked::{Answer, Asked};
+use asked::RUNNER;
+use libraries::{LibraryGlobals, Loaded};
+pub use libraries::{LibraryId, Registered};
 
 /// Compiled scripts that are kept: with more, all are forgotten, and compiled again when they are needed.
 const PROGRAMS_MAX: usize = 1000;
@@ -48,20 +52,23 @@ pub struct Vm {
     lua: Lua,
     /// What scripts call their globals.
     guard: Table,
-    /// The real ones.
-    globals: Table,
-    /// The real `redis` and `os` tables, where the functions stand that ask who runs the script.
-    redis: Table,
-    os: Table,
+    /// What functions call theirs.
+    library_guard: Table,
+    /// The one of them that is the globals of what `loadstring` compiles, at index 1.
+    environment: Table,
+    /// The `redis` of a library that is being loaded.
+    registrar: Table,
     run: Function,
+    load: Function,
+    run_with: Function,
+    library_globals: LibraryGlobals,
+    loaded: Loaded,
     programs: HashMap<Sha, Function>,
     meter: Meter,
     limits: Limits,
     json: json::Shared,
     random: Arc<Random>,
     settings: Settings,
-    words: OwnedArgs,
-    reply: Vec<u8>,
 }
 
 impl Vm {
@@ -83,14 +90,14 @@ impl Vm {
         let bytes_max = limits.memory_bytes_max;
 
         let libraries = lua.create_table()?;
-        libraries.set("cjson", json::library(&lua, &options, bytes_max)?)?;
-        libraries.set("cmsgpack", msgpack::library(&lua, bytes_max)?)?;
+        libraries.set("cjson", json::library(&lua, &options, &meter, bytes_max)?)?;
+        libraries.set("cmsgpack", msgpack::library(&lua, &meter, bytes_max)?)?;
         libraries.set("struct", structs::library(&lua, bytes_max)?)?;
         libraries.set("bit", bits::library(&lua)?)?;
         let os = lua.create_table()?;
         libraries.set("os", &os)?;
         let string = lua.create_table()?;
-        strings::install(&lua, &string, bytes_max)?;
+        strings::install(&lua, &string, &meter, bytes_max)?;
         pattern::install(&lua, &string, &meter, bytes_max)?;
         libraries.set("string", string)?;
         libraries.set("math", math(&lua, &source)?)?;
@@ -98,6 +105,7 @@ impl Vm {
         let redis = redis::functions(&lua, &settings)?;
         redis::NUMBERS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
         redis::TEXTS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
+        asked::install(&lua, &redis, &os, &settings, &meter)?;
         let watched = meter.clone();
         let caught = lua.create_function(move |lua, problem: Value| {
             watched.leave()?;
@@ -117,32 +125,33 @@ impl Vm {
                 Err(problem) => Ok((Value::Nil, Value::String(lua.create_string(text_of(&problem))?))),
             }
         })?;
+        let registrar = lua.create_table()?;
+        redis::for_libraries(&registrar)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
-        let (guard, globals, run): (Table, Table, Function) =
-            prelude.call((&redis, libraries, caught, blame, compile))?;
+        let (guard, run, library_guard, load, run_with, seen, loading, called) =
+            prelude.call::<(Table, Function, Table, Function, Function, Table, Table, Table)>((
+                &redis, libraries, caught, blame, compile, &registrar,
+            ))?;
         environment.raw_set(1, &guard)?;
 
-        let hooked = meter.clone();
-        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_QUESTION);
-        lua.set_global_hook(triggers, move |_, _| {
-            hooked.count(INSTRUCTIONS_PER_QUESTION).map(|()| VmState::Continue)
-        })?;
-        lua.set_memory_limit(limits.memory_bytes_max)?;
+        ask_for_leave(&lua, &meter)?;
         Ok(Vm {
             lua,
             guard,
-            globals,
-            redis,
-            os,
+            library_guard,
+            environment,
+            registrar,
             run,
+            load,
+            run_with,
+            library_globals: LibraryGlobals { seen, loading, called },
+            loaded: Loaded::default(),
             programs: HashMap::new(),
             meter,
             limits,
             json: options,
             random: source,
             settings,
-            words: OwnedArgs::default(),
-            reply: Vec::new(),
         })
     }
 
@@ -156,13 +165,11 @@ impl Vm {
         self.lua.used_memory()
     }
 
-    /// From now on scripts may use this much.
+    /// From now on scripts may use this much. To be called before each: what others have left behind may take the memory that it
+    /// needs.
     pub fn set_limits(&mut self, limits: Limits) {
-        if limits.memory_bytes_max != self.limits.memory_bytes_max {
-            // A limit below what is in use would refuse even to clean up.
-            let _ = self.lua.set_memory_limit(limits.memory_bytes_max.max(self.lua.used_memory()));
-        }
         self.limits = limits;
+        self.make_room();
     }
 
     /// Compiles a script, unless it is known already.
@@ -174,8 +181,11 @@ impl Vm {
             return Ok(());
         }
         self.make_room();
-        let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
-        let program = chunk.set_environment(self.guard.clone()).into_function().map_err(|problem| {
+        let compiled = limited(&self.lua, self.limits.memory_bytes_max, || {
+            let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
+            chunk.set_environment(self.guard.clone()).into_function()
+        });
+        let program = compiled.map_err(|problem| {
             let reason = text_of(&problem);
             ScriptError(format!("ERR Error compiling script (new function): {reason}").into_bytes())
         })?;
@@ -186,19 +196,33 @@ impl Vm {
         Ok(())
     }
 
-    /// Compiled scripts take memory that scripts need: those that are kept go when there is little left.
+    /// How many scripts it has compiled.
+    pub fn compiled(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// Forgets all compiled scripts.
+    pub fn forget_scripts(&mut self) {
+        self.programs.clear();
+        let _ = self.lua.gc_collect();
+    }
+
+    /// Compiled scripts, and libraries with what their functions keep, take memory that scripts need: when there is little left they
+    /// go.
     fn make_room(&mut self) {
         let is_short = |vm: &Vm| vm.lua.used_memory() > vm.limits.memory_bytes_max / KEPT_FRACTION;
         if is_short(self) {
             let _ = self.lua.gc_collect();
             if is_short(self) {
                 self.programs.clear();
+                self.loaded.clear();
                 let _ = self.lua.gc_collect();
             }
         }
     }
 
-    /// Runs a script that was [loaded](Vm::load). `seed` is where its random numbers begin.
+    /// Runs a script that was [loaded](Vm::load). `seed` is where its random numbers begin. The meter is not
+    /// [reset](Meter::reset).
     pub fn run(
         &mut self,
         sha: Sha,
@@ -207,11 +231,21 @@ impl Vm {
         seed: u64,
         calls: &mut dyn Calls,
     ) -> Ended {
-        self.meter.begin(self.limits.instructions_max);
+        self.begin(seed, self.limits.instructions_max);
+        let outcome = self.try_run(sha, keys, args, calls);
+        self.end(outcome, &sha)
+    }
+
+    /// Something is about to run, with so many instructions.
+    fn begin(&mut self, seed: u64, instructions_max: u64) {
+        self.meter.begin(instructions_max);
         self.json.reset();
         self.random.seed(seed);
         self.settings.reset();
-        let outcome = self.try_run(sha, keys, args, calls);
+    }
+
+    /// What became of what was run under this name.
+    fn end(&mut self, outcome: Result<(bool, Value)>, name: &dyn Display) -> Ended {
         if let Some(stop) = self.meter.stopped() {
             let _ = self.lua.gc_collect();
             return Ended::Stopped(stop);
@@ -229,9 +263,9 @@ impl Vm {
                     self.meter.clone(),
                 ))
             }
-            Ok((false, problem)) => Ended::Failed(composed(&problem, &sha.to_string())),
+            Ok((false, problem)) => Ended::Failed(composed(&problem, name)),
             Err(problem) => {
-                let text = format!("ERR {} script: {sha}", text_of(&problem));
+                let text = format!("ERR {} script: {name}", text_of(&problem));
                 Ended::Failed(ScriptError(text.into_bytes()))
             }
         }
@@ -244,22 +278,12 @@ impl Vm {
         args: Args<'_>,
         calls: &mut dyn Calls,
     ) -> Result<(bool, Value)> {
-        let Vm { lua, globals, redis, os, run, programs, settings, words, reply, meter, .. } = self;
+        let Vm { lua, run, programs, limits, .. } = self;
         let program = programs.get(&sha).ok_or_else(|| mlua::Error::runtime("the script was not loaded"))?;
-        globals.raw_set("KEYS", table_of(lua, keys)?)?;
-        globals.raw_set("ARGV", table_of(lua, args)?)?;
-        let asked = RefCell::new(Asked { calls, settings, meter, words, reply });
-        lua.scope(|scope| {
-            let add = |name: &str, answer: Answer| {
-                let asked = &asked;
-                let function = scope.create_function(move |lua, values: Variadic<Value>| {
-                    answer(&mut asked.borrow_mut(), lua, &values)
-                })?;
-                let table = if name == "clock" { &*os } else { &*redis };
-                table.raw_set(name, function)
-            };
-            asked::FUNCTIONS.iter().try_for_each(|(name, answer)| add(name, *answer))?;
-            run.call::<(bool, Value)>(program)
+        limited(lua, limits.memory_bytes_max, || {
+            let words = keys.size_bytes() + args.size_bytes();
+            let (keys, args) = building(lua, words, || Ok((table_of(lua, keys)?, table_of(lua, args)?)))?;
+            RUNNER.set(calls, || run.call::<(bool, Value)>((program, keys, args)))
         })
     }
 }
@@ -268,6 +292,15 @@ impl std::fmt::Debug for Vm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Vm").field("programs", &self.programs.len()).finish_non_exhaustive()
     }
+}
+
+/// Has what runs ask for leave every so many instructions.
+fn ask_for_leave(lua: &Lua, meter: &Meter) -> Result<()> {
+    let meter = meter.clone();
+    let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_QUESTION);
+    lua.set_global_hook(triggers, move |_, _| {
+        meter.count(INSTRUCTIONS_PER_QUESTION).map(|()| VmState::Continue)
+    })
 }
 
 /// `math.random`, `math.randomseed`.
@@ -286,11 +319,11 @@ fn math(lua: &Lua, source: &Arc<Random>) -> Result<Table> {
 }
 
 fn table_of(lua: &Lua, args: Args<'_>) -> Result<Table> {
-    let table = lua.create_table_with_capacity(args.len(), 0)?;
-    for arg in args {
-        table.raw_push(lua.create_string(arg)?)?;
-    }
-    Ok(table)
+    // Text goes to the table directly, other bytes on a detour.
+    lua.create_sequence_from(args.into_iter().map(|arg| match str::from_utf8(arg) {
+        Ok(text) => Either::Left(text),
+        Err(_) => Either::Right(BString::from(arg)),
+    }))
 }
 
 /// What a script raised, as a table with the text and, where known, the place.
@@ -314,9 +347,9 @@ fn blamed(lua: &Lua, problem: Value) -> Result<Table> {
     Ok(table)
 }
 
-/// The text for the client of what [`blamed`] made.
-fn composed(problem: &Value, name: &str) -> ScriptError {
-    let field = |field: &str| match problem {
+/// A field of what [`blamed`] made.
+fn field_of(problem: &Value, field: &str) -> Option<Vec<u8>> {
+    match problem {
         Value::Table(table) => match table.raw_get(field) {
             Ok(Value::String(text)) => Some(text.as_bytes().trim_ascii_end().to_vec()),
             Ok(Value::Integer(number)) => Some(number.to_string().into_bytes()),
@@ -324,10 +357,19 @@ fn composed(problem: &Value, name: &str) -> ScriptError {
         },
         Value::String(text) => (field == "err").then(|| [b"ERR ", &*text.as_bytes()].concat()),
         _ => None,
-    };
-    let mut text = field("err").unwrap_or_else(|| b"ERR unknown error".to_vec());
+    }
+}
+
+/// The error in what [`blamed`] made.
+fn error_of(problem: &Value) -> Vec<u8> {
+    field_of(problem, "err").unwrap_or_else(|| b"ERR unknown error".to_vec())
+}
+
+/// The text for the client of what [`blamed`] made.
+fn composed(problem: &Value, name: &dyn Display) -> ScriptError {
+    let mut text = error_of(problem);
     text.extend_from_slice(format!(" script: {name}").as_bytes());
-    if let (Some(source), Some(line)) = (field("source"), field("line")) {
+    if let (Some(source), Some(line)) = (field_of(problem, "source"), field_of(problem, "line")) {
         text.extend_from_slice(b", on ");
         text.extend_from_slice(&source);
         text.push(b':');

@@ -1,6 +1,10 @@
 //! What a person sees when the server is ready.
 
-use std::{io::IsTerminal, net::SocketAddr, path::Path};
+use std::{
+    io::{IsTerminal, Write},
+    net::SocketAddr,
+    path::Path,
+};
 
 /// What the banner says.
 pub struct Banner<'a> {
@@ -62,7 +66,8 @@ impl Banner<'_> {
     /// Shows it: the drawing to a terminal, one log line otherwise.
     pub(crate) fn show(&self) {
         if std::io::stderr().is_terminal() {
-            eprint!("{}", self.render());
+            // A terminal that has gone is no reason not to serve.
+            let _ = std::io::stderr().write_all(self.render().as_bytes());
         }
         tracing::info!(
             target: "server", redis = ?self.redis, http = ?self.http, dir = %self.dir.display(),

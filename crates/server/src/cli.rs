@@ -13,6 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str};
 use lsn::Lsn;
 
 use crate::{
+    backup::fetch::DEFAULT_USER,
     config::{ConfigError, Key, OPTIONS, Settings},
     export::Format,
     inspect::Selection,
@@ -73,7 +74,9 @@ pub enum Task {
         dir: PathBuf,
         /// From its HTTP port.
         url: String,
-        /// A file with its password.
+        /// Who asks.
+        user: String,
+        /// A file with the password.
         password_file: Option<PathBuf>,
     },
     /// Make a data directory of a backup.
@@ -113,6 +116,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
         Some(("backup", backup)) => Ok(Task::Backup {
             dir: path(backup, "dest").unwrap_or_default(),
             url: backup.get_one::<String>("from").cloned().unwrap_or_else(default_url),
+            user: backup.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
             password_file: path(backup, "password-file"),
         }),
         Some(("restore", restore)) => {
@@ -224,12 +228,14 @@ fn default_url() -> String {
 
 fn backup_command() -> Command {
     let from = Arg::new("from").long("from").value_name("URL");
+    let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
         .about("Copy what a running server holds, verified, while it goes on")
         .arg(Arg::new("dest").value_name("DEST").required(true).help("Directory of the backup; made if there is none"))
         .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
-        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .arg(user.help(format!("Who asks: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
+        .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
         .after_help(
             "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
              acknowledged before. If it is interrupted, run the same command again: it goes on where it stopped. It is \
@@ -354,10 +360,11 @@ mod tests {
         let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
         let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
         assert_eq!(format, Format { version: 12, drops_field_expiry: true });
-        let Task::Backup { dir, url, password_file } = task(&["sheaf", "backup", "d"]) else {
+        let Task::Backup { dir, url, user, password_file } = task(&["sheaf", "backup", "d"]) else {
             panic!("not backup")
         };
         assert_eq!((dir, url.as_str(), password_file), (PathBuf::from("d"), "http://127.0.0.1:5984", None));
+        assert_eq!(user, "default");
         for (arguments, expected) in [
             (&[][..], Target::End),
             (&["--to-lsn", "4096"], Target::Lsn(Lsn::new(4096))),

@@ -4,6 +4,8 @@
 //! defaults < file (TOML) < SHEAF_* environment < flags        -> Settings, validated as a whole
 //! ```
 //!
+//! The file is that of `--config`, or `settings.toml` in the data directory, which the server makes when it is told to keep something.
+//!
 //! What it is: names, kinds, ranges and values. What it is not: it acts on nothing; who needs a value reads it.
 //!
 //! Invariants
@@ -15,13 +17,16 @@ mod output_limits;
 mod table;
 mod value;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use commands::DebugAccess;
 use keyspace::PackedLimits;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
+
+/// In the data directory: what a server without a configuration file was told to keep.
+const KEPT_FILE: &str = "settings.toml";
 
 /// Why a configuration was refused; the message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,21 +103,44 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Builds the settings from a file and from (name, value) pairs that override it, in order.
+    /// Builds the settings from a file and from (name, value) pairs that override it, in order. Without a file, from what the
+    /// server was told to keep in its data directory.
     ///
     /// # Errors
     /// The first unknown name or invalid value.
     pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
+        settings.set_all(overrides)?;
+        let kept = settings.kept_file();
+        let file = file.or_else(|| kept.exists().then_some(kept.as_path()));
         if let Some(path) = file {
-            for (name, value) in file::read(path)? {
-                settings.set(&name, &value)?;
-            }
-        }
-        for (name, value) in overrides {
-            settings.set(name, value)?;
+            settings = Settings::default();
+            settings.set_all(&file::read(path)?)?;
+            settings.set_all(overrides)?;
         }
         Ok(settings)
+    }
+
+    fn set_all(&mut self, pairs: &[(String, String)]) -> Result<(), ConfigError> {
+        pairs.iter().try_for_each(|(name, value)| self.set(name, value).map(drop))
+    }
+
+    /// Where a server without a configuration file keeps what it was told to keep.
+    fn kept_file(&self) -> PathBuf {
+        Path::new(self.text(Key::Dir)).join(KEPT_FILE)
+    }
+
+    /// Keeps the value of a setting for the next start, or forgets it; what cannot be changed while running is not kept.
+    ///
+    /// # Errors
+    /// In words for a client.
+    pub(crate) fn keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+        let (path, option) = (self.kept_file(), &OPTIONS[key as usize]);
+        if !option.mutable {
+            return Ok(());
+        }
+        file::keep(&path, option.name, value)
+            .map_err(|error| format!("cannot keep it in {}: {error}", path.display()))
     }
 
     /// Sets one value, mutable or not.

@@ -40,6 +40,9 @@ use crate::{
 
 /// Pieces of output that are written at once.
 const PIECES_MAX: usize = 64;
+/// After so many reads that brought something the others have their turn, however fast a client sends. Two, because the second finds
+/// nothing if a client waits for its replies: such a client costs no turn more.
+const READS_PER_TURN_MAX: usize = 2;
 
 /// See the module documentation.
 pub(crate) struct Connection {
@@ -107,13 +110,18 @@ impl Connection {
                 Poll::Pending => break,
             }
         }
+        let mut reads = 0;
         loop {
             if self.broken.get() {
                 return Poll::Ready(());
             }
             match self.turn.get() {
+                Turn::Idle if reads == READS_PER_TURN_MAX => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Turn::Idle => match self.read(cx) {
-                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Ok(())) => reads += 1,
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
                 },

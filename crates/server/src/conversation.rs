@@ -368,7 +368,7 @@ impl Conversation {
             let run = 1 + others.take_while(|other| other.shares_key(&resolved[index])).count();
             let merged = self.execute_merged((index..index + run).map(call), run, executor, round.host);
             if merged == 0 && !self.execute(call(index), executor, round.host) {
-                return (index, Some(Turn::WaitForLog));
+                return (index, Some(self.interruption().unwrap_or(Turn::WaitForLog)));
             }
             index += merged.max(1);
             if let Some(flush_alone) = round.flush_alone {
@@ -398,7 +398,7 @@ impl Conversation {
         merged.count
     }
 
-    /// Executes one command; `false` if the log cannot take it now.
+    /// Executes one command; `false` if it must wait: for as long as the session pauses, or for the log.
     #[inline]
     fn execute(&mut self, call: Call<'_>, executor: &mut Executor, host: &dyn Host) -> bool {
         let mark = self.outbox.mark();

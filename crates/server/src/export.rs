@@ -95,6 +95,8 @@ pub enum ExportError {
 pub struct Exported {
     /// Keys in the file.
     pub keys: u64,
+    /// Libraries of functions in the file.
+    pub libraries: u64,
     /// Keys that have expired, which are not in it.
     pub expired: u64,
     /// Fields that expire here and not in the file.
@@ -116,8 +118,11 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     let exported =
         export(&Place::real(dir), file, format, &|stage, done, total| bars.show(stage, done, total));
     bars.finish();
-    let Exported { keys, expired, fields_made_lasting, bytes } = exported?;
+    let Exported { keys, libraries, expired, fields_made_lasting, bytes } = exported?;
     println!("exported     {keys} keys to {}, {bytes} bytes, RDB version {}", file.display(), format.version);
+    if libraries > 0 {
+        println!("functions    {libraries} libraries");
+    }
     if expired > 0 {
         println!("expired      {expired} keys, left out");
     }
@@ -138,6 +143,7 @@ pub(crate) fn export(
     let (keyspace, _) = place.load(report)?;
     let now_ms = place.clock.unix_ms();
     let content = Content::of(&keyspace, now_ms);
+    let libraries = keyspace.libraries().libraries;
     let knows_expiring_fields = format.version >= VERSION_EXPIRING_FIELDS;
     if let Some(first) =
         content.first_expiring.filter(|_| !knows_expiring_fields && !format.drops_field_expiry)
@@ -153,6 +159,7 @@ pub(crate) fn export(
         writer.note("sheaf-ver", env!("CARGO_PKG_VERSION"));
         writer.note("redis-bits", "64");
         writer.note("ctime", &(now_ms / 1000).to_string());
+        libraries.iter().for_each(|library| writer.library(&library.code));
         let mut done = 0;
         for (db, (keys_of_db, expiring)) in DbId::all().zip(content.keys).filter(|(_, (keys, _))| *keys > 0) {
             writer.select(db.get().into(), keys_of_db, expiring);
@@ -169,7 +176,8 @@ pub(crate) fn export(
     })
     .map_err(failed)?;
     let fields_made_lasting = if knows_expiring_fields { 0 } else { content.fields };
-    Ok(Exported { keys, expired: content.expired, fields_made_lasting, bytes })
+    let libraries = libraries.len() as u64;
+    Ok(Exported { keys, libraries, expired: content.expired, fields_made_lasting, bytes })
 }
 
 /// What there is to export.

@@ -5,7 +5,7 @@
 use std::{
     net::SocketAddr,
     os::fd::AsRawFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed},
@@ -33,7 +33,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
-    config::{ConfigError, Key, OutputLimit, OutputLimits, Settings},
+    config::{ConfigError, Key, OPTIONS, OutputLimit, OutputLimits, Settings},
     documents::{Compactor, Feeds, Saver, Served},
     durable_channels::DurableChannels,
     mailbox::{Mailbox, Message},
@@ -121,6 +121,8 @@ pub(crate) struct ServerHost {
     stats: CommandStats,
     observer: Observer,
     settings: RwLock<Settings>,
+    /// Held by who writes a file with settings.
+    keeping: Mutex<()>,
     scripts: Scripts,
     live: Live,
     log: OnceLock<Log>,
@@ -173,6 +175,7 @@ impl ServerHost {
             at_stop: Mutex::new(AtStop::IfWorthIt),
             dead_before: Mutex::new(None),
             settings: RwLock::new(settings),
+            keeping: Mutex::new(()),
             facts,
             clock,
             entropy,
@@ -248,6 +251,24 @@ impl ServerHost {
         self.settings.read()
     }
 
+    /// Gives a setting a value, or its default, for now and for the next start.
+    pub(crate) fn config_set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+        let option = &OPTIONS[key as usize];
+        let _keeping = self.keeping.lock();
+        self.config_set(&[(option.name.as_bytes(), value.unwrap_or(option.default).as_bytes())])?;
+        match &self.facts.config_file {
+            Some(path) => self.write_config(path),
+            None => self.settings().keep(key, value),
+        }
+    }
+
+    /// To be called by who holds `keeping`.
+    fn write_config(&self, path: &Path) -> Result<(), String> {
+        let text = self.settings.read().render_file();
+        env::crashsafe::write_atomically(&env::RealDisk, path, text.as_bytes())
+            .map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
     pub(crate) fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
@@ -258,6 +279,11 @@ impl ServerHost {
 
     pub(crate) fn worker_stats(&self, index: usize) -> Arc<WorkerStats> {
         self.stats.worker(index)
+    }
+
+    /// Whether a worker serves nobody now, because it runs a script that has run for long.
+    pub(crate) fn is_held_up(&self, worker: usize) -> bool {
+        self.stats.worker(worker).is_held_up(self.monotonic_us())
     }
 
     pub(crate) fn merges(&self) -> bool {
@@ -320,9 +346,9 @@ impl ServerHost {
             && !peer.ip().to_canonical().is_loopback()
     }
 
-    /// As [`ServerHost::is_protected_from`], for HTTP, which has a password of its own beside.
-    pub(crate) fn is_http_protected_from(&self, peer: &SocketAddr) -> bool {
-        self.is_protected_from(peer) && !self.live.admin_password_set.load(Relaxed)
+    /// Whether over HTTP it serves only clients on this machine, all of them as admins.
+    pub(crate) fn trusts_its_machine(&self) -> bool {
+        self.live.protected.load(Relaxed) && !self.has_http_admins()
     }
 
     /// Whether somebody must be asked who they are over HTTP.
@@ -597,9 +623,8 @@ impl Host for ServerHost {
         let Some(path) = &self.facts.config_file else {
             return Err("ERR The server is running without a config file".into());
         };
-        let text = self.settings.read().render_file();
-        env::crashsafe::write_atomically(&env::RealDisk, path, text.as_bytes())
-            .map_err(|error| format!("ERR Rewriting config file: {error}"))
+        let _keeping = self.keeping.lock();
+        self.write_config(path)
     }
 
     fn reset_stats(&self) {
@@ -655,7 +680,7 @@ fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Kind, OPTIONS};
+    use crate::config::Kind;
 
     #[test]
     fn every_choice_of_the_policy_setting_is_a_policy() {

@@ -26,7 +26,7 @@ use std::{
 };
 
 use env::{Access, DirLock, Disk, RealDisk};
-use keyspace::{DbId, Keyspace, SlotId};
+use keyspace::{DbId, Keyspace, Libraries, SlotId};
 use rdb::{Header, read_file};
 use storage::Control;
 
@@ -156,8 +156,14 @@ pub struct Imported {
     pub expired_fields: u64,
     /// Collections without elements, or only with such that have expired.
     pub empty: u64,
-    /// Libraries of functions, which were passed over.
-    pub function_libraries: u64,
+    /// Libraries of functions.
+    pub libraries: u64,
+    /// Libraries of the file that were left out because there is one of their name.
+    pub kept_libraries: u64,
+    /// Libraries that cannot be taken over.
+    pub refused_libraries: u64,
+    /// Why the first of them cannot.
+    pub first_refusal: Option<String>,
     /// What modules keep beside keys, which was passed over.
     pub module_data: u64,
     /// Bytes of the changes in the log.
@@ -224,7 +230,14 @@ fn summary(imported: &Imported, source: &str) -> String {
     count("expired", imported.expired_keys, "keys, left out");
     count("expired", imported.expired_fields, "fields of hashes, left out");
     count("empty", imported.empty, "collections, left out");
-    count("NOT IMPORTED", imported.function_libraries, "libraries of functions: there are no functions yet");
+    count("functions", imported.libraries, "libraries");
+    count("kept", imported.kept_libraries, "libraries that existed; those of the file are left out");
+    let why = imported.first_refusal.as_deref().unwrap_or_default();
+    count(
+        "NOT IMPORTED",
+        imported.refused_libraries,
+        &format!("libraries of functions, the first one: {why}"),
+    );
     count("NOT IMPORTED", imported.module_data, "records of modules");
     text
 }
@@ -236,8 +249,8 @@ fn summary(imported: &Imported, source: &str) -> String {
 pub(crate) fn verify(file: &Path, report: Report<'_>) -> Result<Imported, ImportError> {
     let place = Place::real(Path::new(""));
     let (existing, now_ms) = (Existing::Refused, place.clock.unix_ms());
-    let reading =
-        Reading { place: &place, file, present: None, existing, now_ms, what: Stage::Verifying, report };
+    let (present, libraries, what) = (None, Arc::default(), Stage::Verifying);
+    let reading = Reading { place: &place, file, present, libraries, existing, now_ms, what, report };
     reading.read(Rehearsal::default()).map(|(_, found)| found)
 }
 
@@ -269,7 +282,11 @@ pub(crate) fn import(
     let has_leftovers =
         before == Before::Nothing && keyspace.as_ref().is_some_and(|keyspace| !keyspace.is_empty());
     let present = keyspace.as_ref().filter(|_| before == Before::Keys);
-    let open = |what| Reading { place, file, present, existing, now_ms, what, report };
+    let libraries = keyspace.as_ref().map_or_else(Arc::default, |keyspace| keyspace.libraries().libraries);
+    let open = |what| {
+        let libraries = libraries.clone();
+        Reading { place, file, present, libraries, existing, now_ms, what, report }
+    };
 
     let (rehearsal, _) = open(Stage::Verifying).read(Rehearsal::default())?;
     let free = disk.free_bytes(dir).map_err(ImportError::os("look into", dir))?;
@@ -283,7 +300,7 @@ pub(crate) fn import(
         let log = recovery.finish(place.clock.clone())?;
         let mut writer = LogWriter::new(log.clone());
         if has_leftovers {
-            writer.forget_everything()?;
+            writer.forget_keys(&libraries)?;
         }
         let (mut writer, imported) = open(Stage::Importing).read(writer)?;
         writer.sync()?;
@@ -310,6 +327,7 @@ struct Reading<'a> {
     place: &'a Place<'a>,
     file: &'a Path,
     present: Option<&'a Keyspace>,
+    libraries: Arc<Libraries>,
     existing: Existing,
     now_ms: u64,
     what: Stage,
@@ -322,7 +340,8 @@ impl Reading<'_> {
             self.place.disk.open(self.file, Access::Read).map_err(ImportError::os("open", self.file))?;
         let total = file.len().map_err(ImportError::os("open", self.file))?;
         let moved = |bytes| (self.report)(self.what, bytes, total);
-        let mut transcript = Transcript::new(sink, self.present, self.existing, self.now_ms);
+        let mut transcript =
+            Transcript::new(sink, (self.present, self.libraries), self.existing, self.now_ms);
         let header = read_file(Stream::new(file, &moved), &mut transcript)?;
         let Transcript { sink, imported, .. } = transcript;
         Ok((sink, Imported { header: Some(header), ..imported }))

@@ -103,6 +103,8 @@ fn memory(host: &ServerHost, out: &mut String) {
     let (used, rss) = (dataset + Keyspace::FIXED_BYTES, env::process::rss_bytes());
     let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
     let limit = settings.integer(Key::Maxmemory);
+    let (vm, (scripts, script_bytes)) = (host.command_stats().vm_bytes(), host.scripts().figures());
+    let libraries = host.keyspace().libraries().libraries;
     fields!(out,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -113,9 +115,20 @@ fn memory(host: &ServerHost, out: &mut String) {
         "used_memory_dataset": dataset,
         "total_system_memory": total,
         "total_system_memory_human": human(total),
+        "used_memory_lua": vm,
+        "used_memory_vm_eval": vm,
+        "used_memory_lua_human": human(vm),
+        "used_memory_scripts_eval": script_bytes,
+        "number_of_cached_scripts": scripts,
+        "used_memory_vm_total": vm,
+        "used_memory_vm_total_human": human(vm),
+        "used_memory_scripts": script_bytes,
+        "used_memory_scripts_human": human(script_bytes),
         "maxmemory": limit,
         "maxmemory_human": human(limit),
         "maxmemory_policy": settings.text(Key::MaxmemoryPolicy),
+        "number_of_functions": libraries.functions_len(),
+        "number_of_libraries": libraries.len(),
         "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / used.max(1) as f64),
         "mem_allocator": "mimalloc",
     );

@@ -277,7 +277,7 @@ fn print_effects(
                 let wanted = |pattern: &String| {
                     let matches = |key| wire::glob::matches(pattern.as_bytes(), key);
                     match effect.scope() {
-                        Scope::Slot(key) => matches(key),
+                        Scope::Slot(_) => effect.key().is_some_and(matches),
                         Scope::Two(from, to) => matches(from) || matches(to),
                         Scope::Global => false,
                     }
@@ -302,6 +302,10 @@ impl std::fmt::Display for Readable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let until = |deadline: &Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
         match self.0 {
+            Effect::PutLibrary { name, code, .. } => {
+                return write!(f, "library {} = {}", quoted(name), quoted(code));
+            }
+            Effect::DropLibrary { name } => return write!(f, "drop library {}", quoted(name)),
             Effect::FlushAll => return f.write_str("flush all"),
             Effect::FlushDb { db } => return write!(f, "db{db} flush"),
             Effect::SwapDb { a, b } => return write!(f, "swap db{a} db{b}"),
@@ -383,7 +387,12 @@ impl std::fmt::Display for Readable<'_> {
             Effect::StreamUnpend { group, ids, .. } => {
                 write!(f, "pending no more in {} of {key}: {}", quoted(group), shown_ids(*ids))
             }
-            Effect::Move { .. } | Effect::FlushAll | Effect::FlushDb { .. } | Effect::SwapDb { .. } => Ok(()),
+            Effect::Move { .. }
+            | Effect::PutLibrary { .. }
+            | Effect::DropLibrary { .. }
+            | Effect::FlushAll
+            | Effect::FlushDb { .. }
+            | Effect::SwapDb { .. } => Ok(()),
         }
     }
 }

@@ -7,7 +7,9 @@ use crate::config::{Key, Settings};
 /// Starts logging as the settings say. A second call changes nothing.
 pub(crate) fn start(settings: &Settings) {
     let filter = EnvFilter::new(settings.text(Key::Loglevel));
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // What cannot be written, because the disk of the file behind it is full, is let go: to tell of that on standard error fails as
+    // well, and panics.
+    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     // Fails only if a test has started logging before.
     let _ = match settings.text(Key::LogFormat) {
         "json" => lines.json().try_init(),

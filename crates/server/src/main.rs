@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use server::{
     backup,
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let task = match cli::parse(std::env::args()) {
         Ok(task) => task,
         Err(error) => {
-            eprintln!("sheaf: {error}");
+            tell(&error);
             return ExitCode::from(EXIT_USAGE);
         }
     };
@@ -35,8 +35,8 @@ fn main() -> ExitCode {
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
-        Task::Backup { dir, url, password_file } => {
-            backup::fetch::run(&dir, &url, password_file.as_deref()).map_err(Into::into)
+        Task::Backup { dir, url, user, password_file } => {
+            backup::fetch::run(&dir, &url, &user, password_file.as_deref()).map_err(Into::into)
         }
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
@@ -45,8 +45,13 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sheaf: {error}");
+            tell(&*error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what went wrong. Where that cannot be written, the exit status says it.
+fn tell(error: &dyn std::error::Error) {
+    let _ = writeln!(std::io::stderr(), "sheaf: {error}");
 }

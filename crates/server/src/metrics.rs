@@ -214,7 +214,12 @@ impl Scrape {
             "sheaf_document_save_failures",
             "failed attempts to save documents",
             saver.failures(),
-        )
+        )?;
+        let Some(written) = documents.written() else { return Ok(()) };
+        let help = "writes to files of documents, compaction included";
+        counter(encoder, "sheaf_document_tree_writes", help, written.writes())?;
+        let help = "bytes written to files of documents, compaction included";
+        counter(encoder, "sheaf_document_tree_bytes", help, written.bytes())
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -100,6 +100,10 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     standing: Mutex<Standing>,
+    /// Held by who has this server lead: one at a time, and whoever comes second finds what the first has done.
+    promotion: Mutex<()>,
+    /// Held while the log is told what replicas have, so that nobody tells it something older.
+    acking: Mutex<()>,
     /// Nothing is appended: it follows another, or hands over, or was fenced.
     is_read_only: AtomicBool,
     /// Nothing is shown until the leader has committed the log up to here; 0 if it has.
@@ -145,6 +149,8 @@ impl Node {
             clock,
             entropy,
             standing: Mutex::new(standing),
+            promotion: Mutex::new(()),
+            acking: Mutex::new(()),
             is_read_only: is_read_only.into(),
             unconfirmed: unconfirmed.get().into(),
             lacks_replicas: false.into(),
@@ -179,7 +185,7 @@ impl Node {
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
         self.leader.set_limits(retained_bytes_max, settings.integer(Key::ReplicaRetentionSeconds) * 1000);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
-            self.ask_for_acks(log);
+            self.ask_for_acks(log, !log.awaits_acks());
         }
         self.look_for_replicas();
     }
@@ -252,7 +258,7 @@ impl Node {
                 tracing::info!(target: "replication", %up_to, "nothing is shown before the leader has committed all that is here");
             }
         } else {
-            self.ask_for_acks(&log);
+            self.ask_for_acks(&log, true);
         }
         let _ = self.log.set(log);
         let _ = self.runtime.set(tokio::runtime::Handle::current());
@@ -455,24 +461,28 @@ impl Node {
         }
     }
 
-    /// Replicas have come, gone or said how far they are.
+    /// Replicas have come, gone or said how far they are. What is committed on a replica its leader says.
     fn acked(&self) {
+        let acking = self.acking.lock();
         if let Some(log) = self.log()
+            && self.following().is_none()
             && log.awaits_acks()
         {
             log.set_acked(self.commit_lsn());
         }
+        drop(acking);
         self.look_for_replicas();
         self.settle_waits();
     }
 
-    /// Has replies wait for as many replicas as are asked for.
-    fn ask_for_acks(&self, log: &Log) {
+    /// Has replies of a leader wait for as many replicas as are asked for, where it `begins` to wait after an epoch of its own.
+    fn ask_for_acks(&self, log: &Log, begins: bool) {
+        let _acking = self.acking.lock();
         let count = self.options.read().ack_replicas;
         if count == 0 {
             return log.set_acked(Lsn::MAX);
         }
-        if !log.awaits_acks() {
+        if begins {
             // Until replicas have said how far they are, nothing is committed.
             log.set_acked(Lsn::ZERO);
             match log.mark_epoch() {
@@ -550,11 +560,20 @@ impl Node {
 
     /// Follows nobody any more, if it did, and takes writes.
     fn promote(&self) -> Result<Led, String> {
+        let _one_at_a_time = self.promotion.lock();
+        let log = self.log().ok_or("ERR this server is starting")?;
+        if !self.is_read_only.load(SeqCst) {
+            return Ok(Led::Now);
+        }
         let taken = {
             let mut following = self.following.lock();
             following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
         };
-        let log = self.log().ok_or("ERR this server is starting")?;
+        if taken.is_none() && log.is_mirror() {
+            return Err(
+                "ERR what was begun to have this server lead has failed: restart it, and try again".into()
+            );
+        }
         if let Some((following, Threads { link, apply })) = taken {
             following.stop();
             let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
@@ -569,7 +588,6 @@ impl Node {
                 return Err("ERR what was taken in cannot be applied, see the server's log".into());
             }
             let epoch = mirror.promote().map_err(failed)?;
-            *self.following.lock() = None;
             tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
         }
         {
@@ -584,7 +602,9 @@ impl Node {
                 return Ok(Led::InTheNextLife);
             }
         }
-        self.ask_for_acks(log);
+        self.ask_for_acks(log, true);
+        // From here on replicas say what is committed.
+        *self.following.lock() = None;
         self.unconfirmed.store(0, SeqCst);
         self.is_read_only.store(false, SeqCst);
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {

@@ -278,7 +278,11 @@ impl Slots<'_> {
 /// Whether an effect on one key, where such a value was found, means what it meant when it was logged.
 fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -> bool {
     match effect {
-        Effect::Put { .. } | Effect::Delete { .. } | Effect::SetExpiry { .. } => true,
+        Effect::Put { .. }
+        | Effect::Delete { .. }
+        | Effect::SetExpiry { .. }
+        | Effect::PutLibrary { .. }
+        | Effect::DropLibrary { .. } => true,
         // A string is changed without a look at its type.
         Effect::Append { .. } | Effect::SetRange { .. } => match found {
             Some(value_type) => value_type == ValueType::String,
@@ -290,9 +294,8 @@ fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -
 
 /// Positions of a slot that was emptied may go back: what it held is forgotten.
 fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
-    if lsn > slot.last_lsn() {
-        slot.set_last_lsn(lsn);
-    }
+    let lsn = lsn.max(slot.last_lsn());
+    slot.set_last_lsn(lsn);
 }
 
 /// The first step of a confirmation: the snapshot of what is in memory, if an earlier attempt got as far as that. What others

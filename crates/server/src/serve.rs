@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use commands::Host;
 use documents::{Documents, Listener, StoreError, mango::Indexes};
 use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
@@ -193,6 +194,7 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     };
     tracing::info!(target: "server", "stopping");
     stop_http(&http).await;
+    host.scripts().close();
     stop_workers(mailboxes, threads).await;
     host.scrubber.stop();
     host.durable_channels.stop();
@@ -353,7 +355,6 @@ async fn recover_in_background(
 }
 
 fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
-    use commands::Host;
     let (done, total) = host.progress.bytes();
     bar.show(done, total);
     if let Some(loading) = host.loading() {

@@ -52,6 +52,8 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 /// Keys removed per look at most, so that a tick stays short.
 const EXPIRED_KEYS_MAX: usize = 2048;
+/// Leases of a client that has gone are released after so long if the log or a slot could not be had at once.
+const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 /// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
 /// How long clients may take to take their last replies.
@@ -203,6 +205,9 @@ impl Worker {
                 connection.end();
                 while !worker.end_subscriptions(&connection) {
                     tokio::task::yield_now().await;
+                }
+                while !worker.release_leases(&connection) {
+                    tokio::time::sleep(RELEASE_PERIOD).await;
                 }
             }
             worker.host.clients().remove(id);
@@ -399,25 +404,37 @@ impl Worker {
         loop {
             timer.tick().await;
             if self.log.get().is_some() {
-                let now_ms = self.host.unix_ms();
-                let mut executor = self.executor.borrow_mut();
-                executor.begin_round(now_ms, &*self.host, self.host.bulk_bytes_max());
-                executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host);
-                executor.end_round(&*self.host);
-                // Without connections nothing else would.
-                self.reap(&mut executor);
-                let wrote = executor.take_wrote();
-                let told = self.events.borrow_mut().hold(executor.take_notices());
-                drop(executor);
-                if told {
-                    self.end_tick_later();
-                } else if wrote && let Some(threads) = self.log.get() {
-                    threads.wake_if_needed();
-                }
+                self.run_own(|executor| executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host));
             }
             self.close_idle();
             self.enforce_limits();
         }
+    }
+
+    /// A client has gone: releases its leases. Returns whether this is done; if not, this is to be called again.
+    fn release_leases(&self, connection: &Connection) -> bool {
+        connection.with_session(|session| {
+            !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &*self.host))
+        })
+    }
+
+    /// A round of changes that no client has asked for.
+    fn run_own<R>(&self, run: impl FnOnce(&mut Executor) -> R) -> R {
+        let mut executor = self.executor.borrow_mut();
+        executor.begin_round(self.host.unix_ms(), &*self.host, self.host.bulk_bytes_max());
+        let outcome = run(&mut executor);
+        executor.end_round(&*self.host);
+        // Without connections nothing else would.
+        self.reap(&mut executor);
+        let wrote = executor.take_wrote();
+        let told = self.events.borrow_mut().hold(executor.take_notices());
+        drop(executor);
+        if told {
+            self.end_tick_later();
+        } else if wrote && let Some(threads) = self.log.get() {
+            threads.wake_if_needed();
+        }
+        outcome
     }
 
     /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.

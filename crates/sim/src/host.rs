@@ -10,6 +10,7 @@ use commands::{
     CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Promise,
     SaveAnswer, Scripts, ShutdownMode, clients::Clients, observe::Observer,
 };
+use documents::Documents;
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
@@ -27,6 +28,7 @@ pub struct SimHost {
     observer: Observer,
     scripts: Scripts,
     log: Log,
+    documents: Option<Arc<Documents>>,
     /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
@@ -36,7 +38,21 @@ impl SimHost {
     pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
         let (clients, stats) = (Clients::new(), CommandStats::new(workers));
         let (observer, scripts) = (Observer::default(), Scripts::default());
-        SimHost { clock, clients, stats, observer, scripts, log, dead_before: Mutex::new(None) }
+        SimHost {
+            clock,
+            clients,
+            stats,
+            observer,
+            scripts,
+            log,
+            documents: None,
+            dead_before: Mutex::new(None),
+        }
+    }
+
+    /// With databases of documents.
+    pub fn with_documents(self, documents: Arc<Documents>) -> SimHost {
+        SimHost { documents: Some(documents), ..self }
     }
 
     /// What the server does once a second: cuts the log before a FLUSHALL that has become durable.
@@ -57,6 +73,10 @@ impl SimHost {
 impl Host for SimHost {
     fn loading(&self) -> Option<Loading> {
         None
+    }
+
+    fn documents(&self) -> Option<&Documents> {
+        self.documents.as_deref()
     }
 
     fn memory_limits(&self) -> MemoryLimits {

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be, and a
-//! [`ChannelWorld`] of publishers and followers of durable channels.
+//! [`ChannelWorld`] of publishers and followers of durable channels, a [`DocumentWorld`] of databases that are written, saved and
+//! compacted.
 //!
 //! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
 //! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
@@ -27,6 +28,7 @@ mod channels;
 mod client;
 mod cluster;
 mod command;
+mod documents;
 mod host;
 mod ledger;
 mod lone;
@@ -45,6 +47,7 @@ pub use channels::ChannelWorld;
 pub use client::SimClient;
 pub use cluster::{Cluster, ClusterOptions, ClusterSummary, Treason};
 pub use command::Command;
+pub use documents::{DocumentContent, DocumentWorld, Held, documents_of};
 pub use host::SimHost;
 pub use ledger::Ledger;
 pub use lone::LoneServer;
@@ -55,6 +58,6 @@ pub use oracle::{Oracle, Survival, Violation};
 pub use queues::{QueueWorld, lists};
 pub use seed::{scale, seed_or};
 pub use snapshotting::confirm;
-pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by};
+pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents};
 pub use workload::{Workload, WorkloadOptions};
 pub use world::World;

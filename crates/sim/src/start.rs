@@ -4,6 +4,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use documents::{Documents, Shelf};
 use env::{Disk, SimClock, SimEntropy};
 use keyspace::{Keyspace, PackedLimits};
 use server::{
@@ -12,6 +13,7 @@ use server::{
     recover::{Mode, RecoverError, Source},
 };
 use storage::{Durability, Log, LogOptions, Recovery};
+use tree::{NodeCache, Written};
 
 use crate::WorkloadOptions;
 
@@ -19,6 +21,9 @@ use crate::WorkloadOptions;
 pub(crate) const DIR: &str = "/data";
 /// Workers, each with an appender of its own.
 pub(crate) const WORKERS: usize = 2;
+
+/// For nodes of trees.
+const CACHE_BYTES: u64 = 64 << 10;
 
 /// Limits that collections soon exceed.
 const NARROW: PackedLimits = PackedLimits {
@@ -104,6 +109,27 @@ pub fn recover(
     recover_by(Mode::Newest, disk, options, clock)
 }
 
+/// As [`recover`], a server with document databases.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_documents(
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<(Recovered, Arc<Documents>), RecoverError> {
+    let shelf = Shelf {
+        disk: disk.clone(),
+        dir: documents::directory(Path::new(DIR)),
+        entropy: Arc::new(SimEntropy::new(options.seed)),
+        cache: NodeCache::new(CACHE_BYTES),
+        written: Written::default(),
+    };
+    let documents = Arc::new(Documents::open(shelf, None, Arc::new(|_| {}))?);
+    let recovered = recover_with(Mode::Newest, disk, options, clock, Some(&documents))?;
+    Ok((recovered, documents))
+}
+
 /// As [`recover`], starting from something else than the newest snapshot.
 ///
 /// # Errors
@@ -114,18 +140,30 @@ pub fn recover_by(
     options: &WorldOptions,
     clock: &Arc<SimClock>,
 ) -> Result<Recovered, RecoverError> {
+    recover_with(mode, disk, options, clock, None)
+}
+
+fn recover_with(
+    mode: Mode,
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+    documents: Option<&Documents>,
+) -> Result<Recovered, RecoverError> {
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
     keyspace.set_packed_limits(some_limits(options.seed));
     let entropy = SimEntropy::new(options.seed);
+    // One more for those who write documents over HTTP.
+    let appenders_max = WORKERS + usize::from(documents.is_some());
     let source = Source {
         disk,
         dir: Path::new(DIR),
-        options: log_options(options),
+        options: LogOptions { appenders_max, ..log_options(options) },
         clock: clock.clone(),
         entropy: &entropy,
         appliers: options.appliers,
         mode,
-        documents: None,
+        documents,
     };
     let progress = LoadProgress::new(clock.clone());
     let log = server::recover::recover(source, &keyspace, &progress)?;

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc};
 use env::File;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Pointer, TreeError, format::PAGE_BYTES, header::Header, reader::FileReader};
+use crate::{Pointer, TreeError, Written, format::PAGE_BYTES, header::Header, reader::FileReader};
 
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -25,13 +25,14 @@ pub(crate) struct Appender {
     piece: Vec<u8>,
     piece_offset: u64,
     hash: Box<Xxh3>,
+    written: Written,
     /// The first failure.
     failure: Option<String>,
 }
 
 impl Appender {
     /// Appends from `begin` on, a multiple of the page.
-    pub(crate) fn new(reader: &FileReader, begin: u64) -> Appender {
+    pub(crate) fn new(reader: &FileReader, begin: u64, written: &Written) -> Appender {
         Appender {
             file: reader.file.clone(),
             path: reader.path.clone(),
@@ -39,6 +40,7 @@ impl Appender {
             piece: Vec::new(),
             piece_offset: begin,
             hash: Box::new(Xxh3::new()),
+            written: written.clone(),
             failure: None,
         }
     }
@@ -104,6 +106,7 @@ impl Appender {
         self.require_intact()?;
         let written = self.file.write_all_at(&self.piece, self.piece_offset);
         written.map_err(|error| self.failed("write", error))?;
+        self.written.count(self.piece.len());
         self.hash.update(&self.piece);
         self.piece_offset += self.piece.len() as u64;
         self.piece.clear();

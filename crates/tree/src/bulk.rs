@@ -68,7 +68,7 @@ impl Builder {
         let first = Header { has_state: false, ..first_header(options.trees, entropy) };
         file.write_all_at(&first.encode(), 0).map_err(TreeError::io("write", path))?;
         let reader = FileReader::new(file, path.to_owned(), &options.cache);
-        let appender = Appender::new(&reader, first.end());
+        let appender = Appender::new(&reader, first.end(), &options.written);
         let roots = vec![None; usize::from(options.trees)];
         Ok(Builder {
             options,

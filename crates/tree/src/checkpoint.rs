@@ -29,7 +29,7 @@ impl<'a> Checkpoint<'a> {
     pub(crate) fn new(file: &'a mut TreeFile) -> Checkpoint<'a> {
         let snapshot = file.snapshot();
         Checkpoint {
-            appender: Appender::new(&snapshot.reader, snapshot.file_end()),
+            appender: Appender::new(&snapshot.reader, snapshot.file_end(), &snapshot.options.written),
             roots: snapshot.header.roots.clone(),
             modified: vec![false; snapshot.header.roots.len()],
             finished: false,

@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     Checkpoint, METADATA_BYTES_MAX, Measure, NodeCache, PassedOver, Snapshot, TREES_MAX, TreeError, TreeId,
+    Written,
     encode::Shape,
     header::{FileId, Header},
     reader::FileReader,
@@ -38,6 +39,8 @@ pub struct Options {
     pub measure: Measure,
     /// Where nodes are kept in memory.
     pub cache: NodeCache,
+    /// Where it is counted what is appended.
+    pub written: Written,
     /// The size of a leaf above which it is cut.
     pub leaf_bytes: usize,
     /// The size of an inner node above which it is cut.
@@ -45,13 +48,20 @@ pub struct Options {
 }
 
 impl Options {
-    /// Nodes of the usual size.
+    /// Nodes of the usual size, counters of its own.
     ///
     /// # Panics
     /// If there are no trees, or more than [`TREES_MAX`].
     pub fn new(trees: u8, measure: Measure, cache: NodeCache) -> Options {
         assert!((1..=TREES_MAX).contains(&trees), "{trees} trees");
-        Options { trees, measure, cache, leaf_bytes: LEAF_BYTES, inner_bytes: INNER_BYTES }
+        Options {
+            trees,
+            measure,
+            cache,
+            written: Written::default(),
+            leaf_bytes: LEAF_BYTES,
+            inner_bytes: INNER_BYTES,
+        }
     }
 
     pub(crate) fn shape(&self, tree: TreeId, level: u8) -> Shape {

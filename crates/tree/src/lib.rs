@@ -42,6 +42,7 @@ mod snapshot;
 mod sums;
 mod varint;
 mod verify;
+mod written;
 
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ pub use range::{Direction, EntryRef, Range};
 pub use snapshot::Snapshot;
 pub use sums::{Measure, Sums};
 pub use verify::{Report, verify};
+pub use written::Written;
 
 /// Which of the trees of a file, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

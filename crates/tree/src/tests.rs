@@ -155,7 +155,10 @@ fn an_empty_file_is_there_at_once() {
 #[test]
 fn a_checkpoint_is_one_run_of_writes_and_one_sync() {
     let disk = disk();
-    let mut file = create(&disk);
+    let written = Written::default();
+    let options = Options { written: written.clone(), ..options() };
+    let mut file = TreeFile::create(&*disk, &path(), options, &SimEntropy::new(1), b"", Lsn::ZERO).unwrap();
+    let begin = file.snapshot().file_end();
     disk.enable_trace();
     let mut checkpoint = file.begin().unwrap();
     let body = vec![7; 100_000];
@@ -168,7 +171,8 @@ fn a_checkpoint_is_one_run_of_writes_and_one_sync() {
         let keys: Vec<&'static [u8]> = keys.iter().map(|key| &*key.to_vec().leak()).collect();
         checkpoint.modify(TreeId(tree), &mut keys.into_iter().map(insert).collect()).unwrap();
     }
-    checkpoint.finish(b"", Lsn::new(2)).unwrap();
+    let snapshot = checkpoint.finish(b"", Lsn::new(2)).unwrap();
+    assert_eq!((written.writes(), written.bytes()), (3, snapshot.file_end() - begin), "all of it is counted");
     let trace = disk.trace();
     let (sync, writes) = trace.split_last().unwrap();
     assert_eq!(sync.kind, env::sim::IoKind::Sync);

@@ -1,4 +1,5 @@
-//! Replies read back: for tests, simulations and importers, not for the hot path.
+//! Replies read back, and written in the other version of the protocol: for tests, simulations, importers, and replies that
+//! were kept; not for the hot path.
 //!
 //! Decodes one whole RESP2 or RESP3 value at a time into owned memory. Streamed strings and aggregates (`$?`, `*?`) are
 //! refused: neither Redis nor this server sends them. Memory is bounded by the limits and by the bytes received, depth by
@@ -8,6 +9,7 @@ use crate::number::{parse_f64, parse_i64};
 
 #[cfg(test)]
 mod tests;
+mod write;
 
 /// One decoded value.
 #[derive(Clone, Debug, PartialEq)]

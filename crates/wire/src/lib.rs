@@ -23,4 +23,6 @@ pub mod request;
 
 pub use decode::{DecodeError, DecodeLimits, Value, decode};
 pub use reply::{Aggregate, Deferred, Protocol, ReplyWriter};
-pub use request::{Args, ArgsIter, Limits, OwnedArgs, Parsed, ProtocolError, RequestBatch, RequestParser};
+pub use request::{
+    Args, ArgsIter, Limits, OwnedArgs, Parsed, ProtocolError, RequestBatch, RequestParser, split_words,
+};

@@ -23,5 +23,6 @@ pub use args::{Args, ArgsIter, OwnedArgs};
 pub use batch::RequestBatch;
 pub use encode::encode;
 pub use error::ProtocolError;
+pub use inline::split_words;
 pub use limits::Limits;
 pub use parser::{Parsed, RequestParser};

@@ -118,7 +118,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(server, db):
 
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", server.http_port)) as broken:
-            broken.sendall(b"PUT /db/a/x HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + bytes(600_000))
+            broken.sendall(b"PUT /db/a/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n" + bytes(600_000))
     assert db.get("/db/a").status == 404
     db.ok("PUT", "/db/a/x", bytes(600_000), Content_Type="a/b")
     assert len(db.get("/db/a/x").body) == 600_000

@@ -80,14 +80,14 @@ def test_a_document_that_is_too_large_is_refused(db):
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(server, db):
     before = procfs.rss_bytes(server.pid) if hasattr(procfs, "rss_bytes") else None
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
-        head = f"PUT /db/a HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {100 * MIB}\r\n\r\n"
+        head = f"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {100 * MIB}\r\n\r\n"
         connection.sendall(head.encode())
         reply = connection.recv(4096)
         assert reply.startswith(b"HTTP/1.1 413 ")
         assert b'{"error":"too_large","reason":"the request entity is too large"}' in reply
     # Without a length it is refused as soon as it is too large.
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
-        connection.sendall(b"PUT /db/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"100000\r\n" + bytes(MIB) + b"\r\n"
         with contextlib.suppress(OSError):
             for _ in range(100):
@@ -140,11 +140,11 @@ def test_paths_that_are_no_text_are_refused(db):
         b"nonsense\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"*1\r\n$4\r\nPING\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 1000 + b"\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\na: " + b"b" * 1_000_000 + b"\r\n\r\n",
-        b"PUT /db HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"PUT /db HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-        b"PUT /db/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 1000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\na: " + b"b" * 1_000_000 + b"\r\n\r\n",
+        b"PUT /db HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"PUT /db HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
         bytes(range(256)) * 100,
     ],
 )

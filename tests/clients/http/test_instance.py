@@ -77,6 +77,23 @@ def test_settings_have_their_names_of_couchdb(couch, server):
     assert couch.send("PUT", f"{path}/cors/credentials", 7).status == 400
 
 
+def test_what_is_configured_over_http_stays_so(new_server):
+    server = new_server().start()
+    path = "/_node/_local/_config/cors"
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", f"{path}/origins", "https://a.example")
+        couch.ok("PUT", f"{path}/methods", "GET, PUT")
+        couch.ok("DELETE", f"{path}/methods")
+    with server.connect() as connection:
+        assert connection.call("CONFIG", "SET", "cors-headers", "accept") == b"OK"
+    server.kill()
+    server.start()
+    with Couch(server.http_port) as couch:
+        kept = couch.ok("GET", path)
+    assert kept["origins"] == "https://a.example"
+    assert kept["methods"] != "GET, PUT" and kept["headers"] != "accept", "who wants more kept writes a configuration file"
+
+
 def test_pages_of_other_origins_are_let_in_once_they_are_allowed(couch):
     origin = {"Origin": "http://page.example"}
     assert "Access-Control-Allow-Origin" not in couch.get("/", **origin).headers
@@ -105,5 +122,7 @@ def test_pages_of_other_origins_are_let_in_once_they_are_allowed(couch):
 
 
 def test_metrics_and_probes_are_still_there(couch):
-    assert b"sheaf_log_records_total" in couch.get("/metrics").body
+    metrics = couch.get("/metrics").body
+    for name in (b"sheaf_log_records_total", b"sheaf_document_tree_writes_total", b"sheaf_document_tree_bytes_total"):
+        assert b"\n%s " % name in metrics
     assert json.loads(couch.send("POST", "/_backup").body)["session"]

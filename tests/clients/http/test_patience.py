@@ -36,8 +36,8 @@ def test_heads_and_bodies_that_come_drop_by_drop_are_given_up(server, db):
         socket.create_connection(address) as still,
     ):
         head.sendall(b"GET / HTTP/1.1\r\n")
-        body.sendall(b"PUT /db/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-        still.sendall(b"PUT /db/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
+        body.sendall(b"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+        still.sendall(b"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{")
         over = threading.Event()
 
         def drip():
@@ -71,7 +71,7 @@ def test_who_takes_nothing_holds_up_nobody_and_costs_little(server, db):
     for _ in range(50):
         connection = socket.create_connection(("127.0.0.1", server.http_port))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(b"GET /db/_all_docs?include_docs=true HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /db/_all_docs?include_docs=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
         greedy.append(connection)
     with Couch(server.http_port) as couch:
         for number in range(200):
@@ -89,7 +89,7 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_are_not(new_serv
     # Nobody has sent a request: the server has taken them all the same once it turns others away.
     with socket.create_connection(address) as extra:
         assert _ends_within(extra, 30)
-    held[0].sendall(b"GET /_up HTTP/1.1\r\nHost: x\r\n\r\n")
+    held[0].sendall(b"GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert held[0].recv(4096).startswith(b"HTTP/1.1 200 ")
     for connection in held:
         connection.close()

@@ -73,3 +73,28 @@ def test_the_password_of_the_redis_port_is_one_for_http_too(new_server):
     with Couch(server.http_port) as nobody, Couch(server.http_port, ("default", "redis")) as default:
         assert nobody.ok("GET", "/_session")["userCtx"]["roles"] == []
         assert default.ok("GET", "/_session")["userCtx"]["roles"] == ["_admin"]
+
+
+def test_metrics_and_backups_are_for_admins(guarded):
+    with Couch(guarded) as nobody, Couch(guarded, ("admin", "secret")) as admin:
+        for method, path in (("GET", "/metrics"), ("POST", "/_backup")):
+            refused = nobody.send(method, path)
+            assert refused.told() == (401, "unauthorized", "You are not a server admin.")
+            assert refused.headers["WWW-Authenticate"] == 'Basic realm="sheaf"'
+            assert 200 <= admin.send(method, path).status < 300
+        assert nobody.send("GET", "/_up").status == 200
+
+
+def test_who_needs_no_password_must_call_this_machine_by_a_name_of_its_own(new_server):
+    server = new_server(extra=("--http-hosts", "db.example")).start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        # What a page sends whose name was made to lead here: its browser takes both for the same origin.
+        for host in ("evil.example", f"evil.example:{server.http_port}", "localhost.evil.example"):
+            for asked in ("GET /", "GET /db/_all_docs", "PUT /db/a", "GET /metrics", "POST /_backup"):
+                assert couch.send(*asked.split(), Host=host).told()[:2] == (403, "forbidden"), (host, asked)
+        for host in ("localhost", "127.0.0.1:1", "[::1]:5984", "db.example", "notes.localhost"):
+            assert couch.get("/db/_all_docs", Host=host).json["rows"] == [], host
+    guarded = new_server(extra=("--admin-password", "secret")).start()
+    with Couch(guarded.http_port, ("admin", "secret")) as admin:
+        assert admin.get("/_all_dbs", Host="any.example").status == 200, "a password is proof enough"

@@ -71,3 +71,15 @@ def test_a_script_that_does_not_end_is_killed_and_leaves_nothing(client, connect
             thread.join(0.05)
     assert "Script killed by user with SCRIPT KILL" in errors[0]
     assert client.get("kept") == b"before"
+
+
+@pytest.mark.sheaf_only
+def test_what_scripts_take_is_told(client):
+    client.eval("return 1", 0)
+    client.script_load("return 2")
+    told = client.info("memory")
+    assert told["number_of_cached_scripts"] == 2
+    assert told["used_memory_scripts"] == told["used_memory_scripts_eval"] == len("return 1" + "return 2")
+    assert told["used_memory_lua"] == told["used_memory_vm_eval"] > 0
+    client.script_flush()
+    assert client.info("memory")["number_of_cached_scripts"] == 0

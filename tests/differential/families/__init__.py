@@ -50,6 +50,7 @@ def all_families() -> list[Family]:
     from differential.families import (
         bitmaps,
         blocking,
+        functions,
         generic,
         geo,
         hashes,
@@ -66,4 +67,4 @@ def all_families() -> list[Family]:
     )
 
     modules = (strings, generic, bitmaps, hyperloglogs, lists, sets, zsets, hashes, geo, sorting, streams)
-    return [module.family for module in (*modules, transactions, blocking, payloads, scripts)]
+    return [module.family for module in (*modules, transactions, blocking, payloads, scripts, functions)]

@@ -146,6 +146,77 @@ ACTIONS = (
 )
 
 
+# Shows what a script sees of a value, whatever the order of its fields, but for a mark of Redis' own statistics.
+DESCRIBE = (
+    "local function describe(value) "
+    "if type(value) ~= 'table' then return type(value) .. ':' .. tostring(value) end "
+    "local parts = {} "
+    "for name, part in pairs(value) do if name ~= 'ignore_error_stats_update' then "
+    "parts[#parts + 1] = tostring(name) .. '=' .. describe(part) end end "
+    "table.sort(parts) return '{' .. table.concat(parts, ',') .. '}' end "
+)
+
+# Replies of every kind, once the values of `FILL` are there.
+FILL = (
+    "redis.call('DEL', 'script:h', 'script:s', 'script:z', 'script:l', 'script:x') "
+    "redis.call('HSET', 'script:h', 'f', ARGV[1]) redis.call('SADD', 'script:s', 'm') "
+    "redis.call('ZADD', 'script:z', 1.5, 'a', 2, 'b') redis.call('RPUSH', 'script:l', 'x', 2, ARGV[2]) "
+    "redis.call('XADD', 'script:x', '5-1', 'f', 'v') "
+)
+REPLIES = (
+    "'HGETALL', 'script:h'",
+    "'HGET', 'script:h', 'none'",
+    "'HMGET', 'script:h', 'f', 'none'",
+    "'HRANDFIELD', 'script:h', 1, 'WITHVALUES'",
+    "'SMEMBERS', 'script:s'",
+    "'SISMEMBER', 'script:s', 'm'",
+    "'SMISMEMBER', 'script:s', 'm', 'n'",
+    "'SPOP', 'script:s', 5",
+    "'ZSCORE', 'script:z', 'a'",
+    "'ZMSCORE', 'script:z', 'a', 'none'",
+    "'ZRANGE', 'script:z', 0, -1, 'WITHSCORES'",
+    "'ZINCRBY', 'script:z', 1.5, 'b'",
+    "'ZPOPMIN', 'script:z'",
+    "'ZRANK', 'script:z', 'none'",
+    "'LRANGE', 'script:l', 0, -1",
+    "'LPOP', 'script:l', 2",
+    "'LPOP', 'script:none', 2",
+    "'LPOS', 'script:l', 'none'",
+    "'GET', 'script:none'",
+    "'SET', 'script:s', 1, 'NX'",
+    "'SET', 'script:a', 1, 'GET'",
+    "'TYPE', 'script:z'",
+    "'INCR', 'script:h'",
+    "'XRANGE', 'script:x', '-', '+'",
+    "'XREAD', 'STREAMS', 'script:x', 0",
+    "'XREAD', 'STREAMS', 'script:x', 9",
+    "'OBJECT', 'ENCODING', 'script:none'",
+    "'GEOPOS', 'script:z', 'none'",
+    "'CONFIG', 'GET', 'maxmemory'",
+    "'EXISTS', KEYS[1], KEYS[2]",
+    "'PING'",
+    "'NOSUCH'",
+    "'GET'",
+)
+
+
+def literal(draw: Draw, depth: int = 0) -> str:
+    """A value in Lua's own words, with at most one field where the order of fields is not determined."""
+    if depth == 3 or draw.chance(0.5):
+        return draw.one(VALUES)
+    parts = draw.many(lambda: literal(draw, depth + 1), 0, 4)
+    one = literal(draw, depth + 1)
+    match draw.number(0, 7):
+        case 0:
+            return "{map = {[%s] = %s}}" % (draw.one(("'name'", "1", "true", "2.5")), one)
+        case 1:
+            return "{set = {[%s] = true}}" % draw.one(("'member'", "7", "'x'"))
+        case 2:
+            return "{%s = %s}" % (draw.one(("ok", "err", "double", "big_number", "map", "set", "other")), one)
+        case _:
+            return "{%s}" % ", ".join(parts)
+
+
 def arguments(draw: Draw) -> tuple:
     """Two keys and two arguments, now and then a wrong number of keys."""
     count = 2 if draw.chance(0.95) else draw.one((0, 1, 3, 5, -1, "x"))
@@ -160,6 +231,22 @@ def evaluation(draw: Draw, name: str, script: str) -> Command:
 def value(draw: Draw, name: str) -> Step:
     before = "redis.setresp(3) " if draw.chance(0.2) else ""
     return step(evaluation(draw, name, f"{before}return {draw.one(VALUES)}"))
+
+
+@family.draws("EVAL", weight=5)
+def returned(draw: Draw, name: str) -> Step:
+    """What becomes of values on their way out."""
+    before = draw.one(("", "redis.setresp(3) ", "redis.setresp(2) "))
+    return step(evaluation(draw, name, f"{before}return {literal(draw)}"))
+
+
+@family.draws("EVAL", weight=5)
+def seen(draw: Draw, name: str) -> Step:
+    """What becomes of replies on their way in, and out again."""
+    before = FILL + draw.one(("", "redis.setresp(3) ", "redis.setresp(2) "))
+    asked = f"redis.{draw.one(('call', 'pcall', 'pcall'))}({draw.one(REPLIES)})"
+    shown = f"{DESCRIBE}return describe({asked})" if draw.chance(0.5) else f"return {asked}"
+    return step(evaluation(draw, name, before + shown))
 
 
 @family.draws("EVAL", weight=3)

@@ -35,6 +35,11 @@ pub(crate) struct Later {
 }
 
 impl Later {
+    /// Whether both are about one key.
+    pub(crate) fn is_same_key(&self, other: &Later) -> bool {
+        (self.db, &self.key) == (other.db, &other.key)
+    }
+
     /// The slots to lock.
     pub(crate) fn slots(&self) -> Slots {
         std::iter::once(slot_of(&self.key)).chain(self.needs).collect()

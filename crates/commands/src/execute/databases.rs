@@ -1,6 +1,11 @@
 //! Which document databases a command locks, before its slots.
 
-use crate::{Call, Executor, Flags, Host, Keys, Row, Session, families::named_document, unit::Databases};
+use crate::{
+    Call, Executor, Flags, Host, Keys, Row, Session,
+    families::named_document,
+    row::{innermost, wrapped},
+    unit::Databases,
+};
 
 impl Executor {
     /// Locks the databases of the documents that a command, or the transaction that it runs, may change or has to see as they are
@@ -17,9 +22,17 @@ impl Executor {
         let runs = || session.transaction.as_ref().is_some_and(|it| it.any(Flags::DOCUMENTS));
         match row.keys {
             Keys::None if row.flags.has(changes) => self.lock_named(call, session, host),
+            Keys::Computed { .. } if row.flags.has(Flags::WRAPS) => self.lock_wrapped(call, session, host),
             Keys::Queued if runs() => self.lock_named(call, session, host),
             _ => None,
         }
+    }
+
+    #[cold]
+    fn lock_wrapped(&self, call: Call<'_>, session: &Session, host: &dyn Host) -> Option<Box<Databases>> {
+        let (found, args) = wrapped(call.args).ok()?;
+        let call = Call { args, ..call };
+        found.row.flags.has(Flags::DOCUMENTS).then(|| self.lock_named(call, session, host))?
     }
 
     #[cold]
@@ -28,8 +41,8 @@ impl Executor {
         let databases = match &session.transaction {
             Some(transaction) => {
                 let queued = transaction.commands().iter();
-                let queued = queued.filter(|it| it.found.row.flags.has(Flags::DOCUMENTS));
-                let named = queued.filter_map(|it| named_document(it.args.as_args()));
+                let queued = queued.filter(|it| it.flags.has(Flags::DOCUMENTS));
+                let named = queued.filter_map(|it| named_document(innermost(it.found, it.args.as_args()).1));
                 Databases::lock(documents, named)
             }
             None => Databases::lock(documents, named_document(call.args).into_iter()),

@@ -60,7 +60,7 @@ impl Executor {
         let scratch =
             Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
         // If a script keeps the slot, the first command, alone, is told so.
-        let Some(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
+        let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
             return none;
         };
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);

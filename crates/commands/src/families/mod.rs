@@ -13,6 +13,8 @@ mod geo;
 mod hash;
 mod help;
 mod hyperloglog;
+mod idempotence;
+mod lease;
 mod list;
 mod replication;
 mod sample;
@@ -60,6 +62,8 @@ pub(crate) const TABLES: &[&[Row]] = &[
     geo::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
+    idempotence::ROWS,
+    lease::ROWS,
     list::ROWS,
     list::BLOCKING_ROWS,
     replication::ROWS,

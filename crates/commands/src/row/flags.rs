@@ -33,7 +33,7 @@ impl Flags {
     pub const NO_MULTI: Flags = Flags(1 << 13);
     /// Runs at once between MULTI and EXEC instead of being queued.
     pub const IMMEDIATE: Flags = Flags(1 << 14);
-    /// Its record may hold whole values that its keys have, however small its arguments are: it calls
+    /// Its record may hold whole values that its keys have, or all libraries, however small its arguments are: it calls
     /// [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for them before it begins.
     pub const COPIES: Flags = Flags(1 << 15);
     /// Takes constant time although Redis does not call it fast: timed by sampling only.
@@ -54,11 +54,18 @@ impl Flags {
     /// Appends to the log if the channel that it names first is durable.
     pub const LOGS_MESSAGES: Flags = Flags(1 << 20);
 
-    /// Runs a script, and so perhaps any command: what may refuse those is asked for before, and refused by them.
+    /// Runs a script, or otherwise perhaps any command: what may refuse those is asked for before, and refused by them. It
+    /// shows itself to monitors, before what it runs.
     pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
 
     /// Names a document, by the database and its id, as its first two arguments.
     pub const DOCUMENTS: Flags = Flags(1 << 22);
+
+    /// Runs at once even where a script keeps the server busy.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 24);
+
+    /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped).
+    pub const WRAPS: Flags = Flags(1 << 23);
 
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
@@ -73,7 +80,7 @@ impl Flags {
 
     /// The names that COMMAND INFO shows.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 12] = [
+        const NAMES: [(Flags, &str); 15] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
@@ -86,6 +93,9 @@ impl Flags {
             (Flags::FAST, "fast"),
             (Flags::NO_AUTH, "no_auth"),
             (Flags::NO_MULTI, "no_multi"),
+            (Flags::ALLOW_BUSY, "allow_busy"),
+            (Flags::RUNS_SCRIPTS, "skip_monitor"),
+            (Flags::RUNS_SCRIPTS, "no_mandatory_keys"),
         ];
         NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
     }

@@ -47,6 +47,8 @@ pub enum Keys {
     },
     /// It changes every slot at once.
     AllSlots,
+    /// It works on the libraries of functions, which belong to a slot.
+    Libraries,
     /// Those of the commands that the client has queued, and those it watches: EXEC.
     Queued,
 }
@@ -58,7 +60,7 @@ impl Keys {
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();
         match self {
-            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Queued => {}
+            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Libraries | Keys::Queued => {}
             Keys::First => {
                 if count > 1 {
                     visit(1);
@@ -92,6 +94,7 @@ impl Keys {
             | Keys::None
             | Keys::ShardChannels { .. }
             | Keys::AllSlots
+            | Keys::Libraries
             | Keys::Queued => None,
         }
     }
@@ -108,7 +111,10 @@ impl Keys {
 
     /// Whether a call can name keys.
     pub const fn any(self) -> bool {
-        !matches!(self, Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Queued)
+        !matches!(
+            self,
+            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Libraries | Keys::Queued
+        )
     }
 }
 

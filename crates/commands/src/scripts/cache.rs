@@ -2,17 +2,38 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
 };
 
 use parking_lot::RwLock;
-use scripting::{Meter, ScriptError, Sha, Source, Traits};
+use scripting::{Meter, ScriptError, Sha, Source, Stop, Traits};
 
-use super::{ScriptSettings, running::RunningScripts};
+use super::{
+    ScriptSettings,
+    running::{Kill, RunningFunction, RunningScripts, ScriptKind},
+};
+use crate::{stats::WorkerStats, unit::Taken};
 
 /// Scripts that came with EVAL and are kept: with more, the oldest are forgotten, as in Redis. Those of SCRIPT LOAD are kept
 /// until SCRIPT FLUSH.
 const EVALUATED_MAX: usize = 500;
+
+/// A script that has run for so long may run for ever: others do not wait for its slots, they come back.
+pub(crate) const LONG_SCRIPT_US: u64 = 10_000;
+
+/// Who comes back for such a slot does so after a tenth of the time that the script has run, within these bounds: many of them
+/// must not keep a worker busy with asking.
+const RETRY_MS_MIN: u64 = 5;
+const RETRY_MS_MAX: u64 = 100;
+
+/// One command in so long waits in line for the slot of such a script.
+const WAIT_EVERY_US: u64 = 5000;
 
 /// One script.
 #[derive(Debug)]
@@ -44,18 +65,26 @@ pub struct Scripts {
     /// What holds for them.
     pub settings: ScriptSettings,
     cache: RwLock<Cache>,
+    /// How often all were forgotten.
+    generation: AtomicU64,
     running: RunningScripts,
+    /// From when on somebody may wait in line for a slot that a script has.
+    next_wait_us: AtomicU64,
+    /// The server ends, and so does every script.
+    closed: AtomicBool,
 }
 
 /// A script that runs.
 pub(crate) struct Run<'s> {
     scripts: &'s Scripts,
     meter: Meter,
+    worker: &'s WorkerStats,
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.scripts.running.end(&self.meter);
+        self.worker.end_script();
     }
 }
 
@@ -108,23 +137,72 @@ impl Scripts {
     /// Forgets all.
     pub(crate) fn flush(&self) {
         *self.cache.write() = Cache::default();
+        self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// How often all were forgotten: a machine that has compiled scripts of an earlier generation forgets them.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
     }
 
     /// A script begins to run at this time of the monotonic clock, in microseconds; it ends when what is returned is dropped.
-    pub(crate) fn begin(&self, now_us: u64, meter: &Meter) -> Run<'_> {
-        self.running.begin(now_us, meter.clone());
-        Run { scripts: self, meter: meter.clone() }
+    /// From here on it can be ended by others. `function`: it is one.
+    pub(crate) fn begin<'s>(
+        &'s self,
+        now_us: u64,
+        meter: &Meter,
+        worker: &'s WorkerStats,
+        function: Option<RunningFunction>,
+    ) -> Run<'s> {
+        meter.reset();
+        worker.begin_script(now_us);
+        self.running.begin(now_us, meter.clone(), function);
+        // In this order, so that either this sees that it is closed, or who closes it sees the script.
+        if self.closed.load(SeqCst) {
+            meter.stop(Stop::Killed);
+        }
+        Run { scripts: self, meter: meter.clone(), worker }
     }
 
-    /// Whether a script has run for longer than others wait for it; never, if they wait for ever.
-    pub(crate) fn is_busy(&self, now_us: u64) -> bool {
-        let busy_after_ms = self.settings.busy_after_ms();
-        busy_after_ms > 0 && self.running.any_before(now_us.saturating_sub(busy_after_ms * 1000))
+    /// Ends all that run, and all that begin.
+    pub fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.running.kill_all();
     }
 
-    /// Ends the script that has run for longest, and all that keep the server busy. Returns whether any was running.
-    pub(crate) fn kill(&self, now_us: u64) -> bool {
-        self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000))
+    /// What becomes of a command whose slot somebody has; `None`: it waits, because no script has run for long.
+    pub(crate) fn hold_up(&self, now_us: u64) -> Option<Taken> {
+        let busy_after_us = self.settings.busy_after_ms() * 1000;
+        match now_us.saturating_sub(self.running.first_us()?) {
+            run_us if busy_after_us > 0 && run_us >= busy_after_us => Some(Taken::Busy),
+            run_us if run_us >= LONG_SCRIPT_US => {
+                Some(Taken::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this is the turn of who asks to wait in line for a slot that a script has. Most only look whether it is free: a
+    /// worker that waits serves nobody. Without any in line the next script would have the slot again at once.
+    pub(crate) fn may_wait(&self, now_us: u64) -> bool {
+        let next_us = self.next_wait_us.load(Relaxed);
+        let after_us = now_us + WAIT_EVERY_US;
+        now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Of scripts or of functions ends the one that has run for longest, and all that keep the server busy.
+    pub(crate) fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
+        self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
+    }
+
+    /// What keeps the server busy, or would: what has run for longest.
+    pub(crate) fn longest(&self) -> Option<ScriptKind> {
+        self.running.longest()
+    }
+
+    /// The function that has run for longest, and when it began.
+    pub(crate) fn running_function(&self) -> Option<(RunningFunction, u64)> {
+        self.running.function()
     }
 
     /// How many there are, and the bytes of their sources.
@@ -156,5 +234,43 @@ mod tests {
         assert!(scripts.find(script(EVALUATED_MAX + 9).sha).is_some());
         scripts.flush();
         assert_eq!(scripts.figures(), (0, 0));
+    }
+
+    #[test]
+    fn others_wait_for_a_script_then_come_back_then_are_told() {
+        let scripts = Scripts::default();
+        scripts.settings.set_busy_after(20);
+        assert_eq!(scripts.hold_up(0), None);
+        let (meter, worker, begun_us) = (Meter::default(), WorkerStats::default(), 1_000_000);
+        let running = scripts.begin(begun_us, &meter, &worker, None);
+        assert_eq!(scripts.hold_up(begun_us + LONG_SCRIPT_US - 1), None);
+        assert_eq!(scripts.hold_up(begun_us + LONG_SCRIPT_US), Some(Taken::Later(RETRY_MS_MIN)));
+        assert_eq!(scripts.hold_up(begun_us + 20_000), Some(Taken::Busy));
+        scripts.settings.set_busy_after(0);
+        let later = |run_ms: u64| scripts.hold_up(begun_us + run_ms * 1000);
+        assert_eq!(later(200), Some(Taken::Later(20)), "nobody is ever told");
+        assert_eq!(later(1_000_000), Some(Taken::Later(RETRY_MS_MAX)));
+        assert!(worker.is_held_up(begun_us + LONG_SCRIPT_US) && !worker.is_held_up(begun_us));
+        drop(running);
+        assert_eq!((scripts.hold_up(u64::MAX), worker.is_held_up(u64::MAX)), (None, false));
+        assert!(scripts.may_wait(7) && !scripts.may_wait(7 + WAIT_EVERY_US - 1));
+        assert!(scripts.may_wait(7 + WAIT_EVERY_US));
+    }
+
+    #[test]
+    fn a_script_that_was_killed_once_it_is_known_does_not_go_on() {
+        let scripts = Scripts::default();
+        let (meter, worker) = (Meter::default(), WorkerStats::default());
+        drop(scripts.begin(0, &meter, &worker, None));
+        meter.stop(Stop::Killed);
+        let running = scripts.begin(0, &meter, &worker, None);
+        assert_eq!(meter.stopped(), None, "what was said of the one before is forgotten");
+        assert_eq!(scripts.kill(0, ScriptKind::Script), Kill::Done);
+        assert_eq!(meter.stopped(), Some(Stop::Killed));
+        drop(running);
+        scripts.close();
+        let running = scripts.begin(0, &meter, &worker, None);
+        assert_eq!(meter.stopped(), Some(Stop::Killed), "none begins any more");
+        drop(running);
     }
 }

@@ -18,15 +18,6 @@ pub(super) enum Locked<'k> {
 pub(crate) type Slots = SmallVec<[SlotId; 16]>;
 
 impl<'k> Locked<'k> {
-    /// Locks slots, given in any order and some more than once.
-    pub(super) fn these(keyspace: &'k Keyspace, slots: Slots) -> Locked<'k> {
-        match slots[..] {
-            [] => Locked::None,
-            [slot] => Locked::One(keyspace.lock(slot)),
-            _ => Locked::Many(Box::new(keyspace.lock_many(slots))),
-        }
-    }
-
     /// Locks one more slot, unless somebody else has it. Returns whether it is locked.
     pub(super) fn try_add(&mut self, keyspace: &'k Keyspace, slot: SlotId) -> bool {
         if self.has(slot) {

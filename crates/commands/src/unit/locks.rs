@@ -1,5 +1,7 @@
 //! Locking the slots of a unit, and what was learned on the way.
 
+use std::time::Duration;
+
 use keyspace::{DbId, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId};
 use wire::Args;
 
@@ -13,39 +15,73 @@ use crate::{Host, Keys};
 /// A command with more keys than this fetches the memory of so many ahead: about what the nearest caches hold.
 const FETCHED_KEYS_MAX: usize = 256;
 
-/// How long a command waits for slots: for ever, unless a script has them that keeps the server busy.
+/// How long a command waits for a slot before it asks whether to go on.
+const LOCK_PATIENCE: Duration = Duration::from_millis(1);
+
+/// How long it waits in line for a slot that a script keeps, when it is its turn to (see [`Scripts::may_wait`]).
+///
+/// [`Scripts::may_wait`]: crate::Scripts::may_wait
+const TURN_PATIENCE: Duration = Duration::from_micros(250);
+
+/// How long it waits for a slot before it is told that a script keeps the server busy: others give slots back sooner.
+const BUSY_PATIENCE: Duration = Duration::from_micros(20);
+
+/// Why slots were not locked: somebody has one of them, while a script runs that has run for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The command is to be tried again after so many milliseconds, in which the other clients of the worker have their turn.
+    Later(u64),
+    /// It is told that a script keeps the server busy.
+    Busy,
+}
+
+/// How long a command waits for slots: as long as it takes, unless a script keeps them.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'h>(pub(crate) &'h dyn Host);
 
 impl Patience<'_> {
-    fn lasts(self) -> bool {
-        !self.0.scripts().is_busy(self.0.monotonic_us())
-    }
-
-    /// Locks a slot; `None`: a script has it and keeps the server busy.
+    /// Locks a slot, unless a script keeps it.
     #[inline]
-    fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Option<SlotGuard<'_>> {
-        keyspace.try_lock(slot).or_else(|| self.lock_contended(keyspace, slot))
+    pub(crate) fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+        keyspace.try_lock(slot).map_or_else(|| self.lock_contended(keyspace, slot), Ok)
     }
 
     #[cold]
-    fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Option<SlotGuard<'_>> {
-        keyspace.lock_while(slot, || self.lasts())
+    fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+        let scripts = self.0.scripts();
+        loop {
+            let now_us = self.0.monotonic_us();
+            if let Some(taken) = scripts.hold_up(now_us) {
+                let patience = match taken {
+                    _ if scripts.may_wait(now_us) => TURN_PATIENCE,
+                    Taken::Busy => BUSY_PATIENCE,
+                    Taken::Later(_) => Duration::ZERO,
+                };
+                return keyspace.try_lock_for(slot, patience).ok_or(taken);
+            }
+            if let Some(guard) = keyspace.try_lock_for(slot, LOCK_PATIENCE) {
+                return Ok(guard);
+            }
+        }
     }
 
     /// Locks slots, ascending and each once.
-    fn lock_several(self, keyspace: &Keyspace, slots: impl Iterator<Item = SlotId>) -> Option<Locked<'_>> {
+    fn lock_several(
+        self,
+        keyspace: &Keyspace,
+        slots: impl Iterator<Item = SlotId>,
+    ) -> Result<Locked<'_>, Taken> {
         let mut locked = LockedSlots::none();
         for slot in slots {
             locked.add(self.lock(keyspace, slot)?);
         }
-        Some(Locked::Many(Box::new(locked)))
+        Ok(Locked::Many(Box::new(locked)))
     }
 
     /// Locks slots in any order, some more than once.
-    fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Option<Locked<'_>> {
+    fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Result<Locked<'_>, Taken> {
         match slots[..] {
-            [] => Some(Locked::None),
+            [] => Ok(Locked::None),
             [slot] => self.lock(keyspace, slot).map(Locked::One),
             _ => {
                 slots.sort_unstable();
@@ -64,17 +100,20 @@ pub(crate) struct Locks<'k> {
 }
 
 impl<'k> Locks<'k> {
-    /// Locks the slot of the only key. `hash` is its hash, if it is known. `None`, here and in the others: patience has ended.
+    /// Locks the slot of the only key. `hash` is its hash, if it is known.
+    ///
+    /// # Errors
+    /// A script has it; here and in the others.
     #[inline]
     pub(crate) fn one(
         keyspace: &'k Keyspace,
         key: &[u8],
         hash: Option<KeyHash>,
         patience: Patience<'_>,
-    ) -> Option<Locks<'k>> {
+    ) -> Result<Locks<'k>, Taken> {
         let hash = hash.unwrap_or_else(|| keyspace.hash(key));
         let locked = Locked::One(patience.lock(keyspace, hash.slot())?);
-        Some(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
+        Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
     /// Locks the slots of the keys among `args`, after their memory was asked for. `hash` is that of the key at
@@ -86,7 +125,7 @@ impl<'k> Locks<'k> {
         hash: Option<KeyHash>,
         db: DbId,
         patience: Patience<'_>,
-    ) -> Option<Locks<'k>> {
+    ) -> Result<Locks<'k>, Taken> {
         let first = keys.first().zip(hash);
         let mut known = KnownKeys::default();
         let mut slots = Slots::new();
@@ -104,26 +143,25 @@ impl<'k> Locks<'k> {
             fetched().for_each(|hash| keyspace.prefetch_bucket(db, hash));
             fetched().for_each(|hash| keyspace.prefetch_entry(db, hash));
         }
-        Some(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
-    }
-
-    /// Locks the slots of a transaction, in any order and some more than once.
-    pub(crate) fn of_transaction(
-        keyspace: &'k Keyspace,
-        slots: Slots,
-        patience: Patience<'_>,
-    ) -> Option<Locks<'k>> {
-        Some(patience.lock_these(keyspace, slots)?.into())
+        Ok(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
     }
 
     /// Locks slots, in any order and some more than once.
-    pub(crate) fn slots(keyspace: &'k Keyspace, slots: Slots) -> Locks<'k> {
-        Locked::these(keyspace, slots).into()
+    pub(crate) fn slots(
+        keyspace: &'k Keyspace,
+        slots: Slots,
+        patience: Patience<'_>,
+    ) -> Result<Locks<'k>, Taken> {
+        Ok(patience.lock_these(keyspace, slots)?.into())
     }
 
-    /// Locks one slot, for changes of the server's own, which are tried again if somebody keeps it for long: `None`.
-    pub(crate) fn slot(keyspace: &'k Keyspace, slot: SlotId) -> Option<Locks<'k>> {
-        Some(Locked::One(keyspace.lock_while(slot, || false)?).into())
+    /// Locks one slot.
+    pub(crate) fn slot(
+        keyspace: &'k Keyspace,
+        slot: SlotId,
+        patience: Patience<'_>,
+    ) -> Result<Locks<'k>, Taken> {
+        Ok(Locked::One(patience.lock(keyspace, slot)?).into())
     }
 
     /// With databases that were locked before.
@@ -133,8 +171,8 @@ impl<'k> Locks<'k> {
     }
 
     /// Locks every slot.
-    pub(crate) fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Option<Locks<'k>> {
-        Some(patience.lock_several(keyspace, SlotId::all())?.into())
+    pub(crate) fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+        Ok(patience.lock_several(keyspace, SlotId::all())?.into())
     }
 }
 

@@ -1,7 +1,8 @@
-//! Undoing what a script has done, before anybody has seen it.
+//! Undoing what a command of many steps has done, a script or IDEMP, before anybody has seen it.
 //!
 //! What it is: for every effect, noted before it is made, the effects that take it back. What is small is copied as a whole;
 //! of what is large only the elements that the effect names, so that a script that pushes onto a long list does not copy it.
+//! One may begin within another: a script that IDEMP runs is undone by itself, or with all that IDEMP did.
 //! What it is not: for effects that others may have seen. The slots stay locked from the first effect to the last one undone,
 //! and the record of the unit is cut to what it was.
 //!
@@ -22,7 +23,7 @@ use super::Unit;
 const COPIED_BYTES_MAX: usize = 1 << 10;
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Undo {
     /// Effects that take back, encoded.
     effects: Vec<u8>,
@@ -30,35 +31,77 @@ pub(super) struct Undo {
     steps: Vec<usize>,
     /// Keys that were copied whole, or were not there: whatever is done to them later needs no note, because undoing runs
     /// backwards and ends with what they were.
-    whole: HashSet<(DbId, Box<[u8]>)>,
+    whole: Keys,
     /// Something was done that cannot be undone.
     is_lost: bool,
+    /// Keys have changed their names or databases: what was noted by name is elsewhere now.
+    has_moved: bool,
     flushed_all: bool,
     record_bytes: usize,
     messages: usize,
     ready: usize,
     noted: usize,
+    /// What was begun before, and ends later.
+    outer: Option<Box<Undo>>,
+}
+
+/// Keys that are compared one by one: most scripts change no more.
+const FEW: usize = 8;
+
+/// A set of keys.
+#[derive(Debug, Default)]
+struct Keys {
+    few: Vec<(DbId, Box<[u8]>)>,
+    others: HashSet<(DbId, Box<[u8]>)>,
+}
+
+impl Keys {
+    fn contains(&self, db: DbId, key: &[u8]) -> bool {
+        self.few.iter().any(|(its_db, its_key)| *its_db == db && **its_key == *key)
+            || !self.others.is_empty() && self.others.contains(&(db, key.into()))
+    }
+
+    /// Adds a key that is not there.
+    fn insert(&mut self, db: DbId, key: &[u8]) {
+        match self.few.len() {
+            0..FEW => self.few.push((db, key.into())),
+            _ => {
+                self.others.insert((db, key.into()));
+            }
+        }
+    }
+
+    fn add_all(&mut self, keys: Keys) {
+        for (db, key) in keys.few.into_iter().chain(keys.others) {
+            if !self.contains(db, &key) {
+                self.insert(db, &key);
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.few.clear();
+        self.others.clear();
+    }
 }
 
 impl Unit<'_> {
-    /// From now on keeps what it takes to undo.
+    /// From now on keeps what it takes to undo, until [`Unit::end_undo`].
     pub(crate) fn begin_undo(&mut self) {
         self.undo = Some(Box::new(Undo {
-            effects: Vec::new(),
-            steps: Vec::new(),
-            whole: HashSet::new(),
-            is_lost: false,
             flushed_all: self.flushes_all,
             record_bytes: self.effects.len(),
             messages: self.messages,
             ready: self.ready.len(),
             noted: self.events.noted(),
+            outer: self.undo.take(),
+            ..Undo::default()
         }));
     }
 
     /// Undoes everything since [`Unit::begin_undo`], and goes on keeping. Returns whether that was possible.
     pub(crate) fn undo(&mut self) -> bool {
-        let Some(undo) = self.undo.take() else { return false };
+        let Some(mut undo) = self.undo.take() else { return false };
         if undo.is_lost {
             self.undo = Some(undo);
             return false;
@@ -76,13 +119,21 @@ impl Unit<'_> {
         self.messages = undo.messages;
         self.ready.truncate(undo.ready);
         self.events.forget_from(undo.noted);
+        self.undo = undo.outer.take();
         self.begin_undo();
         true
     }
 
-    /// Keeps nothing any more. Returns whether something was changed since [`Unit::begin_undo`].
+    /// What was done since [`Unit::begin_undo`] stays, unless what began before it is undone. Returns whether something was
+    /// changed.
     pub(crate) fn end_undo(&mut self) -> bool {
-        self.undo.take().is_some_and(|undo| self.effects.len() > undo.record_bytes)
+        let Some(mut undo) = self.undo.take() else { return false };
+        let changed = self.effects.len() > undo.record_bytes;
+        self.undo = undo.outer.take();
+        if let Some(outer) = &mut self.undo {
+            outer.take_over(*undo);
+        }
+        changed
     }
 
     /// An effect is about to be made.
@@ -95,6 +146,12 @@ impl Unit<'_> {
             note(unit.locked.slot(hash.slot()).get_raw(db, &hash, key));
         };
         match (effect.scope(), *effect) {
+            (_, Effect::PutLibrary { name, .. } | Effect::DropLibrary { name }) => {
+                match self.libraries().get(name) {
+                    Some(library) => library.with_effect(|effect| undo.add(effect)),
+                    None => undo.add(&Effect::DropLibrary { name }),
+                }
+            }
             (Scope::Slot(key), _) => {
                 let db = effect.target().map_or(DbId::ZERO, |(db, _)| db);
                 entry(self, db, key, &mut |entry| undo.note(effect, db, key, entry));
@@ -103,8 +160,7 @@ impl Unit<'_> {
                 let mut exists = false;
                 entry(self, db, key, &mut |entry| exists = entry.is_some());
                 if exists {
-                    // What was noted by name is elsewhere now.
-                    undo.whole.clear();
+                    undo.forget_names();
                     undo.add(&Effect::Move { db: to_db, key: to_key, to_db: db, to_key: key });
                     entry(self, to_db, to_key, &mut |entry| {
                         if entry.is_some() {
@@ -114,14 +170,10 @@ impl Unit<'_> {
                 }
             }
             (_, Effect::SwapDb { .. }) => {
-                undo.whole.clear();
+                undo.forget_names();
                 undo.add(effect);
             }
-            (_, Effect::FlushDb { .. } | Effect::FlushAll) => {
-                undo.is_lost = true;
-                undo.effects = Vec::new();
-                undo.steps = Vec::new();
-            }
+            (_, Effect::FlushDb { .. } | Effect::FlushAll) => undo.lose(),
             _ => {}
         }
         self.undo = Some(undo);
@@ -129,6 +181,36 @@ impl Unit<'_> {
 }
 
 impl Undo {
+    /// Nothing can be undone any more.
+    fn lose(&mut self) {
+        self.is_lost = true;
+        self.effects = Vec::new();
+        self.steps = Vec::new();
+    }
+
+    fn forget_names(&mut self) {
+        self.whole.clear();
+        self.has_moved = true;
+    }
+
+    /// Goes on with what was kept for a part of what this is for, which has ended.
+    fn take_over(&mut self, part: Undo) {
+        if part.is_lost {
+            self.lose();
+        }
+        if part.has_moved {
+            self.forget_names();
+        }
+        self.whole.add_all(part.whole);
+        let start = self.effects.len();
+        if start == 0 {
+            self.effects = part.effects;
+        } else {
+            self.effects.extend_from_slice(&part.effects);
+        }
+        self.steps.extend(part.steps.iter().map(|step| start + step));
+    }
+
     fn add(&mut self, effect: &Effect<'_>) {
         if !self.is_lost {
             effect.encode_into(&mut self.effects);
@@ -144,14 +226,14 @@ impl Undo {
 
     /// An effect on one key, with what is there.
     fn note(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
-        if !self.whole.is_empty() && self.whole.contains(&(db, Box::from(key))) {
+        if self.whole.contains(db, key) {
             return;
         }
         let large = entry.filter(|entry| entry.allocated_bytes() > COPIED_BYTES_MAX);
         let is_noted = large.is_some_and(|entry| self.note_elements(effect, db, key, entry));
         if !is_noted {
             self.restore(db, key, entry);
-            self.whole.insert((db, key.into()));
+            self.whole.insert(db, key);
         }
     }
 

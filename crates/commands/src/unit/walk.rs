@@ -3,10 +3,11 @@
 //! Invariants
 //! - A walk locks one slot at a time, or finds all of them locked: a command that names no key but is not alone in its unit
 //!   (SCAN between MULTI and EXEC) has every slot. A unit with some slots would wait for itself.
+//! - A walk waits for a script no longer than other commands do: it is given up, and begins again from where it began.
 
 use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
 
-use super::{Unit, locked::Locked};
+use super::{Patience, Taken, Unit, locked::Locked};
 
 impl<'k> Unit<'k> {
     /// The slots to walk, if they are locked.
@@ -18,34 +19,50 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// See [`Keyspace::scan`].
-    pub fn scan(
+    /// See [`Keyspace::scan`](keyspace::Keyspace::scan).
+    ///
+    /// # Errors
+    /// A script has a slot; here and in the others.
+    pub(crate) fn scan(
         &self,
+        patience: Patience<'_>,
         db: DbId,
         cursor: ScanCursor,
         count: usize,
         visit: &mut dyn FnMut(&[u8], ValueType),
-    ) -> ScanCursor {
+    ) -> Result<ScanCursor, Taken> {
+        let lock = |slot| patience.lock(self.keyspace, slot);
         match self.all_slots() {
-            Some(slots) => slots.scan(db, cursor, count, self.as_of_ms(), visit),
-            None => self.keyspace.scan(db, cursor, count, self.as_of_ms(), visit),
+            Some(slots) => Ok(slots.scan(db, cursor, count, self.as_of_ms(), visit)),
+            None => self.keyspace.scan_locking(lock, db, cursor, count, self.as_of_ms(), visit),
         }
     }
 
     /// Looks at one slot.
-    pub fn with_slot<R>(&self, slot: SlotId, look: impl FnOnce(&SlotGuard<'_>) -> R) -> R {
+    pub(crate) fn with_slot<R>(
+        &self,
+        patience: Patience<'_>,
+        slot: SlotId,
+        look: impl FnOnce(&SlotGuard<'_>) -> R,
+    ) -> Result<R, Taken> {
         match self.all_slots() {
-            Some(slots) => look(slots.get(slot).expect("every slot is locked")),
-            None => look(&self.keyspace.lock(slot)),
+            Some(slots) => Ok(look(slots.get(slot).expect("every slot is locked"))),
+            None => Ok(look(&patience.lock(self.keyspace, slot)?)),
         }
     }
 
-    /// See [`Keyspace::random_key`].
-    pub fn random_key(&mut self, db: DbId, out: &mut Vec<u8>) -> bool {
+    /// See [`Keyspace::random_key`](keyspace::Keyspace::random_key).
+    pub(crate) fn random_key(
+        &mut self,
+        patience: Patience<'_>,
+        db: DbId,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Taken> {
         let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
+        let lock = |slot| patience.lock(self.keyspace, slot);
         match self.all_slots() {
-            Some(slots) => slots.random_key(db, seed, as_of_ms, out),
-            None => self.keyspace.random_key(db, seed, as_of_ms, out),
+            Some(slots) => Ok(slots.random_key(db, seed, as_of_ms, out)),
+            None => self.keyspace.random_key_locking(lock, db, seed, as_of_ms, out),
         }
     }
 }

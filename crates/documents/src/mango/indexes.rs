@@ -22,9 +22,7 @@ use tree::NodeCache;
 use super::index_file::{IndexFile, IndexPlace, IndexSnapshot, db_of_file, file_name, remove_file};
 use super::{IndexDefinition, Value, put_key};
 use crate::names::DESIGN_PREFIX;
-use crate::{
-    AttachmentView, ContentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot,
-};
+use crate::{AttachmentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot};
 
 /// How many documents are looked at in one step.
 pub const STEP_DOCUMENTS: usize = 1000;
@@ -271,18 +269,7 @@ fn key_of(document: &Value<'_>, definition: &IndexDefinition) -> Option<Vec<u8>>
 pub(super) fn rendered(snapshot: &Snapshot, found: &Found, conflicts: bool) -> Result<Vec<u8>, DocError> {
     let leaf = found.leaf();
     let body = snapshot.body(leaf)?;
-    let attachments: Vec<AttachmentView<'_>> = leaf
-        .attachments
-        .iter()
-        .map(|attachment| AttachmentView {
-            name: &attachment.name,
-            content_type: &attachment.content_type,
-            revpos: attachment.revpos,
-            digest: attachment.digest,
-            length: attachment.length,
-            content: ContentView::Stub,
-        })
-        .collect();
+    let attachments: Vec<_> = leaf.attachments.iter().map(AttachmentView::stub).collect();
     let others = if conflicts { found.conflicts() } else { Vec::new() };
     let view = DocumentView {
         attachments: &attachments,

@@ -7,7 +7,7 @@ use env::sim::{CrashMode, FaultKind, FaultPlan};
 use env::{Disk, SimDisk};
 use proptest::prelude::*;
 
-use super::files::{disk, history, recovered};
+use super::files::{assert_saves_again, disk, history, recovered};
 use super::history::{Step as Edit, run, step};
 use super::kit::*;
 use crate::*;
@@ -171,6 +171,9 @@ fn a_crash_or_failure_at_any_io_of_a_compaction_loses_nothing() {
         let plan = FaultPlan { fail_io: Some((at, FaultKind::Eio)), ..FaultPlan::default() };
         let kit = run_on(&disk, plan).expect("it fails later");
         assert_eq!(kit.dump(), kit.replica().dump(), "readers after failure {at}");
+        if at % 2 == 0 {
+            assert_saves_again(&disk, &kit, &format!("failure at {at}"));
+        }
         let log = log_of(&kit);
         drop(kit);
         disk.crash(CrashMode::Random);

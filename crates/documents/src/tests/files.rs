@@ -156,6 +156,69 @@ fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
     }
 }
 
+/// The disk works again: everything can be saved, and nothing lies about that the catalog does not name.
+pub(crate) fn assert_saves_again(disk: &Arc<SimDisk>, kit: &Kit, what: &str) {
+    disk.set_fault_plan(FaultPlan::default());
+    // What was frozen before comes first, and what was written since after it.
+    (0..2).for_each(|_| kit.save().unwrap_or_else(|error| panic!("{what}: {error}")));
+    assert_eq!(kit.documents.dirty_bytes(), 0, "{what}");
+    let plan = kit.documents.plan_copy().expect("readable");
+    let named = plan.map_or(Vec::new(), |plan| plan.files.into_iter().map(|file| file.name).collect());
+    let mut there = disk.list(Path::new(DIR)).expect("a directory");
+    there.retain(|name| name.ends_with(".tree"));
+    assert_eq!(there, named, "{what}");
+}
+
+#[test]
+fn what_could_not_be_saved_is_saved_once_the_disk_works_again() {
+    let whole = disk();
+    history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
+    for at in 0..whole.io_count() {
+        for (kind, sticky) in
+            [(FaultKind::Eio, false), (FaultKind::Enospc, true), (FaultKind::ShortWrite, false)]
+        {
+            let disk = disk();
+            disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), sticky, ..FaultPlan::default() });
+            let Ok(kit) = Kit::open(&disk, &[]) else { continue };
+            if history(&kit).is_err() {
+                // A database that begins and ends while nothing can be saved.
+                let short = kit.create("short").expect("created");
+                kit.edit(&short, put("x", "{}")).expect("new");
+                let _ = kit.save();
+                kit.delete("short").expect("there");
+            }
+            assert_saves_again(&disk, &kit, &format!("{kind:?} at {at}"));
+            let log = kit.log.lock().expect("whole").clone();
+            drop(kit);
+            disk.crash(CrashMode::LoseAll);
+            recovered(&disk, &log, &format!("after {kind:?} at {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_save_that_found_no_room_leaves_the_room_that_there_was() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let db = kit.create("db").expect("created");
+    kit.edit(&db, put("first", "{}")).expect("new");
+    kit.save().expect("a good disk");
+    let before = disk.read_file(&file_of(&db)).expect("there").len();
+    for n in 0..50 {
+        let body = format!(r#"{{"text":"{}"}}"#, "b".repeat(100_000));
+        kit.edit(&db, put(&format!("doc{n}"), &body)).expect("new");
+    }
+    disk.set_space_limit(Some(2 << 20));
+    for _ in 0..3 {
+        kit.save().expect_err("5 MB do not fit into 2 MiB");
+        assert_eq!(disk.read_file(&file_of(&db)).expect("there").len(), before);
+        assert_eq!(kit.dump(), kit.replica().dump());
+    }
+    disk.set_space_limit(None);
+    assert_saves_again(&disk, &kit, "room");
+    recovered(&disk, &kit.log.lock().expect("whole").clone(), "room");
+}
+
 fn file_of(db: &Database) -> PathBuf {
     Path::new(DIR).join(format!("{}-0.tree", db.id()))
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use env::{SimDisk, SimEntropy};
 use lsn::Lsn;
-use tree::NodeCache;
+use tree::{NodeCache, Written};
 
 use crate::*;
 
@@ -109,7 +109,13 @@ impl Kit {
 /// Where files are on a disk.
 pub(crate) fn shelf(disk: &Arc<SimDisk>) -> Shelf {
     let (entropy, cache) = (Arc::new(SimEntropy::new(1)), NodeCache::new(1 << 20));
-    Shelf { disk: disk.clone(), dir: directory("/data".as_ref()), entropy, cache }
+    Shelf {
+        disk: disk.clone(),
+        dir: directory("/data".as_ref()),
+        entropy,
+        cache,
+        written: Written::default(),
+    }
 }
 
 /// A JSON text as an interactive edit.

@@ -8,11 +8,12 @@ use crate::access::AccessClock;
 use crate::apply::Filling;
 use crate::collection::PackedLimits;
 use crate::collection::verify::Fit;
-use crate::effect::{Effect, EffectError};
+use crate::effect::{Effect, EffectError, Scope};
 use crate::freed::Freed;
 use crate::hash::KeyHash;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
+use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 
 /// Why a stream cannot be loaded.
@@ -163,9 +164,13 @@ impl<'k> Loader<'k> {
 
     fn apply(&mut self, guard: &mut SlotGuard<'_>, effect: &Effect<'_>) -> Result<(), LoadError> {
         let slot = guard.slot();
-        let hash = self.hash(effect.key().ok_or(LoadError::ForeignKey(slot))?, slot)?;
+        let Scope::Slot(key) = effect.scope() else { return Err(LoadError::ForeignKey(slot)) };
+        let hash = self.hash(key, slot)?;
         let applied = guard.apply_hashed(effect, &hash, self.clock, &mut self.freed);
         self.keys += u64::from(applied.key_created);
+        if slot == LIBRARIES_SLOT && effect.key().is_none() {
+            guard.publish_libraries();
+        }
         Ok(())
     }
 

@@ -55,6 +55,8 @@ const STREAM_PEND: u8 = 0x69;
 const STREAM_UNPEND: u8 = 0x6a;
 pub(super) const MESSAGE: u8 = 0x70;
 pub(super) const DOCUMENTS: u8 = 0x71;
+const PUT_LIBRARY: u8 = 0x78;
+const DROP_LIBRARY: u8 = 0x79;
 const FLUSH_DB: u8 = 0xf0;
 const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
@@ -106,6 +108,8 @@ impl<'a> Effect<'a> {
             Effect::StreamDropConsumer { .. } => STREAM_DROP_CONSUMER,
             Effect::StreamPend { .. } => STREAM_PEND,
             Effect::StreamUnpend { .. } => STREAM_UNPEND,
+            Effect::PutLibrary { .. } => PUT_LIBRARY,
+            Effect::DropLibrary { .. } => DROP_LIBRARY,
             Effect::FlushDb { .. } => FLUSH_DB,
             Effect::FlushAll => FLUSH_ALL,
             Effect::SwapDb { .. } => SWAP_DB,
@@ -154,6 +158,10 @@ impl<'a> Effect<'a> {
             }
             Effect::StreamUnpend { group, ids, .. } => bytes_len(group) + ids.encoded_len(),
             Effect::Move { key, to_key, .. } => return 3 + bytes_len(key) + bytes_len(to_key),
+            Effect::PutLibrary { name, code, functions } => {
+                return 1 + bytes_len(name) + bytes_len(code) + functions.encoded_len();
+            }
+            Effect::DropLibrary { name } => return 1 + bytes_len(name),
             Effect::FlushDb { .. } => return 2,
             Effect::FlushAll => return 1,
             Effect::SwapDb { .. } => return 3,
@@ -242,6 +250,12 @@ impl<'a> Effect<'a> {
                 put_bytes(out, group);
                 ids.encode_into(out);
             }
+            Effect::PutLibrary { name, code, functions } => {
+                put_bytes(out, name);
+                put_bytes(out, code);
+                functions.encode_into(out);
+            }
+            Effect::DropLibrary { name } => put_bytes(out, name),
             Effect::FlushDb { db } => out.push(db.get()),
             Effect::SwapDb { a, b } => out.extend_from_slice(&[a.get(), b.get()]),
         }
@@ -331,6 +345,11 @@ impl<'a> Reader<'a> {
     pub(super) fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
         let opcode = self.byte()?;
         match opcode {
+            PUT_LIBRARY => {
+                let (name, code, functions) = (self.bytes()?, self.bytes()?, self.items()?);
+                return Ok(Effect::PutLibrary { name, code, functions });
+            }
+            DROP_LIBRARY => return Ok(Effect::DropLibrary { name: self.bytes()? }),
             FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),
             FLUSH_ALL => return Ok(Effect::FlushAll),
             SWAP_DB => return Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),

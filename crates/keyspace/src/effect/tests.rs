@@ -20,7 +20,8 @@ fn the_bytes_of_every_opcode_are_pinned() {
     let key = b"key";
     let value = Value::String(b"v");
     let deadline_ms = Some(1_700_000_000_000);
-    let golden: [(Effect<'_>, &[u8]); 11] = [
+    let functions = Items::Slices(&[b"f", b"\x01\x00", b""]);
+    let golden: [(Effect<'_>, &[u8]); 13] = [
         (Effect::Delete { db: db(1), key }, b"\x01\x01\x03key"),
         (Effect::SetExpiry { db: db(2), key, expire_at_ms: None }, b"\x02\x02\x03key"),
         (
@@ -35,6 +36,11 @@ fn the_bytes_of_every_opcode_are_pinned() {
         ),
         (Effect::Append { db: db(0), key, suffix: b"xy" }, b"\x12\x00\x03key\x02xy"),
         (Effect::SetRange { db: db(0), key, offset: 300, bytes: b"" }, b"\x13\x00\x03key\xac\x02\x00"),
+        (
+            Effect::PutLibrary { name: b"lib", code: b"xy", functions },
+            b"\x78\x03lib\x02xy\x03\x01f\x02\x01\x00\x00",
+        ),
+        (Effect::DropLibrary { name: b"lib" }, b"\x79\x03lib"),
         (Effect::FlushDb { db: db(3) }, b"\xf0\x03"),
         (Effect::FlushAll, b"\xf1"),
         (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
@@ -184,6 +190,8 @@ fn scopes_name_the_key() {
     assert_eq!(Effect::Delete { db: db(0), key: b"k" }.scope(), Scope::Slot(b"k"));
     assert_eq!(Effect::SwapDb { a: db(0), b: db(1) }.scope(), Scope::Global);
     assert_eq!(Effect::FlushAll.key(), None);
+    let drop = Effect::DropLibrary { name: b"lib" };
+    assert_eq!((drop.scope(), drop.target()), (Scope::Slot(b""), None));
     let renames = Effect::Move { db: db(0), key: b"a", to_db: db(1), to_key: b"b" };
     assert_eq!((renames.scope(), renames.target()), (Scope::Two(b"a", b"b"), None));
 }
@@ -212,6 +220,8 @@ impl Owned {
             5 => Effect::FlushDb { db },
             6 => Effect::FlushAll,
             7 => Effect::Move { db, key, to_db: self.other, to_key: bytes },
+            8 => Effect::PutLibrary { name: key, code: bytes, functions: Items::EMPTY },
+            9 => Effect::DropLibrary { name: key },
             _ => Effect::SwapDb { a: db, b: self.other },
         }
     }
@@ -220,7 +230,7 @@ impl Owned {
 fn owned() -> impl Strategy<Value = Owned> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..300);
     let number = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift);
-    (0u8..9, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
+    (0u8..11, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
         kind,
         db: db(a),
         other: db(b),
@@ -263,7 +273,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_decode_to_what_encodes_to_them_or_not_at_all(
         mut bytes in prop::collection::vec(any::<u8>(), 1..64),
-        opcode in prop::sample::select(&[1u8, 2, 3, 4, 0x10, 0x11, 0x12, 0x13, 0xf0, 0xf1, 0xf2][..]),
+        opcode in prop::sample::select(&[1u8, 2, 3, 4, 0x10, 0x11, 0x12, 0x13, 0x78, 0x79, 0xf0, 0xf1, 0xf2][..]),
     ) {
         for start in [bytes[0], opcode] {
             bytes[0] = start;

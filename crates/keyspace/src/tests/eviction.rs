@@ -1,7 +1,7 @@
 //! Random keys and candidates for eviction.
 
 use super::{clock, db, get, keyspace, put};
-use crate::{AccessClock, AccessPolicy, DbId, Effect, EvictionPolicy, Freed, Keyspace, Value};
+use crate::{AccessClock, AccessPolicy, Candidate, DbId, Effect, EvictionPolicy, Freed, Keyspace, Value};
 
 /// Enough samples to look at every one of a handful of keys, whatever the seed.
 const MANY: usize = 200;
@@ -12,8 +12,21 @@ fn put_at(keyspace: &Keyspace, key: &str, expire_at_ms: Option<u64>, clock: Acce
     keyspace.lock(keyspace.hash(key).slot()).apply(&effect, clock, &mut Freed::new());
 }
 
+/// Samples, and waits for whatever slot is needed.
+fn sample(
+    keyspace: &Keyspace,
+    seed: u64,
+    samples: usize,
+    policy: EvictionPolicy,
+    now_ms: u64,
+) -> Option<Candidate> {
+    let lock = |slot| Ok::<_, std::convert::Infallible>(keyspace.lock(slot));
+    let Ok(found) = keyspace.sample_for_eviction(lock, seed, samples, policy, now_ms);
+    found
+}
+
 fn candidate(keyspace: &Keyspace, policy: EvictionPolicy, now_ms: u64) -> Option<String> {
-    let candidate = keyspace.sample_for_eviction(9, MANY, policy, now_ms)?;
+    let candidate = sample(keyspace, 9, MANY, policy, now_ms)?;
     assert_eq!(candidate.hash, keyspace.hash(&candidate.key));
     Some(String::from_utf8(candidate.key).expect("the keys are text"))
 }
@@ -77,7 +90,7 @@ fn nothing_is_evicted_where_nothing_may_be() {
     put(&keyspace, db(5), b"k", b"", None);
     assert_eq!(candidate(&keyspace, EvictionPolicy::VolatileRandom, 0), None);
     assert_eq!(candidate(&keyspace, EvictionPolicy::NoEviction, 0), None);
-    let found = keyspace.sample_for_eviction(1, 5, EvictionPolicy::AllKeysRandom, 0).expect("one key");
+    let found = sample(&keyspace, 1, 5, EvictionPolicy::AllKeysRandom, 0).expect("one key");
     assert_eq!((found.db, &found.key[..]), (db(5), &b"k"[..]));
 }
 

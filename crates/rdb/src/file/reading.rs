@@ -33,8 +33,6 @@ pub struct Key<'a> {
 /// Data that the file holds and the visitor does not get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassedOver {
-    /// A library of functions.
-    Functions,
     /// What a module keeps beside keys.
     ModuleData,
 }
@@ -52,6 +50,9 @@ pub trait Visitor {
 
     /// The value is complete.
     fn end(&mut self) -> Result<(), Self::Error>;
+
+    /// The source of a library of functions.
+    fn library(&mut self, source: &[u8]) -> Result<(), Self::Error>;
 
     /// Something else is in the file.
     fn passed_over(&mut self, what: PassedOver) -> Result<(), Self::Error>;
@@ -172,7 +173,7 @@ impl<R: Read> Reading<R> {
             opcodes::FREQUENCY => return Ok(source.byte().map(|_| true)?),
             opcodes::FUNCTION => {
                 source.string(&mut self.name)?;
-                PassedOver::Functions
+                return visitor.library(&self.name).map(|()| true).map_err(Stop::Visitor);
             }
             opcodes::FUNCTION_PRE_GA => return Err(Error::Malformed("functions of a 7.0 preview").into()),
             opcodes::MODULE_AUX => {

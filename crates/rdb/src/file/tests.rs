@@ -18,6 +18,7 @@ type Entry = (u64, Vec<u8>, Option<u64>, Value);
 #[derive(Default)]
 struct Kept {
     entries: Vec<Entry>,
+    libraries: Vec<Vec<u8>>,
     passed_over: Vec<String>,
     open: bool,
 }
@@ -42,9 +43,13 @@ impl Visitor for Kept {
         Ok(())
     }
 
+    fn library(&mut self, source: &[u8]) -> Result<(), FileError> {
+        self.libraries.push(source.to_vec());
+        Ok(())
+    }
+
     fn passed_over(&mut self, what: PassedOver) -> Result<(), FileError> {
         self.passed_over.push(match what {
-            PassedOver::Functions => "functions".into(),
             PassedOver::ModuleData => "module data".into(),
         });
         Ok(())
@@ -136,7 +141,7 @@ fn what_is_no_value_is_passed_over_and_told() {
         b"\xf7\x81\x01\x02\x03\x04\x05\x06\x07\x08\x02\x01\x01\x02\x02\x03\x03abcd\x04abcdefgh\x05\x01s\x00";
     let file = file("VALKEY080", &[b"\xf5\x03lib", b"\xf3\x03job\x01\x00\x05", module, b"\x00\x01k\x01v"]);
     let kept = read(&file).unwrap();
-    assert_eq!(kept.passed_over, ["functions", "module data"]);
+    assert_eq!((kept.libraries, kept.passed_over), (vec![text("lib")], vec!["module data".to_string()]));
     assert_eq!(kept.entries, [(0, text("k"), None, Value::String(text("v")))]);
     for cut in 0..file.len() {
         assert!(read(&file[..cut]).is_err(), "cut at {cut}");

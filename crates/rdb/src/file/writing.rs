@@ -37,6 +37,11 @@ impl<W: Write> FileWriter<W> {
         self.values.string(text.as_bytes());
     }
 
+    /// The source of a library of functions; before all keys.
+    pub fn library(&mut self, source: &[u8]) {
+        self.values.library(source);
+    }
+
     /// What follows is of this database, with this many keys, of which this many expire.
     pub fn select(&mut self, db: u64, keys: u64, expiring: u64) {
         self.values.output().put(&[opcodes::SELECT_DB]);

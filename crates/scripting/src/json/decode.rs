@@ -3,6 +3,7 @@
 use mlua::{Lua, Result, String as LuaString, Table, Value};
 
 use super::Options;
+use crate::meter::{Meter, Steps};
 
 /// A table that is being read.
 enum Open {
@@ -12,13 +13,14 @@ enum Open {
 }
 
 /// The value that a text is.
-pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options) -> Result<Value> {
+pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -> Result<Value> {
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(mlua::Error::runtime("JSON parser does not support UTF-16 or UTF-32"));
     }
     let mut reader = Reader { lua, text, at: 0, options };
-    let mut open = Vec::new();
+    let (mut open, mut steps) = (Vec::new(), Steps::new(meter));
     loop {
+        steps.step()?;
         let token = reader.next();
         let mut value = match reader.begin(token, &mut open)? {
             Some(value) => value,

@@ -5,6 +5,7 @@ use mlua::{Result, Table, Value};
 use super::{Invalid, Options};
 use crate::{
     error::too_large,
+    meter::{Meter, Steps},
     numbers::{append_general, number_of},
 };
 
@@ -17,10 +18,17 @@ enum Open {
 }
 
 /// Appends a value.
-pub(super) fn encode(value: &Value, options: &Options, bytes_max: usize, out: &mut Vec<u8>) -> Result<()> {
-    let mut open = Vec::new();
-    begin(value, options, &mut open, out)?;
+pub(super) fn encode(
+    value: &Value,
+    options: &Options,
+    bytes_max: usize,
+    meter: &Meter,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let (mut open, mut steps) = (Vec::new(), Steps::new(meter));
+    begin(value, options, &mut open, &mut steps, out)?;
     while let Some(innermost) = open.last_mut() {
+        steps.step()?;
         if out.len() > bytes_max {
             return Err(too_large());
         }
@@ -52,13 +60,19 @@ pub(super) fn encode(value: &Value, options: &Options, bytes_max: usize, out: &m
                 }
             },
         };
-        begin(&value, options, &mut open, out)?;
+        begin(&value, options, &mut open, &mut steps, out)?;
     }
     Ok(())
 }
 
 /// Appends a value, or begins with a table.
-fn begin(value: &Value, options: &Options, open: &mut Vec<Open>, out: &mut Vec<u8>) -> Result<()> {
+fn begin(
+    value: &Value,
+    options: &Options,
+    open: &mut Vec<Open>,
+    steps: &mut Steps<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(pointer) if pointer.0.is_null() => out.extend_from_slice(b"null"),
@@ -72,7 +86,7 @@ fn begin(value: &Value, options: &Options, open: &mut Vec<Open>, out: &mut Vec<u
                 let depth = open.len() + 1;
                 return Err(mlua::Error::runtime(format!("Cannot serialise, excessive depth ({depth})")));
             }
-            match array_len(table, options)? {
+            match array_len(table, options, steps)? {
                 Some(len) => {
                     out.push(b'[');
                     open.push(Open::Array { table: table.clone(), next: 1, len });
@@ -93,9 +107,10 @@ fn begin(value: &Value, options: &Options, open: &mut Vec<Open>, out: &mut Vec<u
 }
 
 /// The length of the array that a table is; `None` if it is an object: it is empty, or has keys that are no indices.
-fn array_len(table: &Table, options: &Options) -> Result<Option<i64>> {
+fn array_len(table: &Table, options: &Options, steps: &mut Steps<'_>) -> Result<Option<i64>> {
     let (mut len, mut count) = (0, 0u64);
     for pair in table.pairs::<Value, Value>() {
+        steps.step()?;
         match pair?.0 {
             Value::Integer(index) if index > 0 => len = len.max(index),
             _ => return Ok(None),

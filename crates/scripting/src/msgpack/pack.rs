@@ -3,10 +3,17 @@
 use mlua::{Result, Table, Value};
 
 use super::PACK_DEPTH_MAX;
-use crate::error::too_large;
+use crate::{error::too_large, meter::Steps};
 
 /// Appends a value in its shortest form.
-pub(super) fn pack(value: &Value, depth: usize, bytes_max: usize, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn pack(
+    value: &Value,
+    depth: usize,
+    bytes_max: usize,
+    steps: &mut Steps<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    steps.step()?;
     if out.len() > bytes_max {
         return Err(too_large());
     }
@@ -19,16 +26,23 @@ pub(super) fn pack(value: &Value, depth: usize, bytes_max: usize, out: &mut Vec<
             pack_len(bytes.len(), [0xa0, 32], [0xd9, 0xda, 0xdb], out);
             out.extend_from_slice(&bytes);
         }
-        Value::Table(table) if depth < PACK_DEPTH_MAX => pack_table(table, depth, bytes_max, out)?,
+        Value::Table(table) if depth < PACK_DEPTH_MAX => pack_table(table, depth, bytes_max, steps, out)?,
         _ => out.push(0xc0),
     }
     Ok(())
 }
 
-fn pack_table(table: &Table, depth: usize, bytes_max: usize, out: &mut Vec<u8>) -> Result<()> {
+fn pack_table(
+    table: &Table,
+    depth: usize,
+    bytes_max: usize,
+    steps: &mut Steps<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let (mut count, mut largest, mut is_array) = (0usize, 0i64, true);
     for pair in table.pairs::<Value, Value>() {
         count += 1;
+        steps.step()?;
         match pair?.0 {
             Value::Integer(index) if index > 0 => largest = largest.max(index),
             _ => is_array = false,
@@ -36,13 +50,14 @@ fn pack_table(table: &Table, depth: usize, bytes_max: usize, out: &mut Vec<u8>) 
     }
     if is_array && largest as usize == count {
         pack_len(count, [0x90, 16], [0, 0xdc, 0xdd], out);
-        return (1..=largest).try_for_each(|index| pack(&table.raw_get(index)?, depth + 1, bytes_max, out));
+        return (1..=largest)
+            .try_for_each(|index| pack(&table.raw_get(index)?, depth + 1, bytes_max, steps, out));
     }
     pack_len(count, [0x80, 16], [0, 0xde, 0xdf], out);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        pack(&key, depth + 1, bytes_max, out)?;
-        pack(&value, depth + 1, bytes_max, out)?;
+        pack(&key, depth + 1, bytes_max, steps, out)?;
+        pack(&value, depth + 1, bytes_max, steps, out)?;
     }
     Ok(())
 }

@@ -3,13 +3,20 @@
 use mlua::{Lua, MultiValue, Result, Value};
 
 use super::UNPACK_DEPTH_MAX;
+use crate::meter::{Meter, Steps};
 
 /// Values that are returned at once: the stack of the machine holds no more.
 const VALUES_MAX: usize = 7000;
 
 /// At most `limit` values from `offset` on, and where they end.
-pub(super) fn unpack(lua: &Lua, bytes: &[u8], offset: usize, limit: usize) -> Result<(MultiValue, usize)> {
-    let mut reader = Reader { lua, rest: bytes.get(offset..).unwrap_or_default() };
+pub(super) fn unpack(
+    lua: &Lua,
+    bytes: &[u8],
+    offset: usize,
+    limit: usize,
+    meter: &Meter,
+) -> Result<(MultiValue, usize)> {
+    let mut reader = Reader { lua, rest: bytes.get(offset..).unwrap_or_default(), steps: Steps::new(meter) };
     let mut values = MultiValue::new();
     while values.len() < limit && !reader.rest.is_empty() {
         if values.len() == VALUES_MAX {
@@ -23,6 +30,7 @@ pub(super) fn unpack(lua: &Lua, bytes: &[u8], offset: usize, limit: usize) -> Re
 struct Reader<'a> {
     lua: &'a Lua,
     rest: &'a [u8],
+    steps: Steps<'a>,
 }
 
 fn bad() -> mlua::Error {
@@ -58,6 +66,7 @@ impl<'a> Reader<'a> {
         if depth > UNPACK_DEPTH_MAX {
             return Err(bad());
         }
+        self.steps.step()?;
         let kind = self.byte()?;
         let number = |value: f64| Ok(Value::Number(value));
         match kind {

@@ -1,36 +1,90 @@
 //! The functions of the `redis` table that ask who runs the script.
+//!
+//! They are made once for each machine. Who runs the script is known only while it runs, and is found in [`RUNNER`].
 
-use mlua::{Lua, Result, Value};
-use wire::{OwnedArgs, Protocol};
+use std::{cell::RefCell, rc::Rc};
+
+use mlua::{Lua, MultiValue, Result, Table, Value};
+use scoped_tls_hkt::scoped_thread_local;
+use wire::OwnedArgs;
 
 use crate::{
     Calls, LogLevel, Meter, Refusal,
     error::{error_table, raised},
+    memory::building,
     numbers::{append_argument, number_of},
     redis::Settings,
-    reply::to_lua,
+    reply::{integer, to_lua},
 };
 
+/// Bytes of the strings of one command: a script can name a long one thousands of times.
+const COMMAND_BYTES_MAX: usize = 512 << 20;
+
+/// Bytes of a message to the log that are written, as in Redis.
+const LOGGED_BYTES_MAX: usize = 1024;
+
+scoped_thread_local! {
+    /// Who runs the script of this thread.
+    pub(super) static mut RUNNER: for<'r> &'r mut (dyn Calls + 'r)
+}
+
 /// Who runs the script, and what it takes to ask.
-pub(super) struct Asked<'r> {
-    pub(super) calls: &'r mut dyn Calls,
-    pub(super) settings: &'r Settings,
-    pub(super) meter: &'r Meter,
-    pub(super) words: &'r mut OwnedArgs,
-    pub(super) reply: &'r mut Vec<u8>,
+struct Asked<'r> {
+    calls: &'r mut dyn Calls,
+    kit: &'r mut Kit,
+}
+
+/// What the functions of one machine share.
+#[derive(Debug)]
+struct Kit {
+    settings: Settings,
+    meter: Meter,
+    words: OwnedArgs,
+    reply: Vec<u8>,
 }
 
 /// One of the functions.
-pub(super) type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
+type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
 
 /// All of them.
-pub(super) const FUNCTIONS: [(&str, Answer); 5] = [
+const FUNCTIONS: [(&str, Answer); 5] = [
     ("clock", |asked, _, _| Ok(Value::Number(asked.calls.clock_us() as f64 / 1e6))),
     ("call", |asked, lua, values| asked.call(lua, values)),
     ("pcall", |asked, lua, values| asked.pcall(lua, values)),
     ("log", |asked, lua, values| asked.log(lua, values)),
     ("acl_check_cmd", |asked, _, values| asked.may_call(values)),
 ];
+
+/// Adds them to the tables where scripts find them.
+pub(super) fn install(
+    lua: &Lua,
+    redis: &Table,
+    os: &Table,
+    settings: &Settings,
+    meter: &Meter,
+) -> Result<()> {
+    let kit = Kit {
+        settings: settings.clone(),
+        meter: meter.clone(),
+        words: OwnedArgs::default(),
+        reply: Vec::new(),
+    };
+    let kit = Rc::new(RefCell::new(kit));
+    FUNCTIONS.into_iter().try_for_each(|(name, answer)| {
+        let kit = kit.clone();
+        let function = lua.create_function(move |lua, mut values: MultiValue| {
+            if !RUNNER.is_set() {
+                return Err(raised("ERR redis.call/pcall can only be called inside a script invocation"));
+            }
+            RUNNER.with(|calls| {
+                let mut asked = Asked { calls, kit: &mut kit.borrow_mut() };
+                answer(&mut asked, lua, values.make_contiguous())
+            })
+        })?;
+        let table = if name == "clock" { os } else { redis };
+        table.raw_set(name, function)
+    })
+}
 
 /// What came of a command.
 enum Answered {
@@ -45,7 +99,7 @@ impl Asked<'_> {
     fn call(&mut self, lua: &Lua, values: &[Value]) -> Result<Value> {
         match self.ask(lua, values)? {
             Answered::Value(value) => Ok(value),
-            Answered::Error(_) => Err(raised(String::from_utf8_lossy(error_line(self.reply)))),
+            Answered::Error(_) => Err(raised(String::from_utf8_lossy(error_line(&self.kit.reply)))),
             Answered::Refused(text) => Err(raised(text)),
         }
     }
@@ -61,32 +115,39 @@ impl Asked<'_> {
         if let Err(text) = self.take_words(values) {
             return Ok(Answered::Refused(text.to_string()));
         }
-        self.reply.clear();
-        let protocol: Protocol = self.settings.protocol();
-        match self.calls.call(self.words.as_args(), protocol, self.reply) {
+        let Kit { settings, meter, words, reply } = &mut *self.kit;
+        reply.clear();
+        match self.calls.call(words.as_args(), settings.protocol(), reply) {
             Ok(()) => {
-                let (value, is_error) = to_lua(lua, self.reply)?;
+                if let Some(number) = integer(reply) {
+                    return Ok(Answered::Value(Value::Integer(number)));
+                }
+                let (value, is_error) = building(lua, reply.len(), || to_lua(lua, reply))?;
                 Ok(if is_error { Answered::Error(value) } else { Answered::Value(value) })
             }
             Err(Refusal::Error(text)) => Ok(Answered::Refused(text)),
             Err(Refusal::Stop(why)) => {
-                self.meter.stop(why);
-                self.meter.leave().map(|()| Answered::Value(Value::Nil))
+                meter.stop(why);
+                meter.leave().map(|()| Answered::Value(Value::Nil))
             }
         }
     }
 
     /// Makes a command of values.
     fn take_words(&mut self, values: &[Value]) -> std::result::Result<(), &'static str> {
-        self.words.clear();
+        self.kit.words.clear();
+        let len = |value: &Value| if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
+        if values.iter().map(len).sum::<usize>() > COMMAND_BYTES_MAX {
+            return Err("ERR the command is larger than 512 MiB");
+        }
         let mut digits = Vec::new();
         for value in values {
             match (value, number_of(value)) {
-                (Value::String(text), _) => self.words.push(&text.as_bytes()),
+                (Value::String(text), _) => self.kit.words.push(&text.as_bytes()),
                 (_, Some(number)) => {
                     digits.clear();
                     append_argument(number, &mut digits);
-                    self.words.push(&digits);
+                    self.kit.words.push(&digits);
                 }
                 _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
             }
@@ -114,11 +175,14 @@ impl Asked<'_> {
         };
         let mut message = Vec::new();
         for part in parts {
+            if message.len() >= LOGGED_BYTES_MAX {
+                break;
+            }
             if let Some(text) = lua.coerce_string(part.clone())? {
                 if !message.is_empty() {
                     message.push(b' ');
                 }
-                message.extend_from_slice(&text.as_bytes());
+                message.extend(text.as_bytes().iter().take(LOGGED_BYTES_MAX - message.len()));
             }
         }
         self.calls.log(level, &message);
@@ -131,7 +195,7 @@ impl Asked<'_> {
                 "ERR Please specify at least one argument for this redis.acl_check_cmd() call",
             ));
         }
-        match self.calls.may_call(self.words.as_args()) {
+        match self.calls.may_call(self.kit.words.as_args()) {
             Some(may) => Ok(Value::Boolean(may)),
             None => Err(raised("ERR Invalid command passed to redis.acl_check_cmd()")),
         }

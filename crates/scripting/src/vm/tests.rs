@@ -34,6 +34,10 @@ fn values_become_replies() {
         ("return {1, {2, {'x'}}}", "[:1, [:2, [\"x\"]]]"),
         ("return {ok = 'fine'}", "+fine"),
         ("return {err = 'FOO bar'}", "-FOO bar"),
+        ("return {ok = 'a\\255\\0b'}", "+a\\xff"),
+        ("return {err = 'MY a\\0b'}", "-MY a"),
+        ("return {err = 'MY a \\r\\n'}", "-MY a "),
+        ("return {big_number = 'a\\255\\0b'}", "\"a\\xff\\x00b\""),
         ("return {err = 'bar\\r\\n'}", "-bar"),
         ("return {double = 3.5}", "\"3.5\""),
         ("return {map = {a = 1}}", "[\"a\", :1]"),
@@ -55,6 +59,23 @@ fn values_become_replies() {
     ] {
         assert_eq!(vm.eval(script, &[], &[]), expected, "{script}");
     }
+}
+
+#[test]
+fn tables_within_tables_are_walked_once() {
+    let mut vm = TestVm::new();
+    vm.limits.instructions_max = 100_000;
+    let nested = format!("{}{}", "[".repeat(31), "]".repeat(31));
+    for last in ["x = 1", "nil, nil, t"] {
+        let script = format!("local t = {{}} for i = 1, 30 do t = {{t, {last}}} end return t");
+        assert_eq!(vm.eval(&script, &[], &[]), nested, "{script}");
+    }
+    // Elements that are more than are looked at, without and with something else.
+    let numbers = (1..=100).map(|number| format!(":{number}")).collect::<Vec<_>>().join(", ");
+    let script = "local t = {} for i = 1, 100 do t[i] = i end ";
+    assert_eq!(vm.eval(&format!("{script} return t"), &[], &[]), format!("[{numbers}]"));
+    assert_eq!(vm.eval(&format!("{script} t.x = 1 return t"), &[], &[]), format!("[{numbers}]"));
+    assert_eq!(vm.eval(&format!("{script} t.ok = 'fine' return t"), &[], &[]), "+fine");
 }
 
 #[test]
@@ -252,6 +273,10 @@ fn what_is_too_much_is_refused() {
         ("local function f() return 1 + f() end return f()", "stack overflow"),
         ("return ('x'):rep(1e9)", "not enough memory"),
         ("return ('x'):rep(1e18)", "not enough memory"),
+        (
+            "local s, t = ('x'):rep(1e6), {} for i = 1, 5000 do t[i] = s end return redis.call('set', unpack(t))",
+            "ERR the command is larger than 512 MiB",
+        ),
         ("return (''):rep(1e18)", "\"\""),
         ("local t = {} for i = 1, 1e9 do t[i] = i end", "not enough memory"),
         ("local s = 'x' while true do s = s .. s end", "not enough memory"),
@@ -264,7 +289,11 @@ fn what_is_too_much_is_refused() {
     // The machine is as good as new.
     let mut vm = TestVm::new();
     vm.limits.instructions_max = 100_000;
-    assert!(vm.eval("local t = {} for i = 1, 60 do t = {t, t} end return t", &[], &[]).contains("too large"));
+    assert_eq!(
+        vm.eval("local t = {} for i = 1, 60 do t = {t, t} end return t", &[], &[]),
+        "stopped: TooLong",
+        "while the reply is written"
+    );
     vm.limits.instructions_max = 0;
     for _ in 0..3 {
         assert!(
@@ -290,11 +319,80 @@ fn endless_scripts_end() {
         "setmetatable({}, {__index = function() while true do end end}).x = nil return setmetatable({}, {__index = \
          function() while true do end end}).x",
         "load(function() return ' ' end)()",
+        "while true do pcall(table.sort, {}, 5) pcall(table.sort) end",
     ] {
         assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
     }
     assert_eq!(vm.eval("return 1", &[], &[]), ":1");
 }
+
+#[test]
+fn functions_that_take_long_ask_whether_to_go_on() {
+    let mut vm = TestVm::new();
+    vm.limits = Limits { memory_bytes_max: 64 << 20, instructions_max: 400_000 };
+    let shared = "local t = {1} for i = 1, 40 do t = {t, t} end ";
+    for script in [
+        // Every pair is the wrong way round for the sort of Lua: it would compare 10^10 times.
+        "local t, n = {}, 100000 for i = 1, n, 2 do t[i] = i t[i + 1] = n - i end pcall(table.sort, t)",
+        &format!("{shared} pcall(cjson.encode, t)"),
+        "pcall(cjson.decode, '[' .. ('1,'):rep(1000000) .. '1]')",
+        "local t = {} for i = 1, 50000 do t[i] = {} end for i = 1, 20 do pcall(cmsgpack.pack, t) end",
+        "pcall(cmsgpack.unpack, '\\221\\0\\15\\66\\64' .. ('\\1'):rep(1000000))",
+        "return (('x'):rep(10000):find('.-.-.-.-y'))",
+        "return (('x'):rep(1000000):gsub('.', ''))",
+    ] {
+        assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
+    }
+    // These are bounded by what they may build.
+    for script in [
+        "return #table.concat(t, ('x'):rep(1000))",
+        "return #(('x'):rep(1e9))",
+        "return #(('x'):rep(1e7):gsub('x', ('y'):rep(100)))",
+    ] {
+        vm.limits.instructions_max = 0;
+        let script = format!("local t = {{}} for i = 1, 100000 do t[i] = i end {script}");
+        assert!(vm.eval(&script, &[], &[]).contains("not enough memory"), "{script}");
+    }
+}
+
+#[test]
+fn tables_are_sorted_as_lua_sorts_them() {
+    let mut vm = TestVm::new();
+    for len in [0, 5, SORTED_ALONE_MAX, SORTED_ALONE_MAX + 1, 1000] {
+        let sorted = format!(
+            "local t = {{}} for i = 1, {len} do t[i] = i * 7919 % 1009 end table.sort(t) \
+             for i = 2, #t do if t[i - 1] > t[i] then return i end end \
+             table.sort(t, function(a, b) return a > b end) \
+             for i = 2, #t do if t[i - 1] < t[i] then return i end end return #t"
+        );
+        assert_eq!(vm.eval(&sorted, &[], &[]), format!(":{len}"), "{len}");
+        let mixed = format!(
+            "local t = {{}} for i = 1, {len} do t[i] = i end t[{len} + 1] = 'x' t[{len} + 2] = 'y' \
+                             return ({{pcall(table.sort, t)}})[2]"
+        );
+        if len > 0 {
+            assert!(vm.eval(&mixed, &[], &[]).starts_with("\"attempt to compare "), "{len}");
+        }
+    }
+    check(&[
+        (
+            "local meta = {__lt = function(a, b) return a.n < b.n end} local t = {} for i = 1, 100 do t[i] = \
+             setmetatable({n = i * 31 % 100}, meta) end table.sort(t) return t[1].n + t[100].n",
+            ":99",
+        ),
+        (
+            "return ({pcall(table.sort)})[2]",
+            "\"bad argument #1 to \\'sort\\' (table expected, got no value)\"",
+        ),
+        (
+            "return ({pcall(table.sort, {}, 1)})[2]",
+            "\"bad argument #2 to \\'sort\\' (function expected, got number)\"",
+        ),
+    ]);
+}
+
+/// As in the prelude.
+const SORTED_ALONE_MAX: usize = 64;
 
 #[test]
 fn others_stop_a_script() {

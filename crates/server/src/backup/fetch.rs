@@ -92,11 +92,14 @@ fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError
     move |source| BackupError::Os { doing, path, source }
 }
 
-/// `sheaf backup`: copies what the server at `url` holds into `dir` and prints what was done.
+/// Who asks if nobody else is named: the user of `requirepass`.
+pub const DEFAULT_USER: &str = "default";
+
+/// `sheaf backup`: copies what the server at `url` holds into `dir`, asking as `user`, and prints what was done.
 ///
 /// # Errors
 /// See [`BackupError`].
-pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
+pub fn run(dir: &Path, url: &str, user: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
     let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
     let bars = ProgressBars::default();
     let show = |stage, done, total| {
@@ -105,7 +108,7 @@ pub fn run(dir: &Path, url: &str, password_file: Option<&Path>) -> Result<(), Ba
     };
     let starts_over =
         || println!("starts over  the server does not have the snapshot any more that the copy began with");
-    let made = copy_server(&Remote::new(url, password.as_deref()), dir, &starts_over, &show);
+    let made = copy_server(&Remote::new(url, user, password.as_deref()), dir, &starts_over, &show);
     bars.finish();
     let Copied { manifest, .. } = made?;
     println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());

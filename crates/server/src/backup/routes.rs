@@ -1,20 +1,17 @@
 //! The HTTP side of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
 //!
-//! Who may talk to the Redis port may make backups: with `requirepass`, HTTP Basic with the user `default` and that password;
-//! without, only clients on this machine while `protected-mode` is on.
+//! They are for admins, which whoever leads requests here sees to.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Body,
-    extract::{ConnectInfo, Path, RawQuery, Request, State},
+    extract::{Path, RawQuery, State},
     http::{HeaderMap, StatusCode, header},
-    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use commands::Host;
 use env::{Access, Disk, File, RealDisk};
 use lsn::Lsn;
@@ -34,47 +31,12 @@ const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 /// Digits of the name of a session, which whoever begins it may choose.
 const SESSION_NAME_BYTES: usize = 32;
 
-/// The routes, which nobody reaches who may not.
-pub(crate) fn routes(host: Arc<ServerHost>) -> Router<Arc<ServerHost>> {
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<ServerHost>> {
     Router::new()
         .route("/_backup", post(begin))
         .route("/_backup/{session}", delete(end))
         .route("/_backup/{session}/{*file}", get(file))
-        .layer(middleware::from_fn_with_state(host, authorize))
-}
-
-async fn authorize(
-    State(host): State<Arc<ServerHost>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if host.is_protected_from(&peer) {
-        let reason = "There is no password, so only clients on this machine are served: set requirepass, or turn \
-                      protected-mode off.";
-        return refuse(StatusCode::FORBIDDEN, "forbidden", reason);
-    }
-    if host.requires_password_now() {
-        let reason = match credentials(request.headers()) {
-            Some((user, password)) if host.authenticate(&user, &password) => return next.run(request).await,
-            Some(_) => "Name or password is incorrect.",
-            None => "Authentication required.",
-        };
-        let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", reason);
-        let challenge = header::HeaderValue::from_static("Basic realm=\"sheaf\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-        return response;
-    }
-    next.run(request).await
-}
-
-/// User and password of HTTP Basic, if they are given.
-fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let decoded =
-        BASE64_STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
-    let colon = decoded.iter().position(|&byte| byte == b':')?;
-    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
 }
 
 /// Begins a session, if need be after a snapshot.
@@ -281,21 +243,5 @@ mod tests {
         {
             assert!(!is_session_name(wrong), "{wrong}");
         }
-    }
-
-    #[test]
-    fn basic_credentials_are_read_and_anything_else_is_none() {
-        let read = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::AUTHORIZATION, text.parse().unwrap());
-            credentials(&headers)
-        };
-        // "default:a:b"
-        assert_eq!(read("Basic ZGVmYXVsdDphOmI="), Some((b"default".to_vec(), b"a:b".to_vec())));
-        assert_eq!(read("basic ZGVmYXVsdDphOmI="), Some((b"default".to_vec(), b"a:b".to_vec())));
-        for text in ["Bearer ZGVmYXVsdDphOmI=", "Basic", "Basic ???", "Basic ZGVmYXVsdA=="] {
-            assert_eq!(read(text), None, "{text}");
-        }
-        assert_eq!(credentials(&HeaderMap::new()), None);
     }
 }

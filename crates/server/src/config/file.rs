@@ -1,8 +1,12 @@
-//! The configuration file: a flat TOML table, one line per setting.
+//! Files with settings: flat TOML tables, one line per setting. The configuration file is the administrator's. Without one, the
+//! data directory has a file of what the server was told to keep over HTTP, and nothing else.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use super::{ConfigError, OPTIONS, Settings};
+
+const KEPT_HEADER: &str =
+    "# What this server was told to keep (/_node/_local/_config). Flags and variables override it.\n";
 
 /// Reads (name, value) pairs. Values may be strings, numbers or booleans.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, String)>, ConfigError> {
@@ -32,9 +36,38 @@ pub(super) fn render(settings: &Settings) -> String {
     out
 }
 
+/// Keeps one value in a file, or forgets it.
+///
+/// # Errors
+/// What failed; the file is then as it was.
+pub(super) fn keep(path: &Path, name: &str, value: Option<&str>) -> Result<(), String> {
+    let mut table: toml::Table = match std::fs::read_to_string(path) {
+        Ok(text) => text.parse().map_err(|error: toml::de::Error| error.to_string())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => toml::Table::new(),
+        Err(error) => return Err(error.to_string()),
+    };
+    match value {
+        Some(value) => _ = table.insert(name.into(), value.into()),
+        None => _ = table.remove(name),
+    }
+    let text = format!("{KEPT_HEADER}{table}");
+    env::crashsafe::write_atomically(&env::RealDisk, path, text.as_bytes()).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_back_until_it_is_forgotten() {
+        let path = std::env::temp_dir().join(format!("sheaf-kept-{}.toml", std::process::id()));
+        keep(&path, "cors", Some("yes")).unwrap();
+        keep(&path, "cors-origins", Some("https://a.example, \"quoted\"")).unwrap();
+        keep(&path, "cors", None).unwrap();
+        let kept = read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(kept, Ok(vec![("cors-origins".into(), "https://a.example, \"quoted\"".into())]));
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

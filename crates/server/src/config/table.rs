@@ -73,6 +73,7 @@ settings! {
     Requirepass "requirepass" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
     AdminUser "admin-user" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
     AdminPassword "admin-password" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, everybody on this machine is an admin.";
+    HttpHosts "http-hosts" Kind::Text, "", Mutable, "Names of this server in URLs, separated by commas, beside localhost and addresses; * for any. While clients are trusted for being on this machine (protected-mode, and no password), requests to other names are refused.";
     HttpBodyBytesMax "http-body-bytes-max" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
     MaxDocumentSize "max-document-size" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, in bytes of JSON without attachments.";
     Cors "cors" Kind::Switch, "no", Mutable, "Let pages of other origins use the server, in browsers.";

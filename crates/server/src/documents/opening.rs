@@ -8,7 +8,7 @@ use std::{
 use documents::{Documents, Listener, Shelf, StoreError, directory};
 use env::{Disk, Entropy};
 use lsn::Lsn;
-use tree::NodeCache;
+use tree::{NodeCache, Written};
 
 /// Memory for nodes of trees that were read from files, of all databases together.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -30,6 +30,6 @@ pub(crate) fn open(
     listener: Listener,
 ) -> Result<Documents, StoreError> {
     let cache = NodeCache::new(CACHE_BYTES);
-    let shelf = Shelf { disk, dir: directory(dir), entropy, cache };
+    let shelf = Shelf { disk, dir: directory(dir), entropy, cache, written: Written::default() };
     Documents::open(shelf, limit, listener)
 }

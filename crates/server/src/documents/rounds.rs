@@ -31,6 +31,9 @@ use tokio::sync::oneshot;
 use super::{gate::CommitGate, refusal::Refusal};
 use crate::{host::ServerHost, log_threads::LogThreads};
 
+/// A round that has taken more memory does not keep it for the next.
+const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
+
 /// What came of a change, and the position that an answer that tells it waits for.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
 
@@ -57,7 +60,8 @@ pub(crate) struct Rounds {
     queues: RefCell<Vec<Queue>>,
     /// The end of the tick will see to the queues.
     is_due: Cell<bool>,
-    /// Memory of records, kept from round to round.
+    /// Memory of changes and of records, kept from round to round.
+    change: RefCell<Vec<u8>>,
     record: RefCell<Vec<u8>>,
 }
 
@@ -78,8 +82,9 @@ impl Rounds {
     pub(crate) fn new(host: Arc<ServerHost>, threads: LogThreads) -> Rounds {
         let log = threads.log().clone();
         let gate = CommitGate::new(log.appender());
-        let (queues, record) = (RefCell::default(), RefCell::default());
-        Rounds { host, log, threads, gate, queues, is_due: Cell::new(false), record }
+        let (queues, is_due) = (RefCell::default(), Cell::new(false));
+        let (change, record) = (RefCell::default(), RefCell::default());
+        Rounds { host, log, threads, gate, queues, is_due, change, record }
     }
 
     /// Waits for positions of the log.
@@ -205,9 +210,16 @@ impl Rounds {
                 return told.for_each(|tell| tell(Err(ended.clone())));
             }
         };
+        writer.encode_in(self.change.take());
         let told: Vec<Tell> = steps.map(|step| step(Ok(&mut writer))).collect();
         let ended = match writer.change() {
-            Ok(Some(change)) => self.append(&change, |lsn| writer.commit(lsn)).map_err(Ended::Refused),
+            Ok(Some(change)) => {
+                let appended = self.append(&change, |lsn| writer.commit(lsn)).map_err(Ended::Refused);
+                if change.capacity() <= KEPT_BYTES_MAX {
+                    self.change.replace(change);
+                }
+                appended
+            }
             Ok(None) => Ok(writer.snapshot().last_lsn()),
             Err(error) => Err(Ended::Failed(error.into(), self.log.appended_lsn())),
         };

@@ -11,6 +11,8 @@
 //! - One save at a time.
 //! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins at a snapshot for
 //!   keys and documents alike.
+//! - What could not be saved is tried again for ever, less and less often: there may be room on the disk again. Till then it stays
+//!   in the log, which takes writes as long as there is room for it.
 
 use std::{
     sync::{
@@ -34,8 +36,9 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long a save of everything waits for replicas, and how often it looks.
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 const COMMIT_POLL: Duration = Duration::from_millis(1);
-/// After a failure it is tried again after so long, unless somebody asks.
-const RETRY_MS: u64 = 60_000;
+/// After a failure it is tried again after so long, unless somebody asks, and after twice as long each time it fails again.
+const RETRY_MS_MIN: u64 = 1_000;
+const RETRY_MS_MAX: u64 = 60_000;
 
 /// See the module documentation.
 #[derive(Default)]
@@ -51,7 +54,22 @@ struct State {
     /// Everything is to be saved.
     wanted: bool,
     stopping: bool,
-    failed_at_ms: Option<u64>,
+    failing: Option<Failing>,
+}
+
+/// The last save has failed.
+#[derive(Clone, Copy)]
+struct Failing {
+    at_ms: u64,
+    retry_ms: u64,
+}
+
+impl Failing {
+    /// It has failed now, perhaps again.
+    fn after(before: Option<Failing>, now_ms: u64) -> Failing {
+        let retry_ms = before.map_or(RETRY_MS_MIN, |before| (2 * before.retry_ms).min(RETRY_MS_MAX));
+        Failing { at_ms: now_ms, retry_ms }
+    }
 }
 
 impl Saver {
@@ -96,7 +114,8 @@ impl Saver {
                 return;
             }
             let everything = std::mem::take(&mut state.wanted);
-            let rests = state.failed_at_ms.is_some_and(|at_ms| host.unix_ms() < at_ms + RETRY_MS);
+            let now_ms = host.monotonic_us() / 1000;
+            let rests = state.failing.is_some_and(|failing| now_ms < failing.at_ms + failing.retry_ms);
             drop(state);
             // What a forced recovery has left is not written down before it is confirmed.
             if (everything || !rests) && !log.is_frozen() {
@@ -133,19 +152,42 @@ impl Saver {
     }
 
     fn note(&self, host: &ServerHost, saved: &Result<(), StoreError>) {
-        let failed_at_ms = match saved {
+        let mut state = self.state.lock();
+        match saved {
             // Replicas take their time; they are asked again.
-            Ok(()) | Err(StoreError::NotCommitted) => None,
+            Err(StoreError::NotCommitted) => {}
+            Ok(()) => {
+                if state.failing.take().is_some() {
+                    tracing::info!(target: "server", "documents are saved in their files again");
+                }
+            }
             Err(error) => {
                 self.failures.fetch_add(1, Relaxed);
+                let failing = Failing::after(state.failing, host.monotonic_us() / 1000);
+                state.failing = Some(failing);
+                let retry_s = failing.retry_ms / 1000;
                 tracing::error!(
-                    target: "server", %error,
-                    "documents cannot be saved in their files. Nothing is lost, the log keeps them and grows: see to the disk, \
-                     then start again"
+                    target: "server", %error, retry_s,
+                    "documents cannot be saved in their files. Nothing is lost, the log keeps them and grows: see to the disk; \
+                     it is tried again"
                 );
-                Some(host.unix_ms())
             }
-        };
-        self.state.lock().failed_at_ms = failed_at_ms;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_tried_again_less_and_less_often_but_for_ever() {
+        let mut failing = None;
+        let mut pauses_ms = Vec::new();
+        for now_ms in 0..9 {
+            failing = Some(Failing::after(failing, now_ms));
+            pauses_ms.extend(failing.map(|failing| failing.retry_ms));
+        }
+        assert_eq!(pauses_ms, [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]);
     }
 }

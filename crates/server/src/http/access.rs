@@ -2,15 +2,19 @@
 //!
 //! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While there is neither, everybody on
 //! this machine is one, and others are refused while `protected-mode` is on. With an admin, a database is open to admins only,
-//! until its `_security` says more.
+//! until its `_security` says more, and `/metrics` and `/_backup` are open to admins, in any case.
+//!
+//! Whoever is trusted for being on this machine must have called it by a name of this machine: `localhost`, an address, or one of
+//! `http-hosts`. Else a page of anywhere whose name is made to lead here (DNS rebinding) would be an admin. To its browser this
+//! server is where the page came from, so its requests need no `Origin`, and the name in `Host` is all that tells.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::http::{HeaderMap, header};
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::{failure::Failure, session};
-use crate::http::thread::HttpThread;
+use crate::{config::Key, http::thread::HttpThread};
 
 /// The role of server admins.
 pub(super) const ADMIN_ROLE: &str = "_admin";
@@ -53,15 +57,54 @@ impl User {
     }
 }
 
-/// Whether `peer` may send requests at all.
-pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr) -> Result<(), Failure> {
-    if thread.host.is_http_protected_from(peer) {
+/// Whether `peer` may send requests with these headers at all.
+pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap) -> Result<(), Failure> {
+    if !thread.host.trusts_its_machine() {
+        return Ok(());
+    }
+    if !peer.ip().to_canonical().is_loopback() {
         return Err(Failure::Forbidden(
             "There is no password, so only clients on this machine are served: set admin-password, or turn \
              protected-mode off.",
         ));
     }
+    if !names_this_machine(headers, thread.host.settings().text(Key::HttpHosts)) {
+        return Err(Failure::Forbidden(
+            "There is no password, so this server is called localhost, or by an address: list other names in \
+             http-hosts, or set admin-password.",
+        ));
+    }
     Ok(())
+}
+
+/// Admits an admin, and nobody else: to what is no database.
+pub(super) fn admit_admin(
+    thread: &HttpThread,
+    peer: &SocketAddr,
+    headers: &HeaderMap,
+) -> Result<(), Failure> {
+    admit(thread, peer, headers)?;
+    identify(thread, headers)?.require_admin()
+}
+
+/// Whether the name that the client has called is one of this machine. `names` are others that it has. Whoever sends no name is
+/// no browser.
+fn names_this_machine(headers: &HeaderMap, names: &str) -> bool {
+    headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(|host| is_ours(host, names)))
+}
+
+fn is_ours(host: &str, names: &str) -> bool {
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = host.split_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<Ipv4Addr>().is_ok()
+        || names
+            .split(',')
+            .map(str::trim)
+            .any(|known| known == "*" || !known.is_empty() && known.eq_ignore_ascii_case(&name))
 }
 
 /// Who sends these headers.
@@ -98,6 +141,35 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_ours() {
+        let names_us = |host: &'static str, names: &str| {
+            names_this_machine(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]), names)
+        };
+        for host in
+            ["localhost", "LocalHost:5984", "db.localhost", "127.0.0.1:5984", "192.168.1.7", "[::1]:5984"]
+        {
+            assert!(names_us(host, ""), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:5984",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[x]",
+        ] {
+            assert!(!names_us(host, ""), "{host}");
+            assert!(!names_us(host, "db, db.example"), "{host}");
+            assert!(names_us(host, "*") || host == "[x]", "{host}");
+        }
+        assert!(names_us("DB:5984", "db, db.example") && names_us("db.example", "db, db.example"));
+        assert!(names_this_machine(&HeaderMap::new(), ""), "no browser leaves it out");
+        let mut twice = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
+        twice.append(header::HOST, "evil.example".parse().unwrap());
+        assert!(!names_this_machine(&twice, ""));
+    }
 
     #[test]
     fn basic_credentials_are_read_and_anything_else_is_none() {

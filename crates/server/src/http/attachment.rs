@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use documents::{
-    Attachment, AttachmentRequest, AttachmentSource, DEFAULT_CONTENT_TYPE, Database, Digest, DocError,
+    Attachment, AttachmentRequest, AttachmentSource, BodyHash, DEFAULT_CONTENT_TYPE, Database, DocError,
     DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot, check_attachment_name, check_id,
 };
 
@@ -184,7 +184,7 @@ fn with_attachments(
         id: id.into(),
         history: History::Parent(parent.map(Found::rev)),
         deleted: false,
-        body_digest: Digest::of(&body),
+        body_hash: BodyHash::of(&body),
         body,
         attachments,
     };

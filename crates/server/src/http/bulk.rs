@@ -40,6 +40,7 @@ impl Batch {
             return Err(Failure::bad_request("Request body must be a JSON object"));
         }
         let (mut documents, mut new_edits) = (None, true);
+        let mut memory = Vec::new();
         reader.object::<DocError>(|reader, key| {
             match (&*key, reader.peek()?) {
                 ("docs", Kind::Array) => {
@@ -48,7 +49,7 @@ impl Batch {
                         if list.len() == DOCUMENTS_MAX {
                             return Err(DocError::TooLarge);
                         }
-                        list.push(NewDocument::read(reader, &limits)?);
+                        list.push(NewDocument::read(reader, &limits, &mut memory)?);
                         Ok(())
                     })?;
                     documents = Some(list);
@@ -82,7 +83,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     for mut document in documents {
         let id: Arc<str> = document.id.take().unwrap_or_else(|| new_uuid(&call.thread.host)).into();
         security::check_edit(call, database, &id)?;
-        let edit = edit_of(call, database, &id, document, new_edits).await?;
+        let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
         ids.push(id);
         round.add(edit);
         if round.is_full() {
@@ -131,6 +132,7 @@ impl Round {
         let edits = std::mem::take(&mut self.edits);
         let size = (edits.len(), std::mem::take(&mut self.bytes));
         let make = move |writer: &mut documents::Writer| {
+            writer.look_up(edits.iter().filter_map(Edit::document_id));
             Ok(edits.into_iter().map(|edit| edit.make(writer)).collect::<Vec<_>>())
         };
         let (made, lsn) = call.thread.submit(database, size, make).await?;

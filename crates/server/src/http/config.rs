@@ -1,11 +1,11 @@
 //! `/_node/_local/_config`: settings under the names that CouchDB has for them.
 //!
-//! Only what has a meaning here is known; the values are those of the settings, so CONFIG GET shows the same.
+//! Only what has a meaning here is known; the values are those of the settings, so CONFIG GET shows the same. What is changed here
+//! is so after a restart as well, as in CouchDB: in the configuration file, or in the data directory where there is none.
 
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use commands::Host;
 use serde_json::Value;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     reply::{self, Reply},
     request::Call,
 };
-use crate::config::{Key, OPTIONS, Settings};
+use crate::config::{Key, Settings};
 
 /// Section and key of CouchDB, and the setting that they are.
 const NAMES: &[(&str, &str, Key)] = &[
@@ -47,23 +47,17 @@ pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Fail
     };
     let known = NAMES.iter().find(|row| row.0 == section && row.1 == key).map(|row| row.2);
     let setting = known.ok_or(Failure::NotFound("unknown_config_value"))?;
-    let value = match call.method() {
-        "GET" | "HEAD" => None,
+    let before = shown(&call.thread.host.settings(), setting);
+    match call.method() {
+        "GET" | "HEAD" => {}
         "PUT" => match call.json().await? {
-            Value::String(text) => Some(text),
+            Value::String(text) => {
+                call.thread.host.config_set_and_keep(setting, Some(&text)).map_err(Failure::bad_request)?
+            }
             _ => return Err(Failure::bad_request("Config values must be strings")),
         },
-        "DELETE" => Some(OPTIONS[setting as usize].default.to_string()),
+        "DELETE" => call.thread.host.config_set_and_keep(setting, None).map_err(Failure::bad_request)?,
         _ => return Err(Failure::MethodNotAllowed("GET,HEAD,PUT,DELETE")),
-    };
-    let host = &call.thread.host;
-    let before = shown(&host.settings(), setting);
-    if let Some(value) = value {
-        let name = OPTIONS[setting as usize].name;
-        host.config_set(&[(name.as_bytes(), value.as_bytes())]).map_err(Failure::bad_request)?;
-        if host.facts.config_file.is_some() {
-            host.config_rewrite().map_err(Failure::bad_request)?;
-        }
     }
     Ok(reply::value(StatusCode::OK, &before))
 }

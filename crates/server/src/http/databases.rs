@@ -56,7 +56,7 @@ pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD")?;
     call.user.require_admin()?;
     let found = names(call)?;
-    call.thread.committed(call.thread.appended_lsn()?).await?;
+    call.thread.committed(call.thread.shown_lsn()?).await?;
     let names: Vec<&str> = found.iter().map(|database| &**database.name()).collect();
     Ok(reply::value(StatusCode::OK, &names))
 }
@@ -85,7 +85,7 @@ pub(super) async fn dbs_info(call: &mut Call) -> Result<Reply, Failure> {
         call.user.require_admin()?;
         rows.extend(names(call)?.iter().map(|database| row(&call.thread.host, database)));
     }
-    call.thread.committed(call.thread.appended_lsn()?).await?;
+    call.thread.committed(call.thread.shown_lsn()?).await?;
     Ok(reply::value(StatusCode::OK, &rows))
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
     let beat = Beat::of(&call.query)?;
     let since = match call.query.text("since") {
         None | Some("" | "0") => 0,
-        Some("now") => call.thread.appended_lsn()?.get(),
+        Some("now") => call.thread.shown_lsn()?.get(),
         Some(text) => text.trim_matches('"').parse().map_err(|_| Failure::bad_request("Malformed since."))?,
     };
     let thread = call.thread.clone();
@@ -116,7 +116,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
-            let position = thread.appended_lsn()?;
+            let position = thread.shown_lsn()?;
             let rows = updates(&thread.documents().all(), &mut told, since, is_begun);
             thread.committed(position).await?;
             let found = !rows.is_empty();

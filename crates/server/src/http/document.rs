@@ -113,7 +113,7 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str) -> Result<Repl
     let mut document = NewDocument::parse(&body, &limits(call)).map_err(|error| named(error, id))?;
     let new_edits = call.query.flag_or("new_edits", true)?;
     document.rev = based_on(call, document.rev)?;
-    let edit = edit_of(call, database, id, document, new_edits).await?;
+    let edit = edit_of(call, database, id.into(), document, new_edits).await?;
     save(call, database, id, edit, StatusCode::CREATED).await
 }
 
@@ -126,7 +126,7 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
     let id = id.unwrap_or_else(|| super::instance::new_uuid(&call.thread.host));
     security::check_edit(call, database, &id)?;
     let new_edits = call.query.flag_or("new_edits", true)?;
-    let edit = edit_of(call, database, &id, document, new_edits).await?;
+    let edit = edit_of(call, database, id.as_str().into(), document, new_edits).await?;
     save(call, database, &id, edit, StatusCode::CREATED).await
 }
 
@@ -137,7 +137,7 @@ async fn delete(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply
         call.snapshot(database).await?.open(id, Pick::Winner)?;
     }
     let document = NewDocument::deletion(id.into(), based_on(call, None)?);
-    let edit = edit_of(call, database, id, document, true).await?;
+    let edit = edit_of(call, database, id.into(), document, true).await?;
     save(call, database, id, edit, StatusCode::OK).await
 }
 
@@ -157,7 +157,7 @@ async fn copy(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, 
             id: target.as_str().into(),
             history: History::Parent(target_rev),
             deleted: false,
-            body_digest: documents::Digest::of(&body),
+            body_hash: documents::BodyHash::of(&body),
             body,
             attachments: Vec::new(),
         },

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use documents::{
     AttachmentRequest, AttachmentSource, CHUNK_BYTES, Database, DocError, DocId, DocRev, EditRequest,
-    History, LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, RevPath, UploadId,
-    Writer, check_id,
+    LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, UploadId, Uploaded, Writer,
+    check_id,
 };
 
 use super::{
@@ -36,6 +36,14 @@ impl Edit {
                 edit.body.len() + edit.attachments.iter().map(attachment).sum::<usize>()
             }
             Edit::Local { body, .. } => body.len(),
+        }
+    }
+
+    /// The document, if it is one that is listed.
+    pub(super) fn document_id(&self) -> Option<&DocId> {
+        match self {
+            Edit::Document(edit, _) => Some(&edit.id),
+            Edit::Local { .. } => None,
         }
     }
 
@@ -78,64 +86,46 @@ pub(super) fn limits(call: &Call) -> Limits {
 pub(super) async fn edit_of(
     call: &Call,
     database: &Arc<Database>,
-    id: &str,
-    document: NewDocument,
+    id: DocId,
+    mut document: NewDocument,
     new_edits: bool,
 ) -> Result<Edit, Failure> {
-    check_id(id)?;
+    check_id(&id)?;
     if let Some(id) = id.strip_prefix(LOCAL_PREFIX) {
         let rev = document.rev.map(local_rev).transpose()?;
-        return Ok(Edit::Local { id: id.into(), rev, deleted: document.deleted, body: document.body.into() });
+        return Ok(Edit::Local { id: id.into(), rev, deleted: document.deleted, body: document.body });
     }
-    let rev = document.rev.map(tree_rev).transpose()?;
-    let history = match (new_edits, document.revisions, rev) {
-        (true, _, rev) => History::Parent(rev),
-        (false, Some(path), _) => History::Path(path),
-        (false, None, Some(rev)) => History::Path(RevPath::of(rev)),
-        (false, None, None) => {
-            let reason = "When `new_edits: false`, the document needs `_rev` or `_revisions` specified";
-            return Err(Failure::bad_request(reason));
+    let (mut uploads, mut stored) = (Vec::new(), Vec::new());
+    for attachment in &mut document.attachments {
+        if let Some((uploaded, kept)) = store_large(call, database, attachment).await? {
+            uploads.push((attachment.name.clone(), uploaded));
+            stored.push(kept);
         }
-    };
-    let (mut attachments, mut stored) = (Vec::with_capacity(document.attachments.len()), Vec::new());
-    for attachment in document.attachments {
-        let (attachment, kept) = attachment_request(call, database, attachment).await?;
-        attachments.push(attachment);
-        stored.extend(kept);
     }
-    let request = EditRequest {
-        id: id.into(),
-        history,
-        deleted: document.deleted,
-        body: document.body.into(),
-        body_digest: document.body_digest,
-        attachments,
-    };
-    Ok(Edit::Document(request, stored))
+    let uploaded =
+        |name: &str| uploads.iter().find(|(known, _)| known == name).map(|(_, uploaded)| *uploaded);
+    Ok(Edit::Document(EditRequest::new(id, document, new_edits, uploaded)?, stored))
 }
 
-async fn attachment_request(
+/// Stores an attachment that is too large for one record: from then on it follows its document.
+async fn store_large(
     call: &Call,
     database: &Arc<Database>,
-    attachment: NewAttachment,
-) -> Result<(AttachmentRequest, Option<Stored>), Failure> {
-    let NewAttachment { name, content_type, revpos, content } = attachment;
-    let (source, stored) = match content {
-        NewContent::Stub { .. } => (AttachmentSource::Stub, None),
-        NewContent::Inline { bytes, digest } if bytes.len() <= CHUNK_BYTES => {
-            let (content_type, bytes) = (content_type.into(), bytes.into());
-            (AttachmentSource::Inline { content_type, bytes, digest, revpos }, None)
-        }
-        NewContent::Inline { bytes, .. } => {
-            let mut upload = Upload::new(&call.thread, database);
-            upload.push(bytes.into()).await?;
-            upload.finish(content_type.into(), revpos).await?
-        }
+    attachment: &mut NewAttachment,
+) -> Result<Option<(Uploaded, Stored)>, Failure> {
+    let bytes = match &mut attachment.content {
+        NewContent::Inline { bytes, .. } if bytes.len() > CHUNK_BYTES => std::mem::take(bytes),
+        NewContent::Inline { .. } | NewContent::Stub { .. } => return Ok(None),
         NewContent::Follows { .. } => {
             return Err(Failure::bad_request("Attachments that follow need a multipart/related body"));
         }
     };
-    Ok((AttachmentRequest { name: name.into(), source }, stored))
+    let mut upload = Upload::new(&call.thread, database);
+    upload.push(bytes.into()).await?;
+    let (uploaded, stored) = upload.finish_stored().await?;
+    let Uploaded { length, digest, .. } = uploaded;
+    attachment.content = NewContent::Follows { length, digest: Some(digest) };
+    Ok(Some((uploaded, stored)))
 }
 
 /// The revision of a document that is listed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::{body::Bytes, http::StatusCode};
 use documents::{
-    DESIGN_PREFIX, Database, Digest, DocError, EditRequest, Found, History, Pick, Snapshot,
+    BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, Found, History, Pick, Snapshot,
     mango::{
         ALL_DOCS_INDEX, FindRequest, IndexDefinition, IndexSnapshot, Indexes, Indexing, Plan, Query,
         QueryError, Value, WithoutIndex,
@@ -196,7 +196,7 @@ async fn replace(
             id: id.into(),
             history,
             deleted,
-            body_digest: Digest::of(&body),
+            body_hash: BodyHash::of(&body),
             body: body.into(),
             attachments: Vec::new(),
         },

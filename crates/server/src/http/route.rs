@@ -2,10 +2,7 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
-use axum::{
-    extract::ConnectInfo,
-    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts},
-};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts};
 use commands::Host;
 use hyper::body::Incoming;
 use tower_service::Service;
@@ -48,8 +45,15 @@ pub(super) async fn answer(
     reply
 }
 
-async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: SocketAddr) -> Reply {
-    request.extensions_mut().insert(ConnectInfo(peer));
+/// Metrics and backups, which are for admins.
+async fn by_tools(thread: &HttpThread, request: Request<Incoming>, peer: SocketAddr) -> Reply {
+    if let Err(failure) = access::admit_admin(thread, &peer, request.headers()) {
+        let mut reply = failure.into_reply();
+        if reply.status() == StatusCode::UNAUTHORIZED {
+            reply::set(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
+        }
+        return reply;
+    }
     let answered = thread.tools.clone().call(request).await;
     let answered = answered.unwrap_or_else(|never| match never {});
     answered.map(Body::Other)
@@ -126,7 +130,7 @@ async fn admit_and_route(
 
 /// Who sends the request, if the server serves it at all.
 fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
-    access::admit(thread, &peer)?;
+    access::admit(thread, &peer, headers)?;
     if thread.host.loading().is_some() {
         return Err(Failure::from(Refusal::Loading));
     }

@@ -86,17 +86,6 @@ impl Parts {
     }
 }
 
-fn view(attachment: &documents::Attachment) -> AttachmentView<'_> {
-    AttachmentView {
-        name: &attachment.name,
-        content_type: &attachment.content_type,
-        revpos: attachment.revpos,
-        digest: attachment.digest,
-        length: attachment.length,
-        content: ContentView::Stub,
-    }
-}
-
 /// Appends a document, without the bytes of its attachments.
 pub(super) fn put_document(
     out: &mut Vec<u8>,
@@ -107,7 +96,7 @@ pub(super) fn put_document(
     let leaf = found.leaf();
     let body = snapshot.body(leaf)?;
     let parts = Parts::of(found, show);
-    let attachments: Vec<_> = leaf.attachments.iter().map(view).collect();
+    let attachments: Vec<_> = leaf.attachments.iter().map(AttachmentView::stub).collect();
     let document = DocumentView { attachments: &attachments, ..parts.view(found, &body, show) };
     document.render(out);
     Ok(())
@@ -132,11 +121,12 @@ pub(super) async fn send_document(
     for (index, attachment) in leaf.attachments.iter().enumerate() {
         writer.buffer.extend_from_slice(if index == 0 { b",\"_attachments\":{" } else { b"," });
         if attachment.revpos <= known_number {
-            view(attachment).render(&mut writer.buffer);
+            AttachmentView::stub(attachment).render(&mut writer.buffer);
             continue;
         }
         // Without bytes, and then without what ends them: they come in between.
-        AttachmentView { content: ContentView::Inline(b""), ..view(attachment) }.render(&mut writer.buffer);
+        AttachmentView { content: ContentView::Inline(b""), ..AttachmentView::stub(attachment) }
+            .render(&mut writer.buffer);
         writer.buffer.truncate(writer.buffer.len() - b"\"}".len());
         send_base64(writer, snapshot, attachment).await?;
         writer.buffer.extend_from_slice(b"\"}");

@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum::{Router, routing::get};
+use commands::Host;
 use documents::{CatalogWriter, Database, DocError, Documents, Writer, mango::Indexes};
 use lsn::Lsn;
 use tokio::{
@@ -91,7 +92,7 @@ pub(super) fn start(index: usize, host: Arc<ServerHost>, shared: Arc<Shared>) ->
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {
         let tools = Router::new().route("/metrics", get(instance::metrics_text));
-        let tools = tools.merge(backup::routes::routes(host.clone())).with_state(host.clone());
+        let tools = tools.merge(backup::routes::routes()).with_state(host.clone());
         let thread = Rc::new(HttpThread {
             host,
             shared,
@@ -253,8 +254,9 @@ impl HttpThread {
         Ok(self.store().rounds.gate().committed(lsn).await?)
     }
 
-    /// The end of the log as it is now, durable or not.
-    pub(super) fn appended_lsn(&self) -> Result<Lsn, Failure> {
-        Ok(self.host.log().ok_or(Failure::from(Refusal::Loading))?.appended_lsn())
+    /// The end of what is in memory now, durable or not. The log of a replica may hold more.
+    pub(super) fn shown_lsn(&self) -> Result<Lsn, Failure> {
+        let appended = self.host.log().ok_or(Failure::from(Refusal::Loading))?.appended_lsn();
+        Ok(appended.min(self.host.replication().shown_lsn()))
     }
 }

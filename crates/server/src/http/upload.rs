@@ -7,7 +7,9 @@
 use std::{rc::Rc, sync::Arc};
 
 use axum::body::Bytes;
-use documents::{ATTACHMENT_BYTES_MAX, AttachmentSource, CHUNK_BYTES, Database, Digest, DocError, UploadId};
+use documents::{
+    ATTACHMENT_BYTES_MAX, AttachmentSource, CHUNK_BYTES, Database, Digest, DocError, UploadId, Uploaded,
+};
 use md5::{Digest as _, Md5};
 
 use super::{failure::Failure, thread::HttpThread};
@@ -60,15 +62,25 @@ impl Upload {
         content_type: Arc<str>,
         revpos: Option<u32>,
     ) -> Result<(AttachmentSource, Option<Stored>), Failure> {
-        let digest = Digest(std::mem::take(&mut self.digest).finalize().into());
         if self.stored.is_none() {
+            let digest = self.digest();
             let bytes = std::mem::take(&mut self.buffer).into();
             return Ok((AttachmentSource::Inline { content_type, bytes, digest, revpos }, None));
         }
+        let (Uploaded { upload, length, digest }, stored) = self.finish_stored().await?;
+        Ok((AttachmentSource::Upload { content_type, upload, length, digest, revpos }, Some(stored)))
+    }
+
+    /// As [`Upload::finish`], with all of it in the log.
+    pub(super) async fn finish_stored(mut self) -> Result<(Uploaded, Stored), Failure> {
         self.store().await?;
         let stored = self.stored.take().ok_or(LogFailed)?;
-        let (upload, length) = (stored.upload, self.length);
-        Ok((AttachmentSource::Upload { content_type, upload, length, digest, revpos }, Some(stored)))
+        Ok((Uploaded { upload: stored.upload, length: self.length, digest: self.digest() }, stored))
+    }
+
+    /// Of all that was pushed; to be asked once.
+    fn digest(&mut self) -> Digest {
+        Digest(std::mem::take(&mut self.digest).finalize().into())
     }
 
     async fn store(&mut self) -> Result<(), Failure> {

@@ -273,11 +273,50 @@ fn a_failed_export_leaves_the_file_that_was_there() {
 }
 
 #[test]
+fn libraries_of_functions_come_and_go_with_the_file() {
+    let code = |name: &str, function: &str| {
+        format!("#!lua name={name}\nredis.register_function('{function}', function() end)")
+    };
+    let disk = disk();
+    let write = |codes: &[&str]| {
+        let mut writer = FileWriter::begin(Vec::new(), 10);
+        codes.iter().for_each(|code| writer.library(code.as_bytes()));
+        disk.write_file(Path::new(FILE), &writer.finish().unwrap());
+    };
+    write(&[&code("a", "f"), &code("b", "g"), "#!lua name=c\nreturn"]);
+    let done = imported(&disk, Existing::Refused).unwrap();
+    assert_eq!((done.libraries, done.refused_libraries), (2, 1));
+    assert_eq!(done.first_refusal.as_deref(), Some("No functions registered"));
+    let before = digest(&disk);
+    disk.write_file(Path::new(FILE), &exported(&disk, 10, false).unwrap());
+    let done = imported(&disk, Existing::Kept).unwrap();
+    assert_eq!((done.libraries, done.kept_libraries, digest(&disk)), (0, 2, before));
+    write(&[&code("a", "h"), &code("c", "G")]);
+    let done = imported(&disk, Existing::Replaced).unwrap();
+    assert_eq!((done.libraries, done.refused_libraries), (1, 1));
+    assert_eq!(done.first_refusal.as_deref(), Some("its function G is in another library"));
+    assert_ne!(digest(&disk), before);
+    // Keys that have expired are removed with the log that made them; libraries are not.
+    let mut writer = FileWriter::begin(Vec::new(), 10);
+    writer.key(b"k", Some(NOW_MS + 1)).string_value(b"v");
+    disk.write_file(Path::new(FILE), &writer.finish().unwrap());
+    imported(&disk, Existing::Refused).unwrap();
+    let later = Place { clock: Arc::new(SimClock::new(NOW_MS + 5)), ..place(&disk) };
+    disk.write_file(Path::new(FILE), &strings(&[("a", "1")]));
+    import(&later, Path::new(FILE), Existing::Refused, &|_, _, _| {}).unwrap();
+    let (keyspace, _) = place(&disk).load(&|_, _, _| {}).unwrap();
+    let names: Vec<_> = keyspace.libraries().libraries.iter().map(|it| it.name.to_vec()).collect();
+    assert_eq!((names, keyspace.len(DbId::ZERO)), (vec![b"a".to_vec(), b"b".to_vec()], 1));
+}
+
+#[test]
 fn the_summary_names_what_is_missing() {
     let imported = Imported {
         header: Some(Header { server: "Redis", version: 10 }),
         keys: [3, 0, 0, 1, 0, 2],
-        function_libraries: 1,
+        libraries: 2,
+        refused_libraries: 1,
+        first_refusal: Some("no".into()),
         expired_keys: 4,
         ..Imported::default()
     };
@@ -286,7 +325,8 @@ fn the_summary_names_what_is_missing() {
         "imported     6 keys from dump.rdb, Redis RDB version 10: strings 3, sorted sets 1, streams 2\n\
          log          0 bytes written, durable\n\
          expired      4 keys, left out\n\
-         NOT IMPORTED 1 libraries of functions: there are no functions yet\n"
+         functions    2 libraries\n\
+         NOT IMPORTED 1 libraries of functions, the first one: no\n"
     );
 }
 

@@ -5,9 +5,12 @@
 //!   has long passed, and an expired key is absent. So an import that is repeated finds no half of a key.
 //! - Memory is bounded by [`PART_BYTES`] and the longest element.
 
-use commands::families::stream_effect;
+use std::sync::Arc;
+
+use commands::{LibraryReader, families::stream_effect, require_few_libraries};
 use keyspace::{
-    DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, ListEnd, ScoredItemsBuf, StreamHead, Value,
+    DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, Libraries, Library, ListEnd, ScoredItemsBuf,
+    StreamHead, Value,
 };
 use rdb::{Element, FileError, Key, Kind, PassedOver, StreamElement, Visitor};
 
@@ -27,6 +30,10 @@ pub(super) struct Transcript<'k, S> {
     present: Option<&'k Keyspace>,
     existing: Existing,
     now_ms: u64,
+    /// The libraries of functions that there are, with those that were written.
+    libraries: Arc<Libraries>,
+    /// Made for the first library of the file.
+    reader: Option<LibraryReader>,
     /// The key that is being written.
     db: DbId,
     key: Vec<u8>,
@@ -62,13 +69,20 @@ enum Fate {
 }
 
 impl<'k, S: EffectSink> Transcript<'k, S> {
-    pub(super) fn new(sink: S, present: Option<&'k Keyspace>, existing: Existing, now_ms: u64) -> Self {
+    pub(super) fn new(
+        sink: S,
+        (present, libraries): (Option<&'k Keyspace>, Arc<Libraries>),
+        existing: Existing,
+        now_ms: u64,
+    ) -> Self {
         Transcript {
             sink,
             imported: Imported::default(),
             present,
             existing,
             now_ms,
+            libraries,
+            reader: None,
             db: DbId::ZERO,
             key: Vec::new(),
             kind: Kind::String,
@@ -80,6 +94,25 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             deadline_bytes: 0,
             stream: OpenStream::default(),
         }
+    }
+
+    /// Adds a library of the file to those that there are, in place of the one of its name.
+    ///
+    /// # Errors
+    /// It cannot be; the text says why.
+    fn join(&mut self, library: Library) -> Result<(), String> {
+        let library = Arc::new(library);
+        let others = self.libraries.iter().filter(|other| other.name != library.name);
+        let others: Libraries = others.cloned().collect();
+        if let Some(function) = library.functions.iter().find(|it| others.function(&it.name).is_some()) {
+            let name = function.name.escape_ascii();
+            return Err(format!("its function {name} is in another library"));
+        }
+        let joined = others.iter().chain([&library]).cloned().collect();
+        require_few_libraries(&joined)?;
+        library.with_effect(|effect| self.sink.put(effect));
+        self.libraries = Arc::new(joined);
+        Ok(())
     }
 
     fn is_present(&self, db: DbId, key: &[u8]) -> bool {
@@ -264,9 +297,27 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
         }
     }
 
+    fn library(&mut self, source: &[u8]) -> Result<(), ImportError> {
+        let outcome = match self.reader.get_or_insert_default().read(source) {
+            Ok(library) if self.existing == Existing::Kept && self.libraries.get(&library.name).is_some() => {
+                self.imported.kept_libraries += 1;
+                return Ok(());
+            }
+            Ok(library) => self.join(library),
+            Err(why) => Err(why),
+        };
+        match outcome {
+            Ok(()) => self.imported.libraries += 1,
+            Err(why) => {
+                self.imported.refused_libraries += 1;
+                self.imported.first_refusal.get_or_insert(why);
+            }
+        }
+        self.sink.boundary()
+    }
+
     fn passed_over(&mut self, what: PassedOver) -> Result<(), ImportError> {
         match what {
-            PassedOver::Functions => self.imported.function_libraries += 1,
             PassedOver::ModuleData => self.imported.module_data += 1,
         }
         Ok(())

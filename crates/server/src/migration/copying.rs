@@ -227,8 +227,9 @@ async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, Migra
     let verifying = move || import::verify(&path, &|stage, done, total| bars.show(stage, done, total));
     let found = tokio::task::spawn_blocking(verifying).await.map_err(std::io::Error::other)??;
     let mut left_out = LeftOut::default();
-    if found.function_libraries > 0 {
-        left_out.add("libraries of functions", found.function_libraries, "", "there are no functions yet");
+    if found.refused_libraries > 0 {
+        let why = found.first_refusal.as_deref().unwrap_or_default();
+        left_out.add("libraries of functions", found.refused_libraries, "", why);
     }
     if found.module_data > 0 {
         left_out.add("records of modules", found.module_data, "", "there are no modules");

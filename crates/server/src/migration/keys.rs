@@ -191,6 +191,11 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
         self.send_full()
     }
 
+    fn library(&mut self, source: &[u8]) -> Result<(), KeysError> {
+        self.batch.commands.push(&[b"FUNCTION", b"LOAD", b"REPLACE", source]);
+        self.send_full()
+    }
+
     fn passed_over(&mut self, _: PassedOver) -> Result<(), KeysError> {
         // Counted when the file was verified.
         Ok(())

@@ -64,11 +64,11 @@ mod tests {
         assert!(left_out.is_empty());
         assert!(left_out.add("XADD", 1, "s", "unknown command"));
         assert!(!left_out.add("XADD", 1, "t", "unknown command"));
-        assert!(left_out.add("function libraries", 3, "", "there are no functions yet"));
+        assert!(left_out.add("function libraries", 3, "", "no names"));
         assert_eq!(
             left_out.to_string(),
             "NOT COPIED   2 XADD, the first of \"s\": unknown command\n\
-             NOT COPIED   3 function libraries: there are no functions yet\n"
+             NOT COPIED   3 function libraries: no names\n"
         );
     }
 

@@ -90,7 +90,8 @@ impl Target {
 
     /// Removes everything.
     pub(super) async fn flush(&mut self) -> Result<(), PeerError> {
-        self.peer.ask(&["FLUSHALL"]).await.map(|_| ())
+        self.peer.ask(&["FLUSHALL"]).await?;
+        self.peer.ask(&["FUNCTION", "FLUSH"]).await.map(|_| ())
     }
 
     /// Whether it may be sent more commands now.

@@ -112,7 +112,7 @@ fn run(
     let led = waited.and_then(|()| {
         handover.state.store(IN_PROGRESS, SeqCst);
         let password = node.master_password();
-        connect(target, &password)
+        connect(target, &password, |_| Ok(()))
     });
     let mut replica = match led {
         Ok(replica) => replica,

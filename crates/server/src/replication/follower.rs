@@ -172,6 +172,12 @@ impl Following {
         self.wake();
     }
 
+    /// From now on this socket is broken by who wants another attempt, or none.
+    fn begins(&self, socket: TcpStream) -> Result<(), String> {
+        *self.socket.lock() = Some(socket);
+        if self.is_stopping() { Err("it is to end".into()) } else { Ok(()) }
+    }
+
     /// What breaks the copy in progress, if there is one.
     pub(super) fn set_copying(&self, breaker: Option<Breaker>) {
         *self.copying.lock() = breaker;
@@ -197,12 +203,15 @@ impl Following {
         self.committed.1.notify_all();
     }
 
-    fn note_committed(&self, committed: Lsn) {
+    /// Whether it is more than was known.
+    fn note_committed(&self, committed: Lsn) -> bool {
         let mut known = self.committed.0.lock();
-        if *known < committed {
+        let is_news = *known < committed;
+        if is_news {
             *known = committed;
             self.committed.1.notify_all();
         }
+        is_news
     }
 
     /// Sends an ack if one is due. Whoever holds the session sends one itself.
@@ -279,8 +288,11 @@ impl LinkParts {
             return Ok(Ended::Again("there is no leader".into()));
         };
         let password = self.node.master_password();
-        let mut socket = connect(&leader, &password)?;
-        *self.following.socket.lock() = Some(socket.try_clone().map_err(|error| error.to_string())?);
+        let mut socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
+        // Whoever has named another one meanwhile may have found no socket to break.
+        if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(&leader) {
+            return Err(format!("{leader} is not to be followed any more"));
+        }
         let end = self.mirror.position();
         self.log.make_durable(end).map_err(text)?;
         let (seen_epoch, replica) = self.node.claim();
@@ -305,7 +317,7 @@ impl LinkParts {
                 self.node.saw_epoch(&self.log, epoch)?;
                 tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
                 backoff.reset();
-                self.confirm(Lsn::ZERO)?;
+                self.confirm(Lsn::ZERO, false)?;
                 let reason = self.receive(socket, epoch);
                 *self.following.session.lock() = None;
                 Ok(Ended::Again(reason))
@@ -333,7 +345,7 @@ impl LinkParts {
     /// Finds out where the log here parts from the leader's, and asks for it to be cut there.
     fn probe(&self, leader: &Address, password: &str) -> Result<Ended, String> {
         let history = self.node.history(&self.log);
-        let mut socket = connect(leader, password)?;
+        let mut socket = connect(leader, password, |socket| self.following.begins(socket))?;
         let (mut probe, mut answer) = (Probe::new(self.mirror.position()), None);
         loop {
             match probe.next(answer, &history).map_err(|error| error.to_string())? {
@@ -432,17 +444,26 @@ impl LinkParts {
         }
         self.threads.wake_if_needed();
         let committed = receiver.committed();
-        self.following.note_committed(committed);
-        self.confirm(committed)?;
+        let is_news = self.following.note_committed(committed);
+        self.confirm(committed, is_news)?;
         receiver.check(now_ms).map_err(|close| close.to_string())?;
         send_ack(receiver, socket, &self.log, self.following.applied(), now_ms)
             .map_err(|error| error.to_string())
     }
 
-    /// The link is up once all that is here may be shown.
-    fn confirm(&self, committed: Lsn) -> Result<(), String> {
-        if self.following.link() != Link::Connected && self.node.confirm(committed)? {
+    /// The link is up once all that is here may be shown. From then on what the leader has not committed is shown to nobody:
+    /// neither as keys, which are not applied, nor as messages, which are read from the log.
+    fn confirm(&self, committed: Lsn, is_news: bool) -> Result<(), String> {
+        let was_connected = self.following.link() == Link::Connected;
+        if !was_connected {
+            if !self.node.confirm(committed)? {
+                return Ok(());
+            }
             self.following.set_link(Link::Connected, self.node.now_ms());
+        }
+        if is_news || !was_connected {
+            // What was applied before is shown already.
+            self.log.set_acked(self.following.committed().max(self.following.applied()));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ use super::{Node, follower::Following};
 use crate::{
     backup::{
         Manifest,
-        fetch::{BackupError, Copied, Remote, copy_server},
+        fetch::{BackupError, Copied, DEFAULT_USER, Remote, copy_server},
     },
     documents,
     offline::Stage,
@@ -63,7 +63,7 @@ pub(super) fn fetch(
 ) -> Result<(), String> {
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
-    let remote = Remote::new(&url, Some(password).filter(|password| !password.is_empty()));
+    let remote = Remote::new(&url, DEFAULT_USER, Some(password).filter(|password| !password.is_empty()));
     // Before it is looked whether it is to stop, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));
     let starts_over = || tracing::info!(target: "replication", "the copy starts over: the leader has another snapshot by now");

@@ -2,11 +2,12 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
 use commands::replication::Address;
+use socket2::{Domain, Socket, Type};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer a command.
@@ -14,22 +15,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A longer line is no answer.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Connects, and says the password if there is one.
+/// Connects, and says the password if there is one. `begun` is given each socket before it is connected: whoever shuts it down
+/// has this return at once.
 ///
 /// # Errors
-/// In words for the log.
-pub(super) fn connect(address: &Address, password: &str) -> Result<TcpStream, String> {
+/// In words for the log; what `begun` says.
+pub(super) fn connect(
+    address: &Address,
+    password: &str,
+    mut begun: impl FnMut(TcpStream) -> Result<(), String>,
+) -> Result<TcpStream, String> {
     let resolved = (address.host.as_str(), address.port).to_socket_addrs();
     let resolved = resolved.map_err(|error| format!("cannot find {address}: {error}"))?;
     let mut failed = format!("'{address}' is no address");
     for candidate in resolved {
-        match TcpStream::connect_timeout(&candidate, CONNECT_TIMEOUT) {
-            Ok(mut stream) => {
-                let set = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)))
-                    .and_then(|()| stream.set_read_timeout(Some(ANSWER_TIMEOUT)));
-                set.map_err(|error| error.to_string())?;
+        let (socket, handle) =
+            prepare(candidate).map_err(|error| format!("cannot make a socket: {error}"))?;
+        begun(handle)?;
+        match socket.connect_timeout(&candidate.into(), CONNECT_TIMEOUT) {
+            Ok(()) => {
+                let mut stream = socket.into();
                 if !password.is_empty() {
                     let answer = ask(&mut stream, &["AUTH".into(), password.into()])?;
                     if answer != "+OK" {
@@ -42,6 +47,16 @@ pub(super) fn connect(address: &Address, password: &str) -> Result<TcpStream, St
         }
     }
     Err(failed)
+}
+
+/// A socket that is not connected, and another handle of it.
+fn prepare(candidate: SocketAddr) -> io::Result<(Socket, TcpStream)> {
+    let socket = Socket::new(Domain::for_address(candidate), Type::STREAM, None)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let handle = socket.try_clone()?.into();
+    Ok((socket, handle))
 }
 
 /// Sends a command and reads the line that answers it, without what ends it.
@@ -68,4 +83,52 @@ pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
     }
     line.truncate(line.len() - 2);
     Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Shutdown, sync::mpsc, thread};
+
+    use super::*;
+
+    /// An address that answers nobody: whoever listens there has accepted all that it will.
+    fn silent() -> (Socket, Vec<Socket>, Address) {
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        listener.bind(&any.into()).expect("a port");
+        listener.listen(0).expect("listens");
+        let address = listener.local_addr().expect("bound").as_socket().expect("an IP address");
+        let waiting = Duration::from_millis(50);
+        let mut taken = Vec::new();
+        loop {
+            let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            let is_full = client.connect_timeout(&address.into(), waiting).is_err();
+            taken.push(client);
+            if is_full {
+                return (listener, taken, Address { host: "127.0.0.1".into(), port: address.port() });
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_has_the_socket_ends_an_attempt_to_connect() {
+        let (_listener, _taken, address) = silent();
+        let (sender, sockets) = mpsc::channel();
+        let attempt = thread::spawn(move || {
+            connect(&address, "", |socket| sender.send(socket).map_err(|error| error.to_string()))
+        });
+        let socket = sockets.recv().expect("an attempt has begun");
+        // Before the kernel has begun to connect, there is nothing to shut down yet.
+        while socket.shutdown(Shutdown::Both).is_err() && !attempt.is_finished() {
+            thread::yield_now();
+        }
+        let error = attempt.join().expect("no panic").expect_err("nobody answers");
+        assert!(!error.contains("timed out"), "{error}");
+    }
+
+    #[test]
+    fn an_attempt_that_is_not_wanted_any_more_is_not_begun() {
+        let (_listener, _taken, address) = silent();
+        assert_eq!(connect(&address, "", |_| Err("ended".into())).expect_err("not wanted"), "ended");
+    }
 }

@@ -14,6 +14,7 @@ mod collections;
 mod crash;
 mod crash_in_recovery;
 mod damaged_snapshots;
+mod documents;
 mod effects;
 mod failing_disk;
 mod flipped_bits;

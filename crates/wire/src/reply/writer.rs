@@ -90,8 +90,8 @@ impl<'a> ReplyWriter<'a> {
 
     /// A simple string. Line ends within it become spaces.
     #[inline]
-    pub fn simple(&mut self, text: &str) {
-        self.one_line(b'+', |out| out.extend_from_slice(text.as_bytes()));
+    pub fn simple(&mut self, text: &(impl AsRef<[u8]> + ?Sized)) {
+        self.one_line(b'+', |out| out.extend_from_slice(text.as_ref()));
     }
 
     /// An error, from its code on, such as `ERR syntax error`. Line ends within it become spaces.
@@ -260,10 +260,10 @@ impl<'a> ReplyWriter<'a> {
     }
 
     /// An integer of any size, given as its decimal digits; in RESP2 a bulk string.
-    pub fn big_number(&mut self, digits: &str) {
+    pub fn big_number(&mut self, digits: &(impl AsRef<[u8]> + ?Sized)) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(digits.as_bytes()),
-            Protocol::Resp3 => self.one_line(b'(', |out| out.extend_from_slice(digits.as_bytes())),
+            Protocol::Resp2 => self.bulk(digits.as_ref()),
+            Protocol::Resp3 => self.one_line(b'(', |out| out.extend_from_slice(digits.as_ref())),
         }
     }
 

@@ -4,24 +4,39 @@
 //! single-quoted one only `\'`. A quote may begin within a word, but one that closes must end it.
 
 use super::ProtocolError;
-use super::args::Span;
+use super::args::{OwnedArgs, Span};
 use super::batch::RequestBatch;
 
 /// Appends the words of `line` to the open command of `batch`. On an error some of them may have been added.
-pub(super) fn split_line(mut line: &[u8], batch: &mut RequestBatch) -> Result<(), ProtocolError> {
-    loop {
-        while let [first, rest @ ..] = line
-            && is_space(*first)
-        {
-            line = rest;
-        }
-        if line.is_empty() {
-            return Ok(());
-        }
+pub(super) fn split_line(line: &[u8], batch: &mut RequestBatch) -> Result<(), ProtocolError> {
+    let mut line = line;
+    while let Some(text) = next_word(line) {
+        line = text;
         let start = batch.inline_bytes.len();
         line = word(line, &mut batch.inline_bytes)?;
         batch.args.push(Span::new(start, batch.inline_bytes.len() - start));
     }
+    Ok(())
+}
+
+/// The words of a line, as an inline command has them.
+///
+/// # Errors
+/// A quote does not end where a word ends.
+pub fn split_words(line: &[u8]) -> Result<OwnedArgs, ProtocolError> {
+    let (mut words, mut bytes, mut line) = (OwnedArgs::default(), Vec::new(), line);
+    while let Some(text) = next_word(line) {
+        bytes.clear();
+        line = word(text, &mut bytes)?;
+        words.push(&bytes);
+    }
+    Ok(words)
+}
+
+/// The line from its first word on, if it has one.
+fn next_word(line: &[u8]) -> Option<&[u8]> {
+    let start = line.iter().position(|byte| !is_space(*byte))?;
+    line.get(start..)
 }
 
 /// Appends the word that `text` begins with to `out` and returns what follows it.

@@ -9,6 +9,7 @@ use wire::{Aggregate, Args, ReplyWriter, glob};
 use crate::{
     CommandError, Context,
     families::scan::{ScanOptions, ScanTarget, parse_cursor},
+    unit::Patience,
 };
 
 /// Keys that KEYS looks at between two looks at where it is.
@@ -17,7 +18,7 @@ const COUNT_OF_KEYS: usize = 1 << 20;
 /// `RANDOMKEY`
 pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let mut key = Vec::new();
-    let found = cx.unit.random_key(cx.session.db, &mut key);
+    let found = cx.unit.random_key(Patience(cx.host), cx.session.db, &mut key)?;
     cx.reply.bulk_or_null(found.then_some(key.as_slice()));
     Ok(())
 }
@@ -25,6 +26,7 @@ pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(),
 /// `KEYS pattern`
 pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, as_of_ms, pattern) = (cx.db(), cx.as_of_ms(), args.at(1));
+    let patience = Patience(cx.host);
     let array = cx.reply.begin_deferred();
     let mut found = 0;
     let mut show = |key: &[u8]| {
@@ -34,14 +36,14 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         }
     };
     if let Some(slot) = only_slot(pattern) {
-        cx.unit.with_slot(slot, |slot| {
+        cx.unit.with_slot(patience, slot, |slot| {
             let alive = slot.entries(db).filter(|entry| !entry.is_expired(as_of_ms));
             alive.for_each(|entry| show(entry.key()));
-        });
+        })?;
     } else {
         let mut cursor = ScanCursor::START;
         loop {
-            cursor = cx.unit.scan(db, cursor, COUNT_OF_KEYS, &mut |key, _| show(key));
+            cursor = cx.unit.scan(patience, db, cursor, COUNT_OF_KEYS, &mut |key, _| show(key))?;
             if cursor == ScanCursor::START {
                 break;
             }
@@ -70,12 +72,13 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     // The new cursor comes first in the reply, so the keys are kept until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
-    let cursor = cx.unit.scan(cx.db(), cursor, options.count, &mut |key, value_type| {
+    let patience = Patience(cx.host);
+    let cursor = cx.unit.scan(patience, cx.db(), cursor, options.count, &mut |key, value_type| {
         if options.accepts_type(value_type) && options.accepts(key) {
             writer.bulk(key);
             found += 1;
         }
-    });
+    })?;
     cx.reply.array(2);
     cx.reply.bulk_display(cursor.to_u64());
     cx.reply.array(found);

@@ -52,6 +52,10 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         if barred.into_iter().any(|flag| row.flags.has(flag)) {
             return Err("ERR This Redis command is not allowed from script".to_string());
         }
+        // Asked each time: a long script may have begun before it became one.
+        if !row.flags.has(Flags::STALE) && self.cx.host.replication().is_stale() {
+            return Err("ERR Can not execute the command on a stale replica".to_string());
+        }
         let writes = row.flags.has(Flags::WRITE)
             || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.is_durable_channel(args.at(1));
         if !writes {

@@ -1,12 +1,15 @@
 //! EVAL, EVALSHA, EVAL_RO, EVALSHA_RO.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
-use scripting::{Ended, ScriptError, Sha, Stop, Vm};
+use scripting::{Calls, Ended, Meter, Returned, ScriptError, Sha, Stop, Traits, Vm};
 use wire::{Args, number::parse_i64};
 
 use super::caller::Caller;
-use crate::{CommandError, Context, scripts::Script};
+use crate::{
+    CommandError, Context,
+    scripts::{RunningFunction, Script},
+};
 
 /// `EVAL script numkeys [key ...] [arg ...]`
 pub(super) fn eval(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -30,7 +33,7 @@ pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
 
 fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
     cx.show_script(args);
-    let words = Words::new(args)?;
+    let words = Words::new(args, CommandError::NotAnInteger)?;
     let scripts = cx.host.scripts();
     let script = match scripts.find(Sha::of(args.at(1))) {
         Some(script) => script,
@@ -45,21 +48,22 @@ fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) 
     if args.at(1).len() != Sha::DIGITS {
         return Err(UNKNOWN);
     }
-    let words = Words::new(args)?;
+    let words = Words::new(args, CommandError::NotAnInteger)?;
     let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha)).ok_or(UNKNOWN)?;
     run(cx, &script, words, is_read_only)
 }
 
-/// What follows the script.
+/// What follows the script, or the name of a function.
 #[derive(Clone, Copy)]
-struct Words<'b> {
-    keys: Args<'b>,
-    args: Args<'b>,
+pub(super) struct Words<'b> {
+    pub(super) keys: Args<'b>,
+    pub(super) args: Args<'b>,
 }
 
 impl<'b> Words<'b> {
-    fn new(args: Args<'b>) -> Result<Words<'b>, CommandError> {
-        let count = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
+    /// `no_count`: there is no number before the keys.
+    pub(super) fn new(args: Args<'b>, no_count: CommandError) -> Result<Words<'b>, CommandError> {
+        let count = parse_i64(args.at(2)).ok_or(no_count)?;
         let rest = args.skip(3);
         let count =
             usize::try_from(count).map_err(|_| CommandError::Text("ERR Number of keys can't be negative"))?;
@@ -82,60 +86,89 @@ fn run(
 ) -> Result<(), CommandError> {
     let traits = script.traits;
     if traits.declared {
-        if is_read_only && !traits.no_writes {
-            return Err(CommandError::Text(
-                "ERR Can not execute a script with write flag using *_ro command.",
-            ));
-        }
-        let scripting = cx.scripting();
-        if !traits.no_writes && scripting.no_writes.is_some() {
-            return Err(scripting.no_writes.clone().unwrap_or(CommandError::Syntax));
-        }
-        if !traits.no_writes && !traits.allow_oom && scripting.no_growth.is_some() {
-            return Err(CommandError::Text(
-                "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-            ));
-        }
+        check(cx, traits, is_read_only)?;
     }
     let scripts = cx.host.scripts();
-    let mut vm = cx.scripting().take_vm(&scripts.settings);
+    let mut vm = cx.scripting().take_vm(scripts);
     let outcome = match vm.load(script.sha, script.body()) {
         Ok(()) => {
             scripts.keep(script.clone(), false);
-            run_loaded(cx, &mut vm, script, words, is_read_only || traits.no_writes)
+            let subject = Subject { name: &script.sha, traits, function: None };
+            run_loaded(cx, &mut vm, subject, is_read_only || traits.no_writes, |vm, seed, calls| {
+                vm.run(script.sha, words.keys, words.args, seed, calls)
+            })
         }
         Err(problem) => Err(refused(problem)),
     };
+    cx.unit.stats().set_vm_bytes(vm.memory_bytes());
     cx.scripting().put_vm(vm);
     outcome
 }
 
-fn run_loaded(
+/// Whether something that has said what it is may run.
+pub(super) fn check(
+    cx: &mut Context<'_, '_>,
+    traits: Traits,
+    is_read_only: bool,
+) -> Result<(), CommandError> {
+    if !traits.allow_stale && cx.host.replication().is_stale() {
+        return Err(CommandError::Text(
+            "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
+             on the script.",
+        ));
+    }
+    if traits.no_writes {
+        return Ok(());
+    }
+    if is_read_only {
+        return Err(CommandError::Text("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let scripting = cx.scripting();
+    if let Some(refusal) = &scripting.no_writes {
+        return Err(refusal.clone());
+    }
+    if !traits.allow_oom && scripting.no_growth.is_some() {
+        return Err(CommandError::Text(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        ));
+    }
+    Ok(())
+}
+
+/// What is run: a script or a function.
+pub(super) struct Subject<'s> {
+    /// What errors call it.
+    pub(super) name: &'s dyn Display,
+    pub(super) traits: Traits,
+    /// If it is one.
+    pub(super) function: Option<RunningFunction>,
+}
+
+/// Runs what the machine has loaded, and replies with what it returns. `run` is given where random numbers begin.
+pub(super) fn run_loaded(
     cx: &mut Context<'_, '_>,
     vm: &mut Vm,
-    script: &Script,
-    Words { keys, args }: Words<'_>,
+    Subject { name, traits, function }: Subject<'_>,
     is_read_only: bool,
+    run: impl FnOnce(&mut Vm, u64, &mut dyn Calls) -> Ended,
 ) -> Result<(), CommandError> {
     let seed = cx.unit.seed();
     let rolls_back = cx.host.scripts().settings.rolls_back();
     cx.unit.begin_undo();
-    let running = cx.host.scripts().begin(cx.host.monotonic_us(), vm.meter());
-    let (ended, refusal) = Caller::run(cx, is_read_only, script.traits.allow_oom, |calls| {
-        vm.run(script.sha, keys, args, seed, calls)
-    });
+    let scripts = cx.host.scripts();
+    let running = scripts.begin(cx.host.monotonic_us(), vm.meter(), cx.unit.stats(), function);
+    let (ended, refusal) = Caller::run(cx, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
+    let ended = match ended {
+        Ended::Returned(returned) => write(cx, vm.meter(), returned),
+        ended => ended,
+    };
     drop(running);
     let outcome = match ended {
         Ended::Returned(returned) => {
-            let (start, is_error) = (cx.reply.position(), returned.is_error());
-            let written = returned.write(&mut cx.reply);
-            if written.is_err() {
-                cx.reply.truncate(start);
-            }
-            if rolls_back && (is_error || written.is_err()) {
+            if rolls_back && returned.is_error() {
                 cx.unit.undo();
             }
-            written
+            Ok(())
         }
         Ended::Failed(problem) => {
             if rolls_back {
@@ -148,8 +181,7 @@ fn run_loaded(
             let problem = match (stop, refusal) {
                 (Stop::Again, Some(refusal)) => refusal,
                 (Stop::Killed, _) => CommandError::Composed(format!(
-                    "ERR Script killed by user with SCRIPT KILL... script: {}",
-                    script.sha
+                    "ERR Script killed by user with SCRIPT KILL... script: {name}"
                 )),
                 _ => CommandError::Text(
                     "ERR the script has executed more instructions than script-max-instructions allows; what it did is \
@@ -176,4 +208,12 @@ fn run_loaded(
         }
         Err(problem) => Err(refused(problem)),
     }
+}
+
+/// Replies with what a script returned. It can be large: until it is written, the script can be stopped.
+fn write(cx: &mut Context<'_, '_>, meter: &Meter, returned: Returned) -> Ended {
+    let start = cx.reply.position();
+    let Err(problem) = returned.write(&mut cx.reply) else { return Ended::Returned(returned) };
+    cx.reply.truncate(start);
+    meter.stopped().map_or(Ended::Failed(problem), Ended::Stopped)
 }

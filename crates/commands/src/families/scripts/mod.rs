@@ -1,14 +1,18 @@
-//! Scripts.
+//! Scripts and functions.
 //!
-//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT. What it is not: the machine (see the crate `scripting`), nor the
+//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION. What it is not: the machine (see the crate `scripting`), nor the
 //! scripts that are kept (see `crate::scripts`).
 //!
 //! Invariants
 //! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
 //! - What is refused to a script is refused before its command has begun.
+//! - A script runs on a stale replica, and calls nothing there that could show what is here. One that declares its flags
+//!   runs there only with `allow-stale`.
 
 mod caller;
 mod eval;
+mod fcall;
+mod function;
 mod script;
 
 use crate::{
@@ -39,6 +43,16 @@ const SCRIPT: Row = Row {
     ..RUNS
 };
 
+/// What the subcommands of FUNCTION have in common.
+const FUNCTION: Row = Row {
+    arity: -2,
+    keys: Keys::Libraries,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of functions.",
+    syntax: "",
+    ..SCRIPT
+};
+
 /// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
@@ -65,6 +79,120 @@ pub(crate) const ROWS: &[Row] = &[
         syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
         handler: eval::evalsha_ro,
         ..RUNS
+    },
+    Row {
+        name: "fcall",
+        since: "7.0.0",
+        complexity: "That of the function.",
+        summary: "Calls a function.",
+        syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+        handler: fcall::fcall,
+        ..RUNS
+    },
+    Row {
+        name: "fcall_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        complexity: "That of the function.",
+        summary: "Calls a function that changes nothing.",
+        syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+        handler: fcall::fcall_ro,
+        ..RUNS
+    },
+    Row {
+        name: "function",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "7.0.0",
+        complexity: "Depends on subcommand.",
+        summary: "A container for the commands about functions.",
+        syntax: "",
+        handler: no_subcommand,
+        subcommands: &[
+            Row {
+                name: "function|delete",
+                arity: 3,
+                flags: FUNCTION.flags.or(Flags::WRITE),
+                complexity: "O(N) where N is the number of libraries.",
+                summary: "Removes a library and its functions.",
+                syntax: "library-name",
+                handler: function::delete,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|dump",
+                arity: 2,
+                summary: "Replies with all libraries as a payload for FUNCTION RESTORE.",
+                handler: function::dump,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|flush",
+                flags: FUNCTION.flags.or(Flags::WRITE),
+                summary: "Removes all libraries.",
+                syntax: "[ASYNC | SYNC]",
+                handler: function::flush,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|help",
+                arity: 2,
+                flags: Flags::LOADING.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Describes the subcommands.",
+                handler: help,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|kill",
+                arity: 2,
+                flags: FUNCTION.flags.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Ends the function that has run for longest, and undoes what it did.",
+                handler: function::kill,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|list",
+                summary: "Describes libraries and their functions.",
+                syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+                handler: function::list,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|load",
+                arity: -3,
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                complexity: "O(N) where N is the length of the library, and the number of libraries.",
+                summary: "Keeps a library of functions.",
+                syntax: "[REPLACE] function-code",
+                handler: function::load,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|restore",
+                arity: -3,
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                complexity: "O(N) where N is the length of the payload, and the number of libraries.",
+                summary: "Keeps the libraries of a payload of FUNCTION DUMP.",
+                syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
+                handler: function::restore,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|stats",
+                arity: 2,
+                flags: FUNCTION.flags.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Shows the function that has run for longest, and counts libraries and functions.",
+                handler: function::stats,
+                ..FUNCTION
+            },
+        ],
+        ..FUNCTION
     },
     Row {
         name: "script",
@@ -115,7 +243,7 @@ pub(crate) const ROWS: &[Row] = &[
             Row {
                 name: "script|kill",
                 arity: 2,
-                flags: SCRIPT.flags.or(Flags::STALE),
+                flags: SCRIPT.flags.or(Flags::ALLOW_BUSY),
                 complexity: "O(1)",
                 summary: "Ends the script that has run for longest, and undoes what it did.",
                 syntax: "",

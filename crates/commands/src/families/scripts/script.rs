@@ -6,14 +6,18 @@ use scripting::Sha;
 use wire::Args;
 
 use super::eval::refused;
-use crate::{CommandError, Context, scripts::Script};
+use crate::{
+    CommandError, Context,
+    scripts::{Kill, Script, ScriptKind},
+};
 
 /// `SCRIPT LOAD script`
 pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let script = Script::new(args.at(2)).map_err(refused)?;
     let scripts = cx.host.scripts();
-    let mut vm = cx.scripting().take_vm(&scripts.settings);
+    let mut vm = cx.scripting().take_vm(scripts);
     let loaded = vm.load(script.sha, script.body());
+    cx.unit.stats().set_vm_bytes(vm.memory_bytes());
     cx.scripting().put_vm(vm);
     loaded.map_err(refused)?;
     cx.reply.bulk_display(script.sha);
@@ -45,10 +49,11 @@ pub(super) fn flush(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 
 /// `SCRIPT KILL`
 pub(super) fn kill(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    if !cx.host.scripts().kill(cx.host.monotonic_us()) {
-        return Err(CommandError::Text("NOTBUSY No scripts in execution right now."));
+    match cx.host.scripts().kill(cx.host.monotonic_us(), ScriptKind::Script) {
+        Kill::Done => cx.reply.ok(),
+        Kill::Other => return Err(CommandError::BusyFunction),
+        Kill::Nothing => return Err(CommandError::Text("NOTBUSY No scripts in execution right now.")),
     }
-    cx.reply.ok();
     Ok(())
 }
 

@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::testing::{TestServer, check, check_protocols};
 
 const SHA_1: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
@@ -225,56 +227,179 @@ fn a_script_that_takes_too_much_has_done_nothing() {
     server.assert_replays();
 }
 
-#[test]
-fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
-    let mut server = TestServer::new();
-    assert_eq!(server.run("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.");
-    // Another worker: the same keyspace and process, its own executor.
-    let host = std::sync::Arc::new(TestServer::new().host);
-    let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
-    let appender = server.log.appender();
-    host.scripts.settings.set_busy_after(1);
-    let session = |client| crate::Session::new(client, true);
-    let (mut mine, mut theirs) =
-        (session(server.session.client.clone()), session(server.session.client.clone()));
-    let shared = host.clone();
-    let script = std::thread::spawn(move || {
-        let mut other = crate::Executor::new(keyspace, interests, shared.stats.worker(0), 2);
-        other.attach(appender);
-        let script = "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 a";
-        execute(&mut other, &mut theirs, &*shared, script)
-    });
-    // Until the script has the slot this is an ordinary GET.
-    let busy = loop {
-        let reply = execute(&mut server.executor, &mut mine, &*host, "GET a");
-        if reply != "$-1\r\n" {
-            break reply;
-        }
-    };
-    assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
-    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "GET b"), "$-1\r\n", "others go on");
-    assert!(execute(&mut server.executor, &mut mine, &*host, "DBSIZE").starts_with(':'));
-    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "SCRIPT KILL"), "+OK\r\n");
-    let reply = script.join().expect("it ends");
-    assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{reply}");
-    assert_eq!(execute(&mut server.executor, &mut mine, &*host, "GET a"), "$-1\r\n");
-    server.assert_replays();
+/// Two workers of one server, of which the other one runs a script that does not end.
+struct Endless {
+    server: TestServer,
+    host: std::sync::Arc<crate::testing::TestHost>,
+    session: crate::Session,
+    script: std::thread::JoinHandle<String>,
 }
 
-/// The bytes of a reply on any worker.
+impl Endless {
+    /// Begins the script. Every look at the clock takes `us`.
+    fn begin(server: TestServer, us: u64, script: &'static str) -> Endless {
+        let host = std::sync::Arc::new(TestServer::new().host);
+        host.command_us.store(us, std::sync::atomic::Ordering::Relaxed);
+        let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
+        let appender = server.log.appender();
+        let session = || crate::Session::new(server.session.client.clone(), true);
+        let (mine, mut theirs) = (session(), session());
+        let shared = host.clone();
+        let script = std::thread::spawn(move || {
+            let mut other = crate::Executor::new(keyspace, interests, shared.stats.worker(0), 2);
+            other.attach(appender);
+            execute(&mut other, &mut theirs, &*shared, script).expect("it has all it needs")
+        });
+        Endless { server, host, session: mine, script }
+    }
+
+    /// The bytes of a reply on the worker that runs no script; `None`: later.
+    fn execute(&mut self, line: &str) -> Option<String> {
+        execute(&mut self.server.executor, &mut self.session, &*self.host, line)
+    }
+
+    /// Runs a command until it is told something else.
+    fn execute_while(&mut self, line: &str, told: &str) -> Option<String> {
+        loop {
+            let reply = self.execute(line);
+            if reply.as_deref() != Some(told) {
+                return reply;
+            }
+        }
+    }
+
+    /// Ends the script.
+    fn kill(&mut self) {
+        let killed = self.host.scripts.kill(0, crate::scripts::ScriptKind::Script);
+        assert_eq!(killed, crate::scripts::Kill::Done);
+    }
+
+    /// Waits for the script to end; returns the server.
+    fn end(self) -> TestServer {
+        let reply = self.script.join().expect("it ends");
+        assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{reply}");
+        self.server
+    }
+}
+
+/// The bytes of a reply on any worker; `None` if the command is to be tried again after a pause.
 fn execute(
     executor: &mut crate::Executor,
     session: &mut crate::Session,
     host: &dyn crate::Host,
     line: &str,
-) -> String {
+) -> Option<String> {
     let args = crate::testing::parse(line);
     executor.begin_round(crate::testing::START_MS, host, 512 << 20);
     let call = crate::Call { args: args.as_args(), resolved: executor.resolve(args.as_args(), None) };
     let mut out = Vec::new();
-    assert_ne!(executor.execute(call, session, host, &mut out), crate::Outcome::Wait);
+    let outcome = executor.execute(call, session, host, &mut out);
     executor.end_round(host);
-    String::from_utf8(out).expect("text")
+    if outcome == crate::Outcome::Wait {
+        assert!(std::mem::take(&mut session.pause_ms) > 0, "the log has room");
+        return None;
+    }
+    Some(String::from_utf8(out).expect("text"))
+}
+
+#[test]
+fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
+    assert_eq!(TestServer::new().run("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.");
+    // The other one has ended, but what it returns takes long to write.
+    for script in [
+        "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 a",
+        "EVAL \"redis.call('SET', KEYS[1], 1) local t = {} for i = 1, 60 do t = {t, t} end return t\" 1 a",
+    ] {
+        let mut endless = Endless::begin(TestServer::new(), 2000, script);
+        endless.host.scripts.settings.set_busy_after(1);
+        // Until the script has the slot this is an ordinary GET.
+        let busy = endless.execute_while("GET a", "$-1\r\n").expect("a reply");
+        assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
+        assert_eq!(endless.execute("GET b").as_deref(), Some("$-1\r\n"), "others go on");
+        assert!(endless.execute("DBSIZE").is_some_and(|reply| reply.starts_with(':')));
+        assert_eq!(endless.execute("SCRIPT KILL").as_deref(), Some("+OK\r\n"));
+        let mut server = endless.end();
+        assert_eq!(server.run("GET a"), "nil");
+        server.assert_replays();
+    }
+}
+
+#[test]
+fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
+    let mut server = TestServer::new();
+    server.check(&[("SET a 1", "+OK"), ("SET b 1", "+OK")]);
+    let mut endless =
+        Endless::begin(server, 20_000, "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 a");
+    endless.host.scripts.settings.set_busy_after(0);
+    assert_eq!(endless.execute_while("GET a", "$1\r\n1\r\n"), None);
+    let walks = ["SCAN 0 COUNT 100", "KEYS *", "KEYS a", "DEBUG DIGEST", "MGET b a", "FLUSHALL"];
+    for line in walks.into_iter().cycle().take(100) {
+        assert_eq!(endless.execute(line), None, "{line}");
+    }
+    assert_eq!(endless.execute("KEYS b").as_deref(), Some("*1\r\n$1\r\nb\r\n"));
+    for (line, told) in [("MULTI", "+OK\r\n"), ("INCR b", "+QUEUED\r\n"), ("INCR a", "+QUEUED\r\n")] {
+        assert_eq!(endless.execute(line).as_deref(), Some(told));
+    }
+    assert_eq!(endless.execute("EXEC"), None);
+    // To make room the slot is looked into as well.
+    let Endless { host, .. } = &endless;
+    *host.limits.lock() = crate::MemoryLimits {
+        memory_bytes_max: 1,
+        policy: keyspace::EvictionPolicy::AllKeysLru,
+        samples: 50,
+    };
+    assert_eq!(endless.execute("EXEC"), None);
+    endless.host.limits.lock().memory_bytes_max = 0;
+    endless.kill();
+    let reply = loop {
+        if let Some(reply) = endless.execute("EXEC") {
+            break reply;
+        }
+    };
+    assert_eq!(reply, "*2\r\n:2\r\n:2\r\n");
+    endless.end().assert_replays();
+}
+
+#[test]
+fn who_is_served_into_the_slot_of_an_endless_script_is_served_when_it_has_ended() {
+    let mut server = TestServer::new();
+    let mut waiting = server.connect();
+    std::mem::swap(&mut server.session, &mut waiting);
+    assert_eq!(server.run("BLMOVE from to LEFT LEFT 0"), "");
+    std::mem::swap(&mut server.session, &mut waiting);
+    let mut endless =
+        Endless::begin(server, 20_000, "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 to");
+    endless.host.scripts.settings.set_busy_after(0);
+    assert_eq!(endless.execute_while("EXISTS to", ":0\r\n"), None);
+    let id = waiting.client.id();
+    for len in 1..=3 {
+        assert_eq!(endless.execute("RPUSH from x"), Some(format!(":{len}\r\n")));
+    }
+    assert_eq!(endless.server.executor.later.len(), 1, "one key is noted once");
+    assert_eq!(endless.server.host.take_answer(id), None);
+    endless.kill();
+    let mut server = endless.end();
+    assert_eq!(server.run("PING"), "+PONG", "the end of any round serves who waits");
+    assert_eq!(server.host.take_answer(id).map(|(reply, _)| reply).as_deref(), Some("\"x\""));
+    assert_eq!(server.run("LLEN from"), ":2");
+    server.assert_replays();
+}
+
+#[test]
+fn what_was_flushed_is_compiled_again() {
+    let mut server = TestServer::new();
+    server.run("EVAL 'return 1' 0");
+    let compiled = |server: &mut TestServer| {
+        let scripts = &server.host.scripts;
+        let vm = server.executor.scripting.take_vm(scripts);
+        let count = vm.compiled();
+        server.executor.scripting.put_vm(vm);
+        count
+    };
+    assert_eq!(compiled(&mut server), 1);
+    server.run("SCRIPT FLUSH");
+    assert_eq!(compiled(&mut server), 0);
+    assert_eq!(server.run("EVAL 'return 1' 0"), ":1");
 }
 
 #[test]
@@ -299,4 +424,43 @@ fn messages_to_the_log_of_the_server() {
     let mut server = TestServer::new();
     server.run("EVAL \"redis.log(redis.LOG_NOTICE, 'hello')\" 0");
     assert_eq!(*server.host.asked.lock(), ["log Notice hello"]);
+}
+
+#[test]
+fn a_stale_replica_shows_nothing_through_scripts() {
+    let mut server = TestServer::new();
+    server.run("SET k v");
+    let library = "#!lua name=lib\n\
+         redis.register_function{function_name = 'reads', flags = {'no-writes'}, \
+                                 callback = function() return redis.call('GET', 'k') end} \
+         redis.register_function{function_name = 'any', flags = {'no-writes', 'allow-stale'}, \
+                                 callback = function() return redis.pcall('GET', 'k') end} \
+         redis.register_function{function_name = 'says', flags = {'allow-stale', 'no-writes'}, \
+                                 callback = function() return redis.call('ECHO', 'here') end}";
+    assert_eq!(server.run_args(&[b"FUNCTION", b"LOAD", library.as_bytes()]), "\"lib\"");
+    server.host.replication.is_stale.store(true, Relaxed);
+    let refused = "-ERR Can not execute the command on a stale replica";
+    let undeclared = "-MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' \
+                      flag is not set on the script.";
+    for script in [
+        "return redis.pcall('GET', KEYS[1])",
+        "return redis.pcall('SET', KEYS[1], 'new')",
+        "return redis.pcall('DBSIZE')",
+        "#!lua flags=no-writes,allow-stale\nreturn redis.pcall('GET', KEYS[1])",
+    ] {
+        assert_eq!(server.run_args(&[b"EVAL", script.as_bytes(), b"1", b"k"]), refused, "{script}");
+    }
+    for script in ["#!lua\nreturn 1", "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])"] {
+        assert_eq!(server.run_args(&[b"EVAL", script.as_bytes(), b"1", b"k"]), undeclared, "{script}");
+        assert_eq!(server.run_args(&[b"EVAL_RO", script.as_bytes(), b"1", b"k"]), undeclared, "{script}");
+    }
+    server.check(&[
+        ("FCALL reads 0", undeclared),
+        ("FCALL_RO reads 0", undeclared),
+        ("FCALL_RO any 0", refused),
+        ("FCALL_RO says 0", "\"here\""),
+        ("EVAL 'return 1' 0", ":1"),
+    ]);
+    server.host.replication.is_stale.store(false, Relaxed);
+    assert_eq!(server.run("FCALL reads 0"), "\"v\"", "once the leader has committed it");
 }

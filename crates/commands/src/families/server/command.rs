@@ -177,11 +177,14 @@ fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError
 /// The groups that Redis' access lists put the command into.
 fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
     let flags = row.flags;
+    // Scripts read and write what their commands do; a container does nothing by itself.
+    let reads = flags.has(Flags::READONLY) && row.family != Family::Scripting;
+    let is_stream = row.family == Family::Stream && !flags.has(Flags::CONTAINER);
     let touches_data = flags.has(Flags::WRITE) || flags.has(Flags::READONLY);
     let dangerous = flags.has(Flags::DANGEROUS) || flags.has(Flags::ADMIN);
     [
         (row.family == Family::Generic || (row.family == Family::Server && touches_data), "@keyspace"),
-        (flags.has(Flags::READONLY), "@read"),
+        (reads, "@read"),
         (flags.has(Flags::WRITE), "@write"),
         (row.family == Family::Set, "@set"),
         (row.family == Family::SortedSet, "@sortedset"),
@@ -191,14 +194,16 @@ fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
         (row.family == Family::Bitmap, "@bitmap"),
         (row.family == Family::Hyperloglog, "@hyperloglog"),
         (row.family == Family::Geo, "@geo"),
-        (row.family == Family::Stream, "@stream"),
+        (is_stream, "@stream"),
         (flags.has(Flags::PUBSUB), "@pubsub"),
         (flags.has(Flags::ADMIN), "@admin"),
         (flags.has(Flags::FAST), "@fast"),
         (!flags.has(Flags::FAST), "@slow"),
+        (flags.has(Flags::BLOCKING), "@blocking"),
         (dangerous, "@dangerous"),
         (row.family == Family::Connection, "@connection"),
         (row.family == Family::Transactions, "@transaction"),
+        (row.family == Family::Scripting && !flags.has(Flags::CONTAINER), "@scripting"),
     ]
     .into_iter()
     .filter(|(member, _)| *member)

@@ -23,7 +23,15 @@ pub(super) fn flushdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 /// `FLUSHALL [ASYNC | SYNC]`
 pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     check_flush_mode(args)?;
+    // It is about keys. The log before its record will go, so the record has the libraries.
+    let libraries = cx.unit.libraries();
+    if !libraries.is_empty() {
+        cx.require_room(libraries.encoded_bytes() as u64)?;
+    }
     cx.apply(&Effect::FlushAll);
+    for library in libraries.iter() {
+        library.with_effect(|effect| cx.apply(effect));
+    }
     cx.reply.ok();
     Ok(())
 }

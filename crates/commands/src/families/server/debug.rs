@@ -10,6 +10,7 @@ use super::{ADMIN, HELP, ROW};
 use crate::{
     CommandError, Context, Flags, Keys, Row,
     families::generic::{encoded_value, encoding_name},
+    unit::{Patience, Taken},
 };
 
 /// Longest pause a client can ask for: one day.
@@ -70,7 +71,9 @@ pub(super) const ROWS: [Row; 5] = [
 /// `DEBUG DIGEST`. Every slot is locked, so that it is the digest of one moment. It counts keys that have expired and are not
 /// removed yet.
 fn digest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let digest: Digest = SlotId::all().map(|slot| cx.unit.with_slot(slot, |slot| slot.digest())).sum();
+    let patience = Patience(cx.host);
+    let digests = SlotId::all().map(|slot| cx.unit.with_slot(patience, slot, |slot| slot.digest()));
+    let digest = digests.sum::<Result<Digest, Taken>>()?;
     cx.reply.simple(&digest.to_hex());
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
     CommandError, Context,
     observe::{HOT_KEYS_MAX, HotKey},
     stats::KEYS_SAMPLED_EVERY,
+    unit::Patience,
 };
 
 /// Keys shown if it is not said how many.
@@ -20,7 +21,7 @@ pub(super) fn hotkeys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let (keys, accesses_per_s) = gather(cx);
     cx.reply.array(keys.len().min(count));
     for HotKey { db, key, per_s } in keys.into_iter().take(count) {
-        let value_type = type_name(cx, db, &key);
+        let value_type = type_name(cx, db, &key)?;
         cx.reply.map(5);
         cx.reply.bulk(b"key");
         cx.reply.bulk(&key);
@@ -48,11 +49,12 @@ fn parse_count(args: Args<'_>) -> Result<usize, CommandError> {
 }
 
 /// The type of a key as TYPE names it.
-fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> &'static str {
+fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str, CommandError> {
     let hash = cx.keyspace.hash(key);
-    cx.unit.with_slot(hash.slot(), |slot| {
+    let name = cx.unit.with_slot(Patience(cx.host), hash.slot(), |slot| {
         slot.get(db, &hash, key, cx.now_ms()).map_or("none", |entry| entry.value_type().name())
-    })
+    })?;
+    Ok(name)
 }
 
 /// The keys of all workers, the most used first, and the accesses of all keys per second.

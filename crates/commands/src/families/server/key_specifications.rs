@@ -1,6 +1,7 @@
 //! Where the keys of a command are, as COMMAND INFO tells it: three positions, and the specifications that can say more.
 //!
-//! What happens to the keys is what may happen at most: the rows say no more than whether a command writes.
+//! What happens to the keys is what may happen at most: the rows say no more than whether a command writes. Of streams, whose
+//! keys are found by a word in two commands, a table here says it as Redis does.
 
 use wire::ReplyWriter;
 
@@ -16,17 +17,43 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
         Keys::ShardChannels { last } => [1, last.into(), 1],
         Keys::Counted { before: Some(before), .. } => one(before),
         Keys::Computed { first: Some(first), .. } => one(first),
-        Keys::None | Keys::AllSlots | Keys::Queued | Keys::Counted { .. } | Keys::Computed { .. } => [0; 3],
+        Keys::None
+        | Keys::AllSlots
+        | Keys::Libraries
+        | Keys::Queued
+        | Keys::Counted { .. }
+        | Keys::Computed { .. } => [0; 3],
     }
 }
 
 /// How many specifications there are.
 pub(super) fn count(keys: Keys) -> usize {
     match keys {
-        Keys::None | Keys::AllSlots | Keys::Queued => 0,
+        Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Queued => 0,
         Keys::First | Keys::Range { .. } | Keys::ShardChannels { .. } => 1,
         Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
         Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),
+    }
+}
+
+/// What a command does to its stream.
+fn stream_access(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "xlen" => &["RO"],
+        "xread" | "xreadgroup" => &["RO", "access"],
+        "xadd" | "xsetid" | "xack" | "xclaim" | "xgroup|setid" => &["RW", "update"],
+        "xdel" | "xtrim" | "xautoclaim" | "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
+        "xgroup|create" | "xgroup|createconsumer" => &["RW", "insert"],
+        _ => return None,
+    })
+}
+
+/// From which argument on the word is looked for behind which the keys of a command stand.
+fn streams_from(name: &str) -> Option<i64> {
+    match name {
+        "xread" => Some(1),
+        "xreadgroup" => Some(4),
+        _ => None,
     }
 }
 
@@ -36,7 +63,9 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     const OVERWRITES: &[&str] = &["OW", "update"];
     const CHANGES: &[&str] = &["RW", "access", "update"];
     const NO_KEY: &[&str] = &["not_key"];
-    let access = if row.flags.has(Flags::WRITE) { CHANGES } else { READS };
+    let changes =
+        row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) && !row.flags.has(Flags::READONLY);
+    let access = stream_access(row.name).unwrap_or(if changes { CHANGES } else { READS });
     reply.set(count(row.keys));
     let [first, last, step] = positions(row.keys);
     if first > 0 {
@@ -49,24 +78,44 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
         write_specification(
             reply,
             access,
-            ("index", &[("index", first)]),
-            ("range", &[("lastkey", last_from_first), ("keystep", step), ("limit", 0)]),
+            ("index", &[("index", first.into())]),
+            ("range", &[("lastkey", last_from_first.into()), ("keystep", step.into()), ("limit", 0.into())]),
         );
     }
     match row.keys {
         Keys::Counted { at, before } => write_specification(
             reply,
             if before.is_some() { READS } else { access },
-            ("index", &[("index", at.into())]),
-            ("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+            ("index", &[("index", i64::from(at).into())]),
+            ("keynum", &[("keynumidx", 0.into()), ("firstkey", 1.into()), ("keystep", 1.into())]),
         ),
-        Keys::Computed { .. } => write_specification(reply, access, ("unknown", &[]), ("unknown", &[])),
+        Keys::Computed { .. } => match streams_from(row.name) {
+            Some(start) => write_specification(
+                reply,
+                access,
+                ("keyword", &[("keyword", Field::Word("STREAMS")), ("startfrom", Field::Number(start))]),
+                ("range", &[("lastkey", (-1).into()), ("keystep", 1.into()), ("limit", 2.into())]),
+            ),
+            None => write_specification(reply, access, ("unknown", &[]), ("unknown", &[])),
+        },
         _ => {}
     }
 }
 
-/// How something is searched: the kind, and its numbers.
-type Search<'a> = (&'a str, &'a [(&'a str, i64)]);
+/// How something is searched: the kind, and what belongs to it.
+type Search<'a> = (&'a str, &'a [(&'a str, Field)]);
+
+#[derive(Clone, Copy)]
+enum Field {
+    Number(i64),
+    Word(&'static str),
+}
+
+impl From<i64> for Field {
+    fn from(number: i64) -> Field {
+        Field::Number(number)
+    }
+}
 
 fn write_specification(
     reply: &mut ReplyWriter<'_>,
@@ -84,9 +133,12 @@ fn write_specification(
         reply.bulk(kind.as_bytes());
         reply.bulk(b"spec");
         reply.map(spec.len());
-        for (field, number) in spec {
-            reply.bulk(field.as_bytes());
-            reply.integer(*number);
+        for (name, field) in spec {
+            reply.bulk(name.as_bytes());
+            match field {
+                Field::Number(number) => reply.integer(*number),
+                Field::Word(word) => reply.bulk(word.as_bytes()),
+            }
         }
     }
 }
@@ -135,6 +187,20 @@ mod tests {
             )
         );
         assert_eq!(positions(store), [1, 1, 1]);
+    }
+
+    #[test]
+    fn keys_of_streams_stand_behind_a_word() {
+        let mut out = Vec::new();
+        let row = crate::resolve(b"xreadgroup").expect("a row");
+        write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), row);
+        let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
+        assert_eq!(
+            notation(&value),
+            "~[{\"flags\": ~[+RO, +access], \"begin_search\": {\"type\": \"keyword\", \"spec\": {\"keyword\": \
+             \"STREAMS\", \"startfrom\": :4}}, \"find_keys\": {\"type\": \"range\", \"spec\": {\"lastkey\": :-1, \
+             \"keystep\": :1, \"limit\": :2}}}]"
+        );
     }
 
     #[test]

@@ -118,7 +118,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushall",
         arity: -1,
-        flags: Flags::WRITE.or(Flags::DANGEROUS),
+        // Of the libraries.
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
         summary: "Removes all keys of all databases.",

@@ -8,7 +8,7 @@ use wire::{Args, ReplyWriter, number::parse_i64};
 use super::{
     lag, named_group,
     reply::{write_entries, write_entry, write_id},
-    stream,
+    shown, stream,
 };
 use crate::{CommandError, Context};
 
@@ -35,9 +35,10 @@ pub(super) fn describe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
             Some(_) => return Err(CommandError::Syntax),
         }),
         _ => {
-            return Err(CommandError::Text(
-                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.",
-            ));
+            let subcommand = shown(args.at(1));
+            return Err(CommandError::Composed(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try XINFO HELP."
+            )));
         }
     };
     let reply = &mut cx.reply;

@@ -5,10 +5,12 @@
 
 use keyspace::{GroupPosition, StreamId, StreamView};
 
-/// Whether an entry with this id or a higher one was deleted.
+/// Whether an entry with this id or a higher one was deleted from between others. What was deleted before all that are left does
+/// not count, as in Redis.
 fn has_deleted_from(stream: StreamView<'_>, id: StreamId) -> bool {
     let deleted = stream.head().max_deleted_id;
-    !stream.is_empty() && deleted > StreamId::ZERO && id <= deleted
+    let Some(first) = stream.first() else { return false };
+    deleted > StreamId::ZERO && first.id <= deleted && id <= deleted
 }
 
 /// How many entries were added up to this id, of all that there ever were; `None` if nobody knows.

@@ -453,6 +453,21 @@ fn what_happens_to_streams_is_told_once() {
 }
 
 #[test]
+fn what_was_deleted_before_all_that_is_left_leaves_the_lag_known() {
+    let mut server = TestServer::new();
+    for ms in 1..=4 {
+        server.run(&format!("XADD s {ms}-1 f v"));
+    }
+    server.run("XGROUP CREATE s g 0-0 ENTRIESREAD 0");
+    server.run("XDEL s 2-1");
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", nil]]"#), "one is missing between others");
+    server.run("XTRIM s MINID 3");
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", :4]]"#), "what is missing is before all others");
+    let invalid = "-ERR Invalid stream ID specified as stream command argument";
+    server.check(&[("XTRIM s MINID -", invalid), ("XADD s MINID + 9-1 f v", invalid)]);
+}
+
+#[test]
 fn streams_are_copied_and_moved_with_their_groups() {
     let mut server = TestServer::new();
     server.check(&[

@@ -54,7 +54,7 @@ impl TrimWords {
                 self.threshold = Some(if kind == b"maxlen" {
                     Threshold::Len(size(value, "ERR The MAXLEN argument must be >= 0.")?)
                 } else {
-                    Threshold::Min(id::parse_bound(value, 0)?)
+                    Threshold::Min(id::parse_id(value, 0)?)
                 });
                 Ok(Some(2 + usize::from(has_mode)))
             }

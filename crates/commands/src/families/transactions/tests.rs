@@ -289,6 +289,31 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
     server.assert_replays();
 }
 
+#[test]
+fn libraries_that_every_flushall_logs_are_asked_room_for() {
+    let mut server = TestServer::new();
+    let code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
+    let long = format!("{code} --{}", "-".repeat(1_000_000));
+    assert_eq!(server.run_args(&[b"function", b"load", long.as_bytes()]), "\"lib\"");
+    let mut flush = |line: &str, count: usize| {
+        server.run("set a 1");
+        server.run("multi");
+        for _ in 0..count {
+            assert_eq!(server.run(line), "+QUEUED");
+        }
+        (server.run("exec"), server.run("exists a"), server.run("exec"))
+    };
+    let none = || "-ERR EXEC without MULTI".to_string();
+    for line in ["flushall", "idemp k 1000 flushall"] {
+        let refused = "-EXECABORT Transaction discarded because of: this would write more than 2 GiB to the log at once, \
+                       which is not possible";
+        assert_eq!(flush(line, 2200), (refused.to_string(), ":1".to_string(), none()), "{line}");
+    }
+    assert_eq!(flush("flushall", 3), ("[+OK, +OK, +OK]".to_string(), ":0".to_string(), none()));
+    assert_eq!(server.run("fcall f 0"), ":1");
+    server.assert_replays();
+}
+
 /// Sets a key to a value that is moved as it is.
 fn set_large(key: char) -> String {
     format!("set {key} {}", "v".repeat(20_000))

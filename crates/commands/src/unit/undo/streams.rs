@@ -1,9 +1,12 @@
-//! What takes back an effect on a large stream: the entries and pending entries that it names.
+//! What takes back an effect on a large stream.
 //!
-//! What it is: undoing what queues do to streams again and again: adding, trimming, delivering, acknowledging.
-//! What it is not: for entries that are deleted in the middle, or for groups and consumers that go: then all is copied.
+//! What it is: the blocks of which entries go, the groups and consumers that go, the pending entries that change. What the
+//! effect does not touch is not copied.
+//! What it is not: for streams that are replaced or removed: then all is copied, as of every value.
 
-use keyspace::{DbId, Effect, Listed, StreamHead, StreamId, StreamView};
+use keyspace::{
+    ConsumerView, DbId, Effect, GroupView, Listed, StreamBlock, StreamHead, StreamId, StreamView,
+};
 
 use super::Undo;
 
@@ -24,6 +27,18 @@ pub(super) fn note(
         }
         Effect::StreamAdd { .. } | Effect::StreamSetHead { .. } => undo.add(&set_head),
         Effect::StreamTrim { through, .. } => note_trim(undo, db, key, stream, through),
+        Effect::StreamDelete { ids, .. } => note_delete(undo, db, key, stream, ids),
+        Effect::StreamDropGroup { group, .. } => {
+            let Some(found) = stream.group(group) else { return true };
+            undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
+            found.consumers().for_each(|consumer| put_consumer(undo, db, key, (group, found), consumer));
+        }
+        Effect::StreamDropConsumer { group, consumer, .. } => {
+            let found = stream.group(group).and_then(|found| Some((found, found.consumer(consumer)?)));
+            if let Some((found, consumer)) = found {
+                put_consumer(undo, db, key, (group, found), consumer);
+            }
+        }
         Effect::StreamPutGroup { group, .. } => match stream.group(group) {
             Some(found) => {
                 undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
@@ -63,6 +78,47 @@ fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, thro
     blocks.into_iter().for_each(|block| undo.add(&Effect::StreamAddBlock { db, key, block }));
 }
 
+/// The blocks of entries that go from their middle. What stays of a block is removed before it comes back as a whole.
+fn note_delete(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, ids: Listed<'_, StreamId>) {
+    let mut ids: Vec<StreamId> = ids.iter().collect();
+    ids.sort_unstable();
+    let mut blocks: Vec<StreamBlock<'_>> = Vec::new();
+    for block in ids.iter().filter_map(|&id| stream.block_with(id)) {
+        if blocks.last() != Some(&block) {
+            blocks.push(block);
+        }
+    }
+    for &block in &blocks {
+        let stays = block.entries().map(|entry| entry.id).filter(|id| ids.binary_search(id).is_err());
+        let stays: Vec<StreamId> = stays.collect();
+        if !stays.is_empty() {
+            undo.add(&Effect::StreamDelete { db, key, ids: Listed::Slices(&stays) });
+        }
+        undo.add(&Effect::StreamAddBlock { db, key, block });
+    }
+    if !blocks.is_empty() {
+        undo.add(&Effect::StreamSetHead { db, key, head: stream.head() });
+    }
+}
+
+/// A consumer that goes, with what is pending for it.
+fn put_consumer(
+    undo: &mut Undo,
+    db: DbId,
+    key: &[u8],
+    (group, found): (&[u8], GroupView<'_>),
+    consumer: ConsumerView<'_>,
+) {
+    let (name, times) = (consumer.name(), consumer.times());
+    undo.add(&Effect::StreamPutConsumer { db, key, group, consumer: name, times });
+    let pending = consumer.pending_ids(StreamId::ZERO..=StreamId::MAX).filter_map(|id| found.pending(id));
+    let deliveries: Vec<_> = pending.map(|pending| pending.delivery).collect();
+    if !deliveries.is_empty() {
+        let deliveries = Listed::Slices(&deliveries);
+        undo.add(&Effect::StreamPend { db, key, group, consumer: name, deliveries });
+    }
+}
+
 /// For whom each of the entries was pending, if for anybody.
 fn note_pending(
     undo: &mut Undo,
@@ -80,5 +136,46 @@ fn note_pending(
             }
             None => undo.add(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&[id]) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{DbId, Effect, Listed, StreamId, View, slot_of};
+
+    use super::{super::Undo, note};
+    use crate::testing::TestServer;
+
+    #[test]
+    fn what_an_effect_does_not_touch_is_not_copied() {
+        let mut server = TestServer::new();
+        for seq in 1..=5000 {
+            server.run(&format!("XADD s 1-{seq} field value-{seq}"));
+        }
+        server.run("XGROUP CREATE s small 4990");
+        server.run("XGROUP CREATE s large 0");
+        server.run("XGROUP SETID s small 1-4990");
+        server.run("XREADGROUP GROUP small a STREAMS s >");
+        server.run("XREADGROUP GROUP large a STREAMS s >");
+        let keyspace = server.executor.keyspace().clone();
+        let (db, key) = (DbId::ZERO, b"s".as_slice());
+        let slot = keyspace.lock(slot_of(key));
+        let entry = slot.get(db, &keyspace.hash(key), key, 0).expect("it is there");
+        let View::Stream(stream) = entry.view() else { panic!("a stream") };
+        let undo_bytes = |effect: Effect<'_>| {
+            let mut undo = Undo::default();
+            assert!(note(&mut undo, &effect, db, key, stream), "all would be copied for {effect:?}");
+            undo.effects.len()
+        };
+        let ids = [StreamId { ms: 1, seq: 2500 }, StreamId { ms: 1, seq: 2501 }];
+        let deleted = undo_bytes(Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
+        let dropped = undo_bytes(Effect::StreamDropGroup { db, key, group: b"small" });
+        let removed = undo_bytes(Effect::StreamDropConsumer { db, key, group: b"small", consumer: b"a" });
+        let all = undo_bytes(Effect::StreamDropGroup { db, key, group: b"large" });
+        assert!(deleted < 8192, "{deleted} bytes for two neighbours");
+        assert!(
+            removed < dropped && dropped < 300 && all > 20_000,
+            "{removed}, {dropped}, {all} bytes for groups"
+        );
     }
 }

@@ -97,6 +97,15 @@ fn filled() -> TestServer {
     server
 }
 
+/// The part of a script that runs commands, whatever they reply.
+fn calls(lines: &[&str]) -> String {
+    let call = |line: &&str| {
+        let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
+        format!("redis.pcall({}) ", words.join(","))
+    };
+    lines.iter().map(call).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
@@ -105,15 +114,25 @@ proptest! {
         let mut server = filled();
         server.host.scripts.settings.set_rolls_back(true);
         let (content, appended) = (server.content(), server.appended_lsn());
-        let calls: String = lines.iter().map(|line| {
-            let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
-            format!("redis.pcall({}) ", words.join(","))
-        }).collect();
-        let script = format!("{calls} error('undo')");
+        let script = format!("{} error('undo')", calls(&lines));
         let reply = server.run_args(&[b"EVAL", script.as_bytes(), b"0"]);
         prop_assert!(reply.starts_with("-ERR user_script:1: undo"), "{}", reply);
         prop_assert_eq!(server.content(), content);
         prop_assert_eq!(server.appended_lsn(), appended, "nothing is logged");
+        server.assert_replays();
+    }
+
+    /// The script has ended well, and is a part of what is undone.
+    #[test]
+    fn what_is_undone_with_more_has_not_happened(
+        lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12),
+    ) {
+        let mut server = filled();
+        let content = server.content();
+        let script = format!("{} return string.rep('x', 1048576)", calls(&lines));
+        let reply = server.run_args(&[b"IDEMP", b"k", b"1000", b"EVAL", script.as_bytes(), b"0"]);
+        prop_assert!(reply.ends_with("the command is undone"), "{}", reply);
+        prop_assert_eq!(server.content(), content);
         server.assert_replays();
     }
 }

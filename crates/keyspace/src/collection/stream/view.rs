@@ -45,6 +45,13 @@ impl<'a> StreamView<'a> {
         self.range(id..=id).next()
     }
 
+    /// The block that has the entry with this id.
+    pub fn block_with(&self, id: StreamId) -> Option<StreamBlock<'a>> {
+        let (_, block) = self.0.blocks.range(..=id).next_back()?;
+        let block = block.as_block();
+        block.entries().any(|entry| entry.id == id).then_some(block)
+    }
+
     /// The entries with ids in a range, in order.
     pub fn range(&self, ids: RangeInclusive<StreamId>) -> StreamRange<'a> {
         let (from, to) = ids.into_inner();

@@ -29,7 +29,7 @@ pub enum RemoteError {
         error: String,
     },
     /// It wants another password, or one at all.
-    #[error("{reason} Give a file that holds the password of the server with --password-file")]
+    #[error("{reason} Give a file that holds the password with --password-file, and with --user whose it is")]
     Unauthorized {
         /// What it says.
         reason: String,
@@ -69,7 +69,8 @@ impl Breaker {
 }
 
 impl Remote {
-    pub(crate) fn new(url: &str, password: Option<&str>) -> Remote {
+    /// The server at `url`, asked by `user`, if there is a password.
+    pub(crate) fn new(url: &str, user: &str, password: Option<&str>) -> Remote {
         let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -78,7 +79,7 @@ impl Remote {
             .http_status_as_error(false)
             .proxy(None)
             .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
-        let basic = |password| format!("Basic {}", BASE64_STANDARD.encode(format!("default:{password}")));
+        let basic = |password| format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         Remote {
             agent: config.build().into(),
             url: url.trim_end_matches('/').to_string(),

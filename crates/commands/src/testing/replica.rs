@@ -1,0 +1,79 @@
+//! What a server of tests answers about replication: a server alone, or a replica whose leader has gone.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use lsn::Lsn;
+
+use crate::{
+    Promise,
+    replication::{Address, Failover, Followed, READ_ONLY, Replication, Role, Standalone, Wanted},
+};
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct TestReplication {
+    /// Whether it is a replica that may show nothing.
+    pub(crate) is_stale: AtomicBool,
+}
+
+impl Replication for TestReplication {
+    fn is_read_only(&self) -> bool {
+        self.is_stale()
+    }
+
+    fn refuses_writes(&self) -> Option<&'static str> {
+        self.is_stale().then_some(READ_ONLY)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.is_stale.load(Relaxed)
+    }
+
+    fn role(&self) -> Role {
+        Standalone.role()
+    }
+
+    fn follow(&self, leader: Address) -> Result<Followed, String> {
+        Standalone.follow(leader)
+    }
+
+    fn lead(&self, promise: Promise) {
+        Standalone.lead(promise);
+    }
+
+    fn fail_over(&self, failover: Failover) -> Result<(), String> {
+        Standalone.fail_over(failover)
+    }
+
+    fn abort_failover(&self) -> Result<(), String> {
+        Standalone.abort_failover()
+    }
+
+    fn disconnect_replicas(&self) -> usize {
+        Standalone.disconnect_replicas()
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        Standalone.durable_lsn()
+    }
+
+    fn shown_lsn(&self) -> Lsn {
+        Standalone.shown_lsn()
+    }
+
+    fn count_flushed(&self, lsn: Lsn) -> usize {
+        Standalone.count_flushed(lsn)
+    }
+
+    fn wait_flushed(&self, wanted: Wanted, promise: Promise) {
+        Standalone.wait_flushed(wanted, promise);
+    }
+
+    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise) {
+        Standalone.wait_applied(lsn, timeout_ms, promise);
+    }
+
+    fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
+        Standalone.newest_common(marks)
+    }
+}

@@ -1,0 +1,316 @@
+//! Libraries: the functions that clients have loaded, by name.
+//!
+//! ```text
+//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> whoever calls a function, no lock of a slot
+//! ```
+//!
+//! What it is: sets of libraries that never change, which set holds now, and what effects do to it.
+//! What it is not: able to run or to understand code: what a library registers was found out before there was an effect. Nor
+//! keys: nothing that reads, counts or scans keys meets a library.
+//!
+//! Libraries belong to [`LIBRARIES_SLOT`]. So its lock orders their changes, its LSN says up to where they are in memory, and
+//! whatever splits, captures, loads or replays slots carries them without knowing them.
+//!
+//! Invariants
+//! - Only who has locked [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has no LSN yet. Others see what
+//!   was published when an LSN was noted last, with that LSN: a reply that depends on it waits for that.
+//! - A function has one library: names of functions are compared without their case, and whoever makes an effect has made
+//!   sure that they are unique.
+//! - FlushAll removes libraries like all that slots have, so that a log may begin with it. Whoever wants to keep them puts
+//!   them again in the same record.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use lsn::Lsn;
+use parking_lot::{Mutex, RwLock};
+
+use crate::effect::{Effect, Items, ItemsBuf};
+use crate::id::SlotId;
+use crate::keyspace::Keyspace;
+use crate::slot::SlotGuard;
+
+/// The slot that libraries belong to.
+pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
+
+/// What the effect of a library takes beside its bytes, for itself and for each function: lengths and marks.
+const ENCODING_BYTES: usize = 32;
+
+/// The key whose slot that is: the empty one.
+pub(crate) const LIBRARIES_KEY: &[u8] = b"";
+
+/// What a function says of itself: bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FunctionFlags(u8);
+
+impl FunctionFlags {
+    /// It changes nothing.
+    pub const NO_WRITES: FunctionFlags = FunctionFlags(1);
+    /// It may add data when there is no memory for it.
+    pub const ALLOW_OOM: FunctionFlags = FunctionFlags(1 << 1);
+    /// It may run on a replica that has lost its leader.
+    pub const ALLOW_STALE: FunctionFlags = FunctionFlags(1 << 2);
+    /// It does not run in a cluster.
+    pub const NO_CLUSTER: FunctionFlags = FunctionFlags(1 << 3);
+    /// It may use keys of several slots.
+    pub const ALLOW_CROSS_SLOT_KEYS: FunctionFlags = FunctionFlags(1 << 4);
+
+    const NAMES: [(FunctionFlags, &'static str); 5] = [
+        (FunctionFlags::NO_WRITES, "no-writes"),
+        (FunctionFlags::ALLOW_OOM, "allow-oom"),
+        (FunctionFlags::ALLOW_STALE, "allow-stale"),
+        (FunctionFlags::NO_CLUSTER, "no-cluster"),
+        (FunctionFlags::ALLOW_CROSS_SLOT_KEYS, "allow-cross-slot-keys"),
+    ];
+
+    /// The flag of this name.
+    pub fn named(name: &[u8]) -> Option<FunctionFlags> {
+        Self::NAMES.iter().find(|(_, known)| known.as_bytes() == name).map(|(flag, _)| *flag)
+    }
+
+    /// Their names, always in the same order.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn or(self, other: FunctionFlags) -> FunctionFlags {
+        FunctionFlags(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are here.
+    pub const fn has(self, other: FunctionFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A function of a library.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// What it is called by.
+    pub name: Box<[u8]>,
+    /// What it says of itself in words.
+    pub description: Option<Box<[u8]>>,
+    /// What it says of itself.
+    pub flags: FunctionFlags,
+}
+
+/// A library.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Library {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Its source, with the line that gives its name.
+    pub code: Box<[u8]>,
+    /// The functions that it registers.
+    pub functions: Box<[Function]>,
+}
+
+impl Library {
+    /// Bytes of all that it consists of.
+    pub fn bytes(&self) -> usize {
+        let function = |function: &Function| {
+            function.name.len() + function.description.as_ref().map_or(0, |text| text.len())
+        };
+        self.name.len() + self.code.len() + self.functions.iter().map(function).sum::<usize>()
+    }
+
+    /// Calls `apply` with the effect that puts it.
+    pub fn with_effect<R>(&self, apply: impl FnOnce(&Effect<'_>) -> R) -> R {
+        let mut functions = ItemsBuf::new();
+        for function in &self.functions {
+            functions.push(&function.name);
+            functions.push(&[function.flags.0, u8::from(function.description.is_some())]);
+            functions.push(function.description.as_deref().unwrap_or_default());
+        }
+        apply(&Effect::PutLibrary { name: &self.name, code: &self.code, functions: functions.as_items() })
+    }
+
+    /// What an effect puts. An odd item at the end is left out.
+    fn of_effect(name: &[u8], code: &[u8], functions: Items<'_>) -> Library {
+        let mut items = functions.iter();
+        let next = || {
+            let (name, marks, text) = (items.next()?, items.next()?, items.next()?);
+            let [flags, is_described] = [0, 1].map(|at| marks.get(at).copied().unwrap_or(0));
+            let description = (is_described != 0).then(|| text.into());
+            Some(Function { name: name.into(), description, flags: FunctionFlags(flags) })
+        };
+        let functions = std::iter::from_fn(next).collect();
+        Library { name: name.into(), code: code.into(), functions }
+    }
+}
+
+/// A set of libraries, which does not change.
+#[derive(Debug, Default)]
+pub struct Libraries {
+    by_name: BTreeMap<Box<[u8]>, Arc<Library>>,
+    /// Where each function is; made when one is looked for first.
+    functions: OnceLock<Index>,
+}
+
+/// The library and the index in it of each function, by its name in lower case.
+type Index = HashMap<Box<[u8]>, (Arc<Library>, usize)>;
+
+impl Libraries {
+    /// The library of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Library>> {
+        self.by_name.get(name)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
+        self.by_name.values()
+    }
+
+    /// The function of this name, whatever its case, and its library.
+    pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
+        let index = self.functions.get_or_init(|| self.index());
+        let (library, index) = index.get(&*name.to_ascii_lowercase())?;
+        Some((library, library.functions.get(*index)?))
+    }
+
+    /// How many libraries there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// How many functions there are.
+    pub fn functions_len(&self) -> usize {
+        self.iter().map(|library| library.functions.len()).sum()
+    }
+
+    /// Bytes of all libraries.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|library| library.bytes()).sum()
+    }
+
+    /// About how many bytes the effects that put them take, at most.
+    pub fn encoded_bytes(&self) -> usize {
+        self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
+    }
+
+    /// What an effect makes of it; `None`: the same.
+    fn after(&self, effect: &Effect<'_>) -> Option<Libraries> {
+        let mut by_name = self.by_name.clone();
+        match *effect {
+            Effect::PutLibrary { name, code, functions } => {
+                let library = Library::of_effect(name, code, functions);
+                if by_name.get(name).is_some_and(|known| **known == library) {
+                    return None;
+                }
+                by_name.insert(name.into(), Arc::new(library));
+            }
+            Effect::DropLibrary { name } => _ = by_name.remove(name)?,
+            Effect::FlushAll if !by_name.is_empty() => by_name.clear(),
+            _ => return None,
+        }
+        Some(Libraries { by_name, functions: OnceLock::new() })
+    }
+
+    fn index(&self) -> Index {
+        let mut functions = HashMap::new();
+        for library in self.iter() {
+            for (index, function) in library.functions.iter().enumerate() {
+                functions.insert(function.name.to_ascii_lowercase().into(), (library.clone(), index));
+            }
+        }
+        functions
+    }
+}
+
+impl FromIterator<Arc<Library>> for Libraries {
+    fn from_iter<I: IntoIterator<Item = Arc<Library>>>(libraries: I) -> Self {
+        let by_name = libraries.into_iter().map(|library| (library.name.clone(), library)).collect();
+        Libraries { by_name, functions: OnceLock::new() }
+    }
+}
+
+/// The libraries that hold, and since when.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// Rises with every change.
+    pub generation: u64,
+    /// The libraries.
+    pub libraries: Arc<Libraries>,
+    /// The newest record that they are in; [`Lsn::MAX`] if it cannot be written.
+    pub lsn: Lsn,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    /// What effects have made. Changed under the lock of the slot.
+    ahead: Mutex<Arc<Libraries>>,
+    published: RwLock<Published>,
+    /// That of `published`, to be looked at without its lock.
+    generation: AtomicU64,
+}
+
+impl Shelf {
+    pub(crate) fn new() -> Shelf {
+        let libraries = Arc::<Libraries>::default();
+        let published = Published { generation: 0, libraries: libraries.clone(), lsn: Lsn::ZERO };
+        Shelf {
+            ahead: Mutex::new(libraries),
+            published: RwLock::new(published),
+            generation: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Keyspace {
+    /// The libraries as records in the log have made them.
+    pub fn libraries(&self) -> Published {
+        self.shelf.published.read().clone()
+    }
+
+    /// That of [`Keyspace::libraries`]: one load, for those who keep them.
+    #[inline]
+    pub fn libraries_generation(&self) -> u64 {
+        self.shelf.generation.load(Ordering::Acquire)
+    }
+}
+
+impl SlotGuard<'_> {
+    /// The libraries as they are now, with what the unit that has this lock has done to them.
+    ///
+    /// # Panics
+    /// If this is not their slot.
+    pub fn libraries(&self) -> Arc<Libraries> {
+        assert_eq!(self.slot(), LIBRARIES_SLOT);
+        self.keyspace.shelf.ahead.lock().clone()
+    }
+
+    /// Does to libraries what an effect does to them. Returns whether anything is different now.
+    #[cold]
+    pub(crate) fn apply_to_libraries(&mut self, effect: &Effect<'_>) -> bool {
+        let mut ahead = self.keyspace.shelf.ahead.lock();
+        let Some(changed) = ahead.after(effect) else { return false };
+        *ahead = Arc::new(changed);
+        true
+    }
+
+    /// What was done to libraries is in the log: everybody may see it.
+    #[cold]
+    pub(crate) fn publish_libraries(&self) {
+        let shelf = &self.keyspace.shelf;
+        let ahead = shelf.ahead.lock().clone();
+        let mut published = shelf.published.write();
+        if Arc::ptr_eq(&published.libraries, &ahead) {
+            return;
+        }
+        let generation = published.generation + 1;
+        *published = Published { generation, libraries: ahead, lsn: self.last_lsn() };
+        shelf.generation.store(generation, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

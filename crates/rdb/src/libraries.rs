@@ -1,0 +1,93 @@
+//! DUMP payloads of function libraries: for each the opcode of files and its source, then a footer as that of values.
+
+use crate::file::opcodes;
+use crate::input::{Input, Reader};
+use crate::payload;
+use crate::writer::Writer;
+use crate::{Error, PayloadError};
+
+/// Why the libraries of a payload cannot be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LibrariesError {
+    /// The payload is none.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// There is something else in it.
+    #[error("something is no library")]
+    NoLibrary,
+}
+
+/// A payload with the sources of libraries.
+pub fn dump_libraries<'c>(sources: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
+    let mut writer = Writer::new();
+    sources.for_each(|source| writer.library(source));
+    payload::dump(writer.into_bytes())
+}
+
+/// Calls `visit` with the source of each library in a payload.
+///
+/// # Errors
+/// [`LibrariesError`], after some of them were visited; and what `visit` fails with.
+pub fn restore_libraries<E: From<LibrariesError>>(
+    payload: &[u8],
+    mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut reader = Reader::new(payload::verified(payload).map_err(LibrariesError::Payload)?);
+    let of_bytes = |error: Error| LibrariesError::Payload(error.into());
+    let mut source = Vec::new();
+    while !reader.is_at_end() {
+        if reader.byte().map_err(of_bytes)? != opcodes::FUNCTION {
+            return Err(LibrariesError::NoLibrary.into());
+        }
+        reader.string(&mut source).map_err(of_bytes)?;
+        visit(&source)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restored(payload: &[u8]) -> Result<Vec<Vec<u8>>, LibrariesError> {
+        let mut sources = Vec::new();
+        restore_libraries(payload, |source| {
+            sources.push(source.to_vec());
+            Ok::<(), LibrariesError>(())
+        })?;
+        Ok(sources)
+    }
+
+    #[test]
+    fn what_is_dumped_is_restored() {
+        let long = vec![b'x'; 100_000];
+        let cases: [&[&[u8]]; 3] = [&[], &[b"one"], &[b"one", b"", &long]];
+        for sources in cases {
+            assert_eq!(
+                restored(&dump_libraries(sources.iter().copied())).as_deref(),
+                Ok(&*sources.iter().map(|it| it.to_vec()).collect::<Vec<_>>())
+            );
+        }
+    }
+
+    /// A payload made by Redis 7.0.15.
+    #[test]
+    fn a_payload_of_redis_is_understood() {
+        let source = b"#!lua name=a\nredis.register_function(\"f\", function() end)";
+        let payload = [b"\xf59", &source[..], b"\n\x00Q_\xd8i\xec\xb3f\xfa"].concat();
+        assert_eq!(restored(&payload), Ok(vec![source.to_vec()]));
+        assert_eq!(dump_libraries([&source[..]].into_iter()), payload);
+        assert_eq!(restored(b"\n\x00]\x9b\\@\x0f\x7f\xa2\xda"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_payload_is_refused() {
+        let payload = dump_libraries([&b"one"[..]].into_iter());
+        for end in 0..payload.len() {
+            assert_eq!(restored(&payload[..end]), Err(PayloadError::Footer.into()), "{end} bytes");
+        }
+        assert_eq!(restored(&payload::dump(b"\xf4\x01a".to_vec())), Err(LibrariesError::NoLibrary));
+        let cut = restored(&payload::dump(b"\xf5\x05ab".to_vec()));
+        assert_eq!(cut, Err(PayloadError::Value(Error::Truncated).into()));
+    }
+}

@@ -1,0 +1,106 @@
+//! The limit of what the machine may allocate.
+//!
+//! While there is one, the machine is asked in protected mode for whatever may not fit, which costs more than what is asked
+//! for. It is therefore in force while scripts run and are compiled, and is lifted wherever there is room for certain.
+
+use mlua::{Lua, Result};
+
+/// Memory that a value takes, at most, for each byte of a reply that it is made of: three bytes of a status become a table.
+const PER_BYTE: usize = 64;
+/// The same of a text in which a byte can be a table: for so many bytes of a reply each of its bytes is reckoned.
+const DENSE_BYTES: usize = 4;
+/// Memory that it takes beside that.
+const BESIDE_BYTES: usize = 4096;
+
+/// Does what must not take more than this altogether. What is in use already stays.
+pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    // A limit below what is in use would refuse even to clean up.
+    let before = lua.set_memory_limit(bytes_max.max(lua.used_memory()))?;
+    let outcome = work();
+    lua.set_memory_limit(before)?;
+    outcome
+}
+
+/// Makes values out of so many bytes: without a limit if there is room for them in any case.
+pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    let before = lua.set_memory_limit(0)?;
+    let needed = bytes.saturating_mul(PER_BYTE).saturating_add(BESIDE_BYTES);
+    if lua.used_memory().saturating_add(needed) <= before {
+        let outcome = work();
+        lua.set_memory_limit(before)?;
+        return outcome;
+    }
+    lua.set_memory_limit(before)?;
+    work()
+}
+
+/// The same for JSON and MessagePack, of which one byte can be a table within a table.
+pub(crate) fn building_dense<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    building(lua, bytes.saturating_mul(DENSE_BYTES), work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_while_scripts_run_and_no_longer() {
+        let lua = Lua::new();
+        let long = "x".repeat(1 << 20);
+        let build = || lua.create_string(&long).map(drop).and_then(|()| lua.gc_collect());
+        assert!(limited(&lua, 1 << 20, build).is_err());
+        assert!(build().is_ok());
+        let room = lua.used_memory() + (1 << 20) * (PER_BYTE + 1);
+        assert!(limited(&lua, room, || building(&lua, 1 << 20, build)).is_ok());
+        assert!(limited(&lua, 1 << 20, || building(&lua, 1 << 20, build)).is_err(), "there is no room");
+        assert!(
+            limited(&lua, 1 << 20, || building(&lua, 1, || Ok(())).and_then(|()| build())).is_err(),
+            "it is back"
+        );
+    }
+
+    /// What takes most memory for its bytes, and what takes some.
+    #[test]
+    fn no_reply_takes_more_than_is_reckoned() {
+        let replies =
+            ["+\r\n", "-\r\n", "*0\r\n", "*1\r\n*0\r\n", "_\r\n", ":1\r\n", "$0\r\n\r\n", ",1\r\n", "(1\r\n"];
+        let pairs = ["%1\r\n:1\r\n*0\r\n", "~1\r\n:1\r\n", "=4\r\ntxt:\r\n"];
+        let (lua, count) = (Lua::new(), 10_000);
+        lua.gc_stop();
+        for element in replies.iter().chain(&pairs) {
+            let reply = format!("*{count}\r\n{}", element.repeat(count));
+            let before = lua.used_memory();
+            let _value = crate::reply::to_lua(&lua, reply.as_bytes()).expect("a reply");
+            assert!(lua.used_memory() - before <= reply.len() * PER_BYTE, "{element:?}");
+        }
+        let many = |head: &str, each: fn(usize) -> String| {
+            let body: String = (0..count).map(each).collect();
+            format!("{head}{count}\r\n{body}")
+        };
+        for reply in [many("%", |n| format!(":{n}\r\n:1\r\n")), many("~", |n| format!(":{n}\r\n"))] {
+            let before = lua.used_memory();
+            let _value = crate::reply::to_lua(&lua, reply.as_bytes()).expect("a reply");
+            assert!(lua.used_memory() - before <= reply.len() * PER_BYTE, "{:?}", &reply[..1]);
+        }
+    }
+
+    /// The same of texts: tables within tables, and elements of one byte.
+    #[test]
+    fn no_text_takes_more_than_is_reckoned() {
+        let lua = Lua::new();
+        lua.gc_stop();
+        let library = crate::msgpack::library(&lua, &crate::Meter::default(), 1 << 30).expect("a library");
+        let unpack: mlua::Function = library.get("unpack").expect("a function");
+        let list = |element: &[u8]| [&b"\xdd\x00\x00\x27\x10"[..], &element.repeat(10_000)].concat();
+        let deep = [&[0x91; 90][..], b"\x01"].concat();
+        let numbers = (0..10_000u16).flat_map(|n| [&b"\xcd"[..], &n.to_be_bytes(), b"\x01"].concat());
+        let map = b"\xdf\x00\x00\x27\x10".iter().copied().chain(numbers).collect();
+        let elements: [&[u8]; 5] = [b"\x01", b"\x80", b"\x90", b"\xa0", b"\x81\x01\x80"];
+        for bytes in elements.into_iter().map(list).chain([deep, map]) {
+            let (text, before) = (lua.create_string(&bytes).expect("a string"), lua.used_memory());
+            let _value: mlua::Value = unpack.call(text).expect("values");
+            let taken = lua.used_memory() - before;
+            assert!(taken <= bytes.len() * PER_BYTE * DENSE_BYTES, "{:?}: {taken}", &bytes[..8]);
+        }
+    }
+}
