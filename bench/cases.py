@@ -4,9 +4,11 @@ jobs, replicas and documents, see message_cases.py, job_cases.py, replica_cases.
 Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import endless
+import ranges
 import stall
 from document_cases import DOCUMENT_CASES, DocumentCase
 from driver import Load
@@ -45,6 +47,7 @@ DISK_MB = Metric("disk_mb", "all files MB", "{:,.0f}")
 GROWTH_MB = Metric("growth_mb", "RSS growth MB", "{:,.1f}")
 SNAPSHOTS = Metric("snapshots", "snapshots", "{:.0f}")
 SNAPSHOT_S = Metric("snapshot_s", "s each", "{:.2f}")
+READ_S = Metric("read_s", "s per XRANGE", "{:.2f}")
 
 
 @dataclass(frozen=True)
@@ -140,21 +143,28 @@ class StallCase:
 
 
 @dataclass(frozen=True)
-class EndlessCase:
-    """Clients of workers that a script which does not end leaves alone, without it and beside it."""
+class BesideCase:
+    """What clients of one of two workers wait, alone and beside what keeps the other worker busy.
+
+    `measure(port, size)` gives the figures of each operation; before, `things` are loaded.
+    """
 
     name: str
     title: str
-    workers: int
+    measure: Callable[[int, int], dict[str, dict[str, float | None]]]
+    size: int
     targets: tuple[Target, ...]
+    operations: tuple[str, ...]
+    fill: Fill | None = None
+    things: int = 0
     contenders: tuple[str, ...] = ("sheaf",)
+    metrics: tuple[Metric, ...] = (P50_MS, P99_MS, LONGEST_MS)
+    workers = 2
     persistence = Persistence.OFF
-    metrics = (P50_MS, P99_MS, LONGEST_MS)
     ratios = (P99_MS,)
-    operations: tuple[str, ...] = (endless.UNDISTURBED, endless.DISTURBED)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | EndlessCase | MessageCase | ReplicaCase | DocumentCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase | MessageCase | ReplicaCase | DocumentCase
 
 
 def during(op: str) -> str:
@@ -374,11 +384,25 @@ CASES: tuple[Case, ...] = (
         members=5_000_000,
         targets=at_most(P999_MS, 5.0, None, during("GET")),
     ),
-    EndlessCase(
+    BesideCase(
         name="script-endless",
         title="GET by clients of the other one of two workers, beside a script that does not end",
-        workers=2,
+        measure=endless.measure,
+        size=endless.REQUESTS,
         targets=at_most(P99_MS, 2.0, endless.UNDISTURBED, endless.DISTURBED),
+        operations=(endless.UNDISTURBED, endless.DISTURBED),
+    ),
+    BesideCase(
+        name="stream-range",
+        title="XADD to a stream of 1M entries that a client of the other one of two workers reads again and again",
+        measure=ranges.measure,
+        size=ranges.READS,
+        targets=at_most(P99_MS, 0.1, "redis", ranges.BESIDE),
+        operations=(ranges.ALONE, ranges.BESIDE),
+        fill=Fill.STREAM,
+        things=1_000_000,
+        contenders=("sheaf", "redis"),
+        metrics=(P50_MS, P99_MS, LONGEST_MS, READ_S),
     ),
     *JOB_CASES,
     *MESSAGE_CASES,

@@ -17,12 +17,11 @@ from functools import partial
 from pathlib import Path
 
 import driver
-import endless
 import messages
 import resp
 import stall
 import starts
-from cases import Case, EndlessCase, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
+from cases import BesideCase, Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from document_cases import DocumentCase, DocumentRun
 from fill import Fill
 from message_cases import MessageCase, Run
@@ -103,7 +102,7 @@ class Suite:
         chosen = [self.programs[name] for name in case.contenders if name in self.programs]
         if isinstance(case, MessageCase):
             return [program.with_flags(case.flags) for program in chosen]
-        if isinstance(case, EndlessCase):
+        if isinstance(case, BesideCase):
             return [program.with_flags(("--workers", str(case.workers))) for program in chosen]
         return [program.with_one_worker() for program in chosen] if isinstance(case, StallCase) else chosen
 
@@ -115,8 +114,8 @@ class Suite:
             return servers * (self._prepare_s(case) + measured_s * self.reps)
         if isinstance(case, StallCase):
             return servers * self.reps * self._stall_s(case)
-        if isinstance(case, EndlessCase):
-            return servers * self.reps * self._endless_s()
+        if isinstance(case, BesideCase):
+            return servers * self.reps * self._beside_s(case)
         if isinstance(case, StartCase):
             return servers * (self._make_s(case) + self.reps * self._start_s(case) * len(case.operations))
         if isinstance(case, SnapshotCase):
@@ -138,8 +137,8 @@ class Suite:
                 self._run_load(case, result, progress)
             elif isinstance(case, MemoryCase):
                 self._run_memory(case, result, progress)
-            elif isinstance(case, EndlessCase):
-                self._run_endless(case, result, progress)
+            elif isinstance(case, BesideCase):
+                self._run_beside(case, result, progress)
             elif isinstance(case, StallCase):
                 self._run_stall(case, result, progress)
             elif isinstance(case, StartCase):
@@ -269,23 +268,26 @@ class Suite:
         stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
         server.stop()
 
-    # Endless scripts
+    # Clients beside others
 
-    def _run_endless(self, case: EndlessCase, result: Result, progress: Progress) -> None:
+    def _run_beside(self, case: BesideCase, result: Result, progress: Progress) -> None:
         for rep in range(1, self.reps + 1):
             with self._fleet(case) as fleet:
                 for server in fleet.servers:
                     words = f"{case.name}: {server.program.name}: repetition {rep} of {self.reps}"
-                    progress.step(words, self._endless_s(), partial(self._disturb, server, result))
+                    progress.step(words, self._beside_s(case), partial(self._disturb, case, server, result))
             shutil.rmtree(self.directory / case.name)
 
-    def _endless_s(self) -> float:
-        return 2.0 + 5.0 / self.scale
+    def _beside_s(self, case: BesideCase) -> float:
+        return 2.0 + 20.0 / self.scale + self._count(case.things) / LOAD_KEYS_S
 
-    def _disturb(self, server: Server, result: Result) -> None:
+    def _disturb(self, case: BesideCase, server: Server, result: Result) -> None:
         server.start()
+        if case.fill is not None:
+            resp.load_blocks(int(server.ports.resp), case.fill.blocks(self._count(case.things)))
+            time.sleep(REST_S)
         os.sync()
-        for op, sample in endless.measure(int(server.ports.resp), self._count(endless.REQUESTS)).items():
+        for op, sample in case.measure(int(server.ports.resp), self._count(case.size)).items():
             result.add(server.program.name, op, sample)
         server.stop()
 

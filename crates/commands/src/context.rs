@@ -24,6 +24,7 @@ use wire::{Args, ReplyWriter};
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit,
     observe::{append_line, shown_args},
+    postponed::Postponed,
     row::Found,
     scripts::Scripting,
     unit::Taken,
@@ -59,6 +60,8 @@ pub struct Context<'a, 'k> {
     pub host: &'a dyn Host,
     /// Where the reply goes. If the handler returns an error, what it wrote is taken back.
     pub reply: ReplyWriter<'a>,
+    /// What of the reply is written when the slots are free again; nothing if `in_transaction`.
+    pub(crate) postponed: Postponed,
     /// The server's durability.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
@@ -168,6 +171,7 @@ impl Context<'_, '_> {
         let Err(error) = run(self) else { return Ok(true) };
         assert_eq!(self.unit.record_bytes(), record_bytes, "failed after it had changed something: {error}");
         self.reply.truncate(reply_start);
+        self.postponed.clear();
         match error {
             CommandError::NeedsRoom(bytes) => return Err(Again::Room(bytes)),
             CommandError::NeedsAllSlots => return Err(Again::AllSlots),

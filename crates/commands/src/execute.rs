@@ -21,6 +21,7 @@ use crate::{
     families::tell,
     leases::NO_TOKEN,
     observe::Watch,
+    postponed::Postponed,
     row::{Found, resolve_call},
     scripts::{ScriptKind, Scripting},
     stats::WorkerStats,
@@ -561,6 +562,7 @@ impl Executor {
                 session,
                 host,
                 reply,
+                postponed: Postponed::default(),
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
@@ -572,12 +574,16 @@ impl Executor {
             let succeeded = cx.handle(row, args)?;
             self.stats.called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
-            if cx.unit.has_ready() {
+            let position = if cx.unit.has_ready() {
                 let serving = Serving { keyspace, host, durability, bulk_bytes_max };
                 serving.commit(cx.unit, self.appender.as_mut(), flushing, &mut later)
             } else {
                 cx.unit.commit(self.appender.as_mut(), flushing)
+            };
+            if !cx.postponed.is_empty() {
+                cx.postponed.write(&mut cx.reply);
             }
+            position
         };
         if !session.granted.is_empty() {
             tell_tokens(session, out, seen);

@@ -34,6 +34,7 @@ mod leases;
 pub mod observe;
 mod observing;
 mod onlookers;
+mod postponed;
 mod promise;
 mod queueing;
 pub mod replication;

@@ -40,8 +40,8 @@ pub(crate) use limits::SharedLimits;
 pub use list::{ListIter, ListView};
 pub use set::SetView;
 pub use stream::{
-    ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView, StreamBlock, StreamEntry,
-    StreamFields, StreamHead, StreamId, StreamImage, StreamRange, StreamRangeBack, StreamView,
+    ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView, SharedEntries, StreamBlock,
+    StreamEntry, StreamFields, StreamHead, StreamId, StreamImage, StreamOrder, StreamView,
 };
 pub use value_buf::ValueBuf;
 pub use zset::{ZsetRange, ZsetView};

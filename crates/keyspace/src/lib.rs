@@ -63,8 +63,8 @@ pub use apply::Applied;
 pub use capture::{Capture, Captured, LoadError, Loader};
 pub use collection::{
     ConsumerTimes, ConsumerView, Delivery, Element, GroupPosition, GroupView, HashField, HashView, ListIter,
-    ListView, PackedLimits, PendingView, SetView, StreamBlock, StreamEntry, StreamFields, StreamHead,
-    StreamId, StreamImage, StreamRange, StreamRangeBack, StreamView, ValueBuf, View, ZsetRange, ZsetView,
+    ListView, PackedLimits, PendingView, SetView, SharedEntries, StreamBlock, StreamEntry, StreamFields,
+    StreamHead, StreamId, StreamImage, StreamOrder, StreamView, ValueBuf, View, ZsetRange, ZsetView,
 };
 pub use digest::Digest;
 pub use effect::{

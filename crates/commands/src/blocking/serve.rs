@@ -21,7 +21,7 @@ use storage::{Appender, Durability};
 use wire::ReplyWriter;
 
 use super::Waiter;
-use crate::{Context, Host, Session, Unit, execute::gate, unit::Slots};
+use crate::{Context, Host, Session, Unit, execute::gate, postponed::Postponed, unit::Slots};
 
 /// A unit whose record is larger serves nobody: that is done later, so that records do not grow without bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -138,6 +138,7 @@ impl<'k> Serving<'_, 'k> {
             session: &mut session,
             host: self.host,
             reply: ReplyWriter::new(&mut bytes, waiter.protocol),
+            postponed: Postponed::default(),
             durability: self.durability,
             bulk_bytes_max: self.bulk_bytes_max,
             in_transaction: true,

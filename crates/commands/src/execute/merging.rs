@@ -7,7 +7,8 @@
 //! one record means that a power cut leaves all of it or none, which is more than was asked for.
 //!
 //! Whatever is out of the ordinary ends the run before it, and is executed alone: what is refused, timed, or shown to
-//! monitors, what needs more room in the log than its arguments say, what blocks, what makes a key ready for somebody who waits.
+//! monitors, what needs more room in the log than its arguments say, what blocks, what makes a key ready for somebody who waits, what is
+//! answered at such length that the slot is given back before.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ use crate::{
     Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
     admission::ADMITTED_BYTES,
     blocking::Serving,
+    postponed::Postponed,
     row::Found,
     unit::{Locks, Patience, Scratch},
 };
@@ -75,6 +77,7 @@ impl Executor {
                 session,
                 host,
                 reply,
+                postponed: Postponed::default(),
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
@@ -98,16 +101,21 @@ impl Executor {
                     || cx.unit.record_bytes() > MERGED_BYTES_MAX
                     || cx.reply.position() > reply_bytes_max
                     || cx.session.wait.is_some()
+                    || !cx.postponed.is_empty()
                 {
                     break;
                 }
             }
-            if cx.unit.has_ready() {
+            let position = if cx.unit.has_ready() {
                 let serving = Serving { keyspace, host, durability, bulk_bytes_max };
                 serving.commit(cx.unit, self.appender.as_mut(), None, &mut later)
             } else {
                 cx.unit.commit(self.appender.as_mut(), None)
+            };
+            if !cx.postponed.is_empty() {
+                cx.postponed.write(&mut cx.reply);
             }
+            position
         };
         self.until_sample -= count as u32;
         Merged { count, gate: self.end_unit(position, later, session, host, durability) }

@@ -34,6 +34,7 @@ pub(crate) use documents::named as named_document;
 pub use generic::{encode_value, stream_effect};
 use keyspace::Items;
 use smallvec::SmallVec;
+pub(crate) use stream::write_entry;
 use wire::Args;
 
 use crate::Row;

@@ -12,6 +12,8 @@
 //! Invariants
 //! - Blocks are not empty, their ranges of ids do not overlap, and the key of each is the id that its entries count from.
 //! - A stream without entries is a stream: its key goes only by an effect that removes it.
+//! - What has read or captured a part of a stream shares its blocks, which then stay as they are: whatever changes a shared one
+//!   changes a copy (`shared`).
 //! - Adding, finding and removing one entry touch one block, found in O(log n). What removes many moves them away block by
 //!   block, and leaves freeing them to others.
 
@@ -21,6 +23,7 @@ mod group;
 mod id;
 mod image;
 mod pending;
+mod shared;
 mod view;
 
 use std::collections::BTreeMap;
@@ -30,7 +33,8 @@ pub use block::{StreamBlock, StreamEntry, StreamFields};
 pub use group::{ConsumerTimes, ConsumerView, Delivery, GroupPosition, GroupView, PendingView};
 pub use id::StreamId;
 pub use image::StreamImage;
-pub use view::{StreamRange, StreamRangeBack, StreamView};
+pub use shared::{SharedEntries, StreamOrder};
+pub use view::StreamView;
 
 use super::Big;
 use crate::apply::Applied;
@@ -131,12 +135,14 @@ impl Stream {
     /// Removes an entry; returns whether it was there.
     fn delete(&mut self, id: StreamId) -> bool {
         let Some((&base, block)) = self.blocks.range_mut(..=id).next_back() else { return false };
+        let before = block.allocated_bytes();
         if let Some(capture) = &mut self.capture {
             capture.block(block, self.captures);
         }
         if !block.remove(id) {
             return false;
         }
+        self.block_bytes = self.block_bytes - before + block.allocated_bytes();
         if block.len() == 0 {
             self.block_bytes -= BLOCK_BYTES + block.allocated_bytes();
             self.blocks.remove(&base);
@@ -154,10 +160,12 @@ impl Stream {
         // The last block that begins up to the id may have entries behind it.
         if let Some(mut last) = trimmed.last_entry() {
             let block = last.get_mut();
+            let before = block.allocated_bytes();
             if let Some(capture) = &mut self.capture {
                 capture.block(block, self.captures);
             }
             removed += block.remove_through(through);
+            self.block_bytes = self.block_bytes - before + block.allocated_bytes();
             if block.len() > 0 {
                 let (base, block) = last.remove_entry();
                 self.blocks.insert(base, block);

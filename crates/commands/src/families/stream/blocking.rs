@@ -58,7 +58,7 @@ fn serve_read(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<()
     for (after, count) in afters(args, key) {
         read_one(cx, key, after, count, &mut streams)?;
     }
-    let served = streams.end(&mut cx.reply);
+    let served = streams.end(cx);
     debug_assert!(served, "only a key with entries is served from");
     Ok(())
 }
@@ -89,7 +89,7 @@ fn serve_delivery(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Resul
     let reader = Reader::of(&call).ok_or(CommandError::Syntax)?;
     let mut streams = Streams::begin(&cx.reply);
     deliver_new(cx, key, &reader, &mut streams)?;
-    let served = streams.end(&mut cx.reply);
+    let served = streams.end(cx);
     debug_assert!(served, "only a key with entries is served from");
     Ok(())
 }

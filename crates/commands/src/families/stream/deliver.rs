@@ -2,7 +2,7 @@
 
 use keyspace::{
     ConsumerTimes, Delivery, Effect, GroupPosition, GroupView, Listed, PendingView, StreamEntry, StreamId,
-    StreamView,
+    StreamOrder, StreamView,
 };
 use wire::{Args, ReplyWriter};
 
@@ -113,7 +113,7 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             From::Pending(after) => deliver_again(cx, key, &reader, *after, &mut streams)?,
         }
     }
-    if streams.end(&mut cx.reply) {
+    if streams.end(cx) {
         return Ok(());
     }
     match call.waits {
@@ -128,6 +128,16 @@ struct Delivered {
     deliveries: Vec<Delivery>,
     position: GroupPosition,
     consumer: Option<ConsumerTimes>,
+}
+
+impl Delivered {
+    /// Adds an entry that the group has not got yet.
+    fn add(&mut self, stream: StreamView<'_>, reader: &Reader<'_>, id: StreamId, now_ms: u64) {
+        lag::read_one(stream, &mut self.position, id);
+        if !reader.acknowledges {
+            self.deliveries.push(Delivery { id, time_ms: now_ms, count: 1 });
+        }
+    }
 }
 
 /// Delivers what is new to the group, after what has been pending for too long if that is wanted.
@@ -152,29 +162,36 @@ pub(super) fn deliver_new(
         consumer: found.consumer(reader.consumer).map(|consumer| consumer.times()),
     };
     let claimed = claimable(stream, found, reader, now_ms);
-    let new = stream.range(behind(delivered.position.last_id)).take(reader.count - claimed.len());
-    let mut new = new.peekable();
-    if !claimed.is_empty() || new.peek().is_some() {
+    let (ids, left) = (behind(delivered.position.last_id), reader.count - claimed.len());
+    let new = stream.range(ids.clone()).take(left);
+    // Entries with how long they were pending are written at once.
+    let may_postpone = !cx.in_transaction && reader.claims_idle_ms.is_none();
+    if let Some(entries) = may_postpone.then(|| stream.share(ids, StreamOrder::Ascending, left)).flatten() {
         streams.add(&mut cx.reply, key);
-        let entries = cx.reply.begin_deferred();
-        for (entry, before) in &claimed {
-            let Delivery { id, time_ms, count } = *before;
-            write_claimed(&mut cx.reply, entry, now_ms.saturating_sub(time_ms), count);
-            delivered.deliveries.push(Delivery { id, time_ms: now_ms, count: count.saturating_add(1) });
-        }
-        let mut count = claimed.len();
-        for entry in new {
-            match reader.claims_idle_ms {
-                Some(_) => write_claimed(&mut cx.reply, &entry, 0, 0),
-                None => write_entry(&mut cx.reply, &entry),
+        cx.reply.array(entries.len());
+        cx.postponed.add(&cx.reply, entries);
+        new.for_each(|entry| delivered.add(stream, reader, entry.id, now_ms));
+    } else {
+        let mut new = new.peekable();
+        if !claimed.is_empty() || new.peek().is_some() {
+            streams.add(&mut cx.reply, key);
+            let entries = cx.reply.begin_deferred();
+            for (entry, before) in &claimed {
+                let Delivery { id, time_ms, count } = *before;
+                write_claimed(&mut cx.reply, entry, now_ms.saturating_sub(time_ms), count);
+                delivered.deliveries.push(Delivery { id, time_ms: now_ms, count: count.saturating_add(1) });
             }
-            lag::read_one(stream, &mut delivered.position, entry.id);
-            if !reader.acknowledges {
-                delivered.deliveries.push(Delivery { id: entry.id, time_ms: now_ms, count: 1 });
+            let mut count = claimed.len();
+            for entry in new {
+                match reader.claims_idle_ms {
+                    Some(_) => write_claimed(&mut cx.reply, &entry, 0, 0),
+                    None => write_entry(&mut cx.reply, &entry),
+                }
+                delivered.add(stream, reader, entry.id, now_ms);
+                count += 1;
             }
-            count += 1;
+            cx.reply.end_deferred(entries, wire::Aggregate::Array, count);
         }
-        cx.reply.end_deferred(entries, wire::Aggregate::Array, count);
     }
     let moved = delivered.position != found.position();
     see_consumer(cx, key, group, reader.consumer, delivered.consumer, !delivered.deliveries.is_empty());

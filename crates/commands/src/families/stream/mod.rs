@@ -29,6 +29,7 @@ use keyspace::{ConsumerTimes, Effect, EntryRef, GroupView, StreamView, View};
 
 use crate::{CommandError, Context, EventClass};
 
+pub(crate) use reply::write_entry;
 pub(crate) use rows::ROWS;
 
 /// How old the time may be at which a consumer was seen that has asked in vain.

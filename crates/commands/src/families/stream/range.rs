@@ -1,8 +1,9 @@
 //! Reading ranges: XLEN, XRANGE, XREVRANGE.
 
+use keyspace::StreamOrder;
 use wire::{Args, number::parse_i64};
 
-use super::{id, reply::write_entries, stream};
+use super::{id, reply::write_range, stream};
 use crate::{CommandError, Context};
 
 /// `XLEN key`
@@ -14,12 +15,12 @@ pub(super) fn xlen(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `XRANGE key start end [COUNT count]`
 pub(super) fn xrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    reply_range(cx, args, args.at(2), args.at(3), false)
+    reply_range(cx, args, args.at(2), args.at(3), StreamOrder::Ascending)
 }
 
 /// `XREVRANGE key end start [COUNT count]`
 pub(super) fn xrevrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    reply_range(cx, args, args.at(3), args.at(2), true)
+    reply_range(cx, args, args.at(3), args.at(2), StreamOrder::Descending)
 }
 
 fn reply_range(
@@ -27,7 +28,7 @@ fn reply_range(
     args: Args<'_>,
     start: &[u8],
     end: &[u8],
-    reverses: bool,
+    order: StreamOrder,
 ) -> Result<(), CommandError> {
     let ids = id::parse_range(start, end)?;
     let count = parse_count(args.skip(4))?;
@@ -40,11 +41,8 @@ fn reply_range(
         return Ok(());
     }
     let count = count.unwrap_or(usize::MAX);
-    if reverses {
-        write_entries(&mut cx.reply, stream.range_back(ids).take(count));
-    } else {
-        write_entries(&mut cx.reply, stream.range(ids).take(count));
-    }
+    let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
+    write_range(&mut cx.reply, postponed, stream, ids, order, count);
     Ok(())
 }
 

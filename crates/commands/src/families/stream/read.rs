@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use keyspace::{StreamId, StreamView};
+use keyspace::{StreamId, StreamOrder, StreamView};
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
 
-use super::{id, range::parse_size, reply::write_entries, stream};
+use super::{id, range::parse_size, reply::write_range, stream};
 use crate::{CommandError, Context, blocking::Nothing};
 
 /// The words of a call.
@@ -148,13 +148,15 @@ impl Streams {
     }
 
     /// Ends it; returns whether there is a stream in it. If not, nothing is written.
-    pub(super) fn end(self, reply: &mut ReplyWriter<'_>) -> bool {
+    pub(super) fn end(self, cx: &mut Context<'_, '_>) -> bool {
+        let (before, reply) = (cx.reply.position(), &mut cx.reply);
         let aggregate = match reply.protocol() {
             Protocol::Resp2 => wire::Aggregate::Array,
             Protocol::Resp3 => wire::Aggregate::Map,
         };
         if self.len > 0 {
             reply.end_deferred(self.deferred, aggregate, self.len);
+            cx.postponed.move_behind(reply.position() - before);
         }
         self.len > 0
     }
@@ -196,7 +198,7 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     for ((key, _), after) in call.streams(args).zip(&afters) {
         read_one(cx, key, *after, call.count, &mut streams)?;
     }
-    if streams.end(&mut cx.reply) {
+    if streams.end(cx) {
         return Ok(());
     }
     match call.waits {
@@ -215,10 +217,11 @@ pub(super) fn read_one(
     streams: &mut Streams,
 ) -> Result<(), CommandError> {
     if let Some(stream) = stream(cx.unit.get(cx.session.db, key))? {
-        let mut entries = stream.range(behind(after)).take(count).peekable();
-        if entries.peek().is_some() {
+        let ids = behind(after);
+        if stream.range(ids.clone()).next().is_some() {
             streams.add(&mut cx.reply, key);
-            write_entries(&mut cx.reply, entries);
+            let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
+            write_range(&mut cx.reply, postponed, stream, ids, StreamOrder::Ascending, count);
         }
     }
     Ok(())

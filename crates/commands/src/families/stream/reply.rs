@@ -1,7 +1,11 @@
 //! How entries and ids are shown.
 
-use keyspace::{StreamEntry, StreamId};
+use std::ops::RangeInclusive;
+
+use keyspace::{StreamEntry, StreamId, StreamOrder, StreamView};
 use wire::ReplyWriter;
+
+use crate::postponed::Postponed;
 
 /// An id.
 #[inline]
@@ -16,7 +20,7 @@ pub(super) fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
 }
 
 /// An entry: its id, and fields and values in turn.
-pub(super) fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
+pub(crate) fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
     reply.array(2);
     write_fields_of(reply, entry);
 }
@@ -30,6 +34,27 @@ pub(super) fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'
         reply.bulk(name);
         reply.bulk(&value);
     }
+}
+
+/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be postponed.
+pub(super) fn write_range(
+    reply: &mut ReplyWriter<'_>,
+    postponed: Option<&mut Postponed>,
+    stream: StreamView<'_>,
+    ids: RangeInclusive<StreamId>,
+    order: StreamOrder,
+    count: usize,
+) {
+    if let Some(postponed) = postponed
+        && let Some(entries) = stream.share(ids.clone(), order, count)
+    {
+        reply.array(entries.len());
+        return postponed.add(reply, entries);
+    }
+    match order {
+        StreamOrder::Ascending => write_entries(reply, stream.range(ids).take(count)),
+        StreamOrder::Descending => write_entries(reply, stream.range_back(ids).take(count)),
+    };
 }
 
 /// Entries whose number is not known before; returns how many they were.

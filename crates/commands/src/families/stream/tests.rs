@@ -1,7 +1,7 @@
 //! Commands on streams, as tables of calls and replies.
 
 use crate::{
-    EventClass,
+    EventClass, Host,
     testing::{START_MS, TestServer, WRONG_TYPE, check, check_protocols},
 };
 
@@ -89,6 +89,80 @@ fn ranges_are_read_from_either_end() {
             "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
         ),
     ]);
+}
+
+/// Long replies are written when the slots are free again, but not in a transaction: both ways give the same bytes.
+#[test]
+fn long_ranges_are_shown_as_short_ones() {
+    let lines = [
+        "XRANGE x - +",
+        "XRANGE x 50 9000 COUNT 5000",
+        "XREVRANGE x + -",
+        "XREVRANGE x 9000 50 COUNT 5000",
+        "XRANGE x 9000 50",
+        "XREAD STREAMS x 0",
+        "XREAD COUNT 2000 STREAMS x few x none y 0 0 50 0 0",
+        "XREADGROUP GROUP g c COUNT 2000 STREAMS x few y x > > > >",
+        "XREADGROUP GROUP g c STREAMS x few x y > > 0 >",
+        "XREADGROUP GROUP g c COUNT 2000 NOACK STREAMS x >",
+        "XPENDING x g",
+        "XINFO GROUPS x",
+    ];
+    for hello in ["HELLO 2", "HELLO 3"] {
+        let [mut alone, mut within] = [(); 2].map(|()| {
+            let mut server = TestServer::new();
+            server.run(hello);
+            for (key, len) in [("x", 10_000), ("y", 3000), ("few", 3)] {
+                (1..=len).for_each(|ms| drop(server.run(&format!("XADD {key} {ms} name value-{ms}"))));
+                server.run(&format!("XGROUP CREATE {key} g 0"));
+            }
+            server
+        });
+        for line in lines {
+            within.run("MULTI");
+            within.run(line);
+            let reply = within.raw("EXEC");
+            let (header, expected) = reply.split_at(b"*1\r\n".len());
+            assert_eq!(header, b"*1\r\n");
+            let reply = alone.raw(line);
+            assert!(reply == expected, "{hello}, {line}: {} and {} bytes", reply.len(), expected.len());
+        }
+        assert_eq!(alone.content(), within.content());
+        alone.assert_replays();
+    }
+}
+
+#[test]
+fn a_long_range_ends_a_run_of_merged_commands() {
+    let mut server = TestServer::new();
+    (1..=3000).for_each(|ms| drop(server.run(&format!("XADD x {ms} name value-{ms}"))));
+    let lines = ["XLEN x", "XRANGE x - +", "XADD x 5000 f v", "XREVRANGE x + - COUNT 1", "XREVRANGE x + -"];
+    let expected: Vec<_> = {
+        let mut single = TestServer::new();
+        (1..=3000).for_each(|ms| drop(single.run(&format!("XADD x {ms} name value-{ms}"))));
+        lines.map(|line| single.run(line)).into()
+    };
+    // What is timed runs alone.
+    server.executor.until_sample = u32::MAX;
+    server.host.observer().slow_log.configure(-1, 128);
+    let (runs, replies) = server.run_merged(&lines);
+    assert_eq!(runs, [2, 3]);
+    assert!(replies == expected);
+    server.assert_replays();
+}
+
+#[test]
+fn what_comes_before_and_instead_of_long_replies() {
+    let mut server = TestServer::new();
+    (1..=3000).for_each(|ms| drop(server.run(&format!("XADD x {ms} name value-{ms}"))));
+    server.run("HELLO 3");
+    let reply = server.raw("XRANGE x - +");
+    server.run("CLIENT LSN ON");
+    server.run("SET k v");
+    assert_eq!(server.raw("XRANGE x - +"), reply);
+    server.run("CLIENT REPLY SKIP");
+    assert_eq!(server.raw("XRANGE x - +"), b"");
+    assert_eq!(server.raw("XRANGE x - +"), reply);
 }
 
 #[test]

@@ -20,8 +20,10 @@
 //! - Ids ascend, and none is below that of the block, which may be gone itself.
 //! - There is an entry.
 //! - What comes from outside is walked once by [`StreamBlock::verify`]; everything after that trusts the bytes.
+//! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
@@ -105,10 +107,10 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
     reader.rest.is_empty().then_some(id)
 }
 
-/// A block that belongs to a stream.
+/// A block that belongs to a stream, or did so when it was copied.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     entries: u32,
     /// The number of the capture in which it was captured, or that was the last when it was made.
     pub(super) captured: u32,
@@ -124,14 +126,14 @@ impl Block {
         for (name, _) in pairs.pairs() {
             put_name(&mut bytes, name);
         }
-        let mut block = Block { bytes, entries: 0, captured };
+        let mut block = Block { bytes: Arc::new(bytes), entries: 0, captured };
         block.write(id, id, pairs, true);
         block
     }
 
     /// A copy of a block from outside.
     pub(super) fn of(block: StreamBlock<'_>, captured: u32) -> Self {
-        Block { bytes: block.0.to_vec(), entries: block.entries().count() as u32, captured }
+        Block { bytes: Arc::new(block.0.to_vec()), entries: block.entries().count() as u32, captured }
     }
 
     /// Adds an entry with an id above all that are here, unless the block is full; returns whether it did.
@@ -149,8 +151,8 @@ impl Block {
     }
 
     fn write(&mut self, base: StreamId, id: StreamId, pairs: Items<'_>, has_names: bool) {
-        let start = self.bytes.len();
-        let bytes = &mut self.bytes;
+        let bytes = Arc::make_mut(&mut self.bytes);
+        let start = bytes.len();
         let ms = id.ms - base.ms;
         put_number(bytes, ms);
         put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
@@ -175,7 +177,7 @@ impl Block {
     /// Removes an entry; returns whether it was there.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         let Some(range) = self.range_of(id) else { return false };
-        self.bytes.drain(range);
+        Arc::make_mut(&mut self.bytes).drain(range);
         self.entries -= 1;
         true
     }
@@ -207,21 +209,21 @@ impl Block {
             end = self.bytes.len() - entries.rest.len();
             count += 1;
         }
-        self.bytes.drain(start..end);
+        Arc::make_mut(&mut self.bytes).drain(start..end);
         self.entries -= count as u32;
         count
     }
 
     /// Gives back the room for further entries.
     pub(super) fn fit(&mut self) {
-        self.bytes.shrink_to_fit();
+        Arc::make_mut(&mut self.bytes).shrink_to_fit();
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries as usize
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory, whoever shares them.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -453,7 +455,7 @@ mod tests {
         ) {
             let mut block = None;
             entries.iter().take(5).for_each(|entry| { push(&mut block, entry); });
-            let mut bytes = block.expect("there is an entry").bytes;
+            let mut bytes = block.expect("there is an entry").bytes.to_vec();
             for (index, byte) in changes {
                 let at = index.index(bytes.len());
                 bytes[at] = byte;

@@ -317,6 +317,109 @@ proptest! {
     }
 }
 
+/// A range of the entries of a model, and how they were read.
+struct Reading {
+    shared: SharedEntries,
+    expected: Vec<(StreamId, Pairs)>,
+}
+
+impl Reading {
+    fn of(entry: &Entry, model: &Model, (from, to, descends, count): (u64, u64, bool, usize)) -> Reading {
+        let ids = StreamId::new(from, 2)..=StreamId::new(to, u64::MAX);
+        let found = model.entries.iter().filter(|(id, _)| ids.contains(id));
+        let mut expected: Vec<_> = found.map(|(id, pairs)| (*id, pairs.clone())).collect();
+        let order = if descends { StreamOrder::Descending } else { StreamOrder::Ascending };
+        if descends {
+            expected.reverse();
+        }
+        expected.truncate(count);
+        Reading { shared: view(entry).share_any(ids, order, count), expected }
+    }
+
+    fn check(&self) {
+        let mut shown = Vec::new();
+        self.shared.for_each(|entry| {
+            let pairs = entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec()));
+            shown.push((entry.id, pairs.collect::<Pairs>()));
+        });
+        assert_eq!(self.shared.len(), shown.len());
+        assert_eq!(self.shared.is_empty(), shown.is_empty());
+        assert_eq!(shown, self.expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn shared_entries_stay_what_they_were(
+        before in edits(),
+        rounds in prop::collection::vec(
+            (
+                (0..250u64, prop_oneof![0..250u64, Just(u64::MAX)], any::<bool>(), prop_oneof![0..300usize, Just(usize::MAX)]),
+                edits(),
+            ),
+            1..4,
+        ),
+        is_captured in any::<bool>(),
+    ) {
+        let (mut entry, mut model) = (new_stream(), Model::default());
+        before.iter().for_each(|edit| edit.make(&mut entry, &mut model));
+        if is_captured {
+            stream_mut(&mut entry).begin_capture();
+        }
+        let mut readings = Vec::new();
+        for (range, edits) in &rounds {
+            readings.push(Reading::of(&entry, &model, *range));
+            edits.iter().for_each(|edit| edit.make(&mut entry, &mut model));
+            readings.iter().for_each(Reading::check);
+        }
+        prop_assert_eq!(model_of(view(&entry)), model);
+        drop(entry);
+        readings.iter().for_each(Reading::check);
+    }
+}
+
+#[test]
+fn only_long_ranges_are_shared() {
+    let mut entry = new_stream();
+    for seq in 1..=10_000 {
+        let pairs = Items::Slices(&[b"f", b"a-value-of-some-length"]);
+        apply_unchecked(
+            &mut entry,
+            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id: StreamId::new(1, seq), pairs },
+        );
+    }
+    let stream = view(&entry);
+    let shared = |from, to, count| {
+        let [up, down] = [StreamOrder::Ascending, StreamOrder::Descending].map(|order| {
+            stream
+                .share(StreamId::new(1, from)..=StreamId::new(1, to), order, count)
+                .map(|shared| shared.len())
+        });
+        assert_eq!(up, down);
+        up
+    };
+    assert_eq!(shared(1, 20_000, usize::MAX), Some(10_000));
+    assert_eq!(shared(50, 9000, usize::MAX), Some(8951));
+    assert_eq!(shared(50, 9000, 2000), Some(2000));
+    assert_eq!(shared(1, 20_000, 100), None);
+    assert_eq!(shared(9800, 20_000, usize::MAX), None);
+    assert_eq!(shared(50, 60, usize::MAX), None);
+    assert_eq!(shared(60, 50, usize::MAX), None);
+    assert_eq!(shared(1, 20_000, 0), None);
+}
+
+#[test]
+fn few_long_entries_are_shared() {
+    let mut entry = new_stream();
+    for seq in 1..=3 {
+        let pairs = Items::Slices(&[b"f", &[b'x'; 10_000]]);
+        let effect = Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id: StreamId::new(1, seq), pairs };
+        apply(&mut entry, &effect);
+    }
+    let shared = |count| view(&entry).share(ALL, StreamOrder::Ascending, count).map(|shared| shared.len());
+    assert_eq!([shared(0), shared(1), shared(2), shared(9)], [None, Some(1), Some(2), Some(3)]);
+}
+
 #[test]
 fn whole_blocks_are_trimmed_up_to_a_limit() {
     let mut entry = new_stream();

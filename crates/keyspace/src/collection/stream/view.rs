@@ -1,12 +1,12 @@
 //! Reading a stream.
 
 use std::collections::btree_map;
-use std::iter::Rev;
 use std::ops::RangeInclusive;
 
 use super::block::{Block, Entries, StreamBlock, StreamEntry};
 use super::group::GroupView;
 use super::image::StreamImage;
+use super::shared::{SharedEntries, StreamOrder, is_long};
 use super::{Stream, StreamHead, StreamId};
 
 /// A stream, to be read.
@@ -53,19 +53,62 @@ impl<'a> StreamView<'a> {
     }
 
     /// The entries with ids in a range, in order.
-    pub fn range(&self, ids: RangeInclusive<StreamId>) -> StreamRange<'a> {
-        let (from, to) = ids.into_inner();
-        let blocks = &self.0.blocks;
-        let start = blocks.range(..=from).next_back().map_or(from, |(&base, _)| base);
-        // A range that is the wrong way round has nothing in it.
-        let blocks = if from <= to { blocks.range(start..=to) } else { btree_map::Range::default() };
-        StreamRange { from, to, blocks, entries: Entries::NONE }
+    pub fn range(
+        &self,
+        ids: RangeInclusive<StreamId>,
+    ) -> impl Iterator<Item = StreamEntry<'a>> + Clone + use<'a> {
+        Within { blocks: self.blocks_of(&ids), ids, entries: Entries::NONE }
     }
 
     /// The same, the last one first.
-    pub fn range_back(&self, ids: RangeInclusive<StreamId>) -> StreamRangeBack<'a> {
-        let StreamRange { from, to, blocks, .. } = self.range(ids);
-        StreamRangeBack { from, to, blocks: blocks.rev(), entries: Vec::new() }
+    pub fn range_back(
+        &self,
+        ids: RangeInclusive<StreamId>,
+    ) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        WithinBack { blocks: self.blocks_of(&ids).rev(), ids, entries: Vec::new() }
+    }
+
+    /// The same in either order and at most `count`, shared so that they can be read when the stream is changed again. `None`
+    /// if they lie in so little memory that reading them at once is quicker.
+    pub fn share(
+        &self,
+        ids: RangeInclusive<StreamId>,
+        order: StreamOrder,
+        count: usize,
+    ) -> Option<SharedEntries> {
+        let blocks = self.blocks_of(&ids);
+        let is_long = match order {
+            StreamOrder::Ascending => is_long(blocks, count),
+            StreamOrder::Descending => is_long(blocks.rev(), count),
+        };
+        is_long.then(|| self.share_any(ids, order, count))
+    }
+
+    /// The same however few they are.
+    pub(super) fn share_any(
+        &self,
+        ids: RangeInclusive<StreamId>,
+        order: StreamOrder,
+        count: usize,
+    ) -> SharedEntries {
+        let blocks = self.blocks_of(&ids);
+        match order {
+            StreamOrder::Ascending => SharedEntries::of(blocks, ids, order, count),
+            StreamOrder::Descending => SharedEntries::of(blocks.rev(), ids, order, count),
+        }
+    }
+
+    /// The blocks in which entries with these ids may be.
+    fn blocks_of(
+        &self,
+        ids: &RangeInclusive<StreamId>,
+    ) -> impl DoubleEndedIterator<Item = &'a Block> + Clone + use<'a> {
+        let (&from, &to) = (ids.start(), ids.end());
+        let blocks = &self.0.blocks;
+        let start = blocks.range(..=from).next_back().map_or(from, |(&base, _)| base);
+        // A range that is the wrong way round has nothing in it.
+        let found = if from <= to { blocks.range(start..=to) } else { btree_map::Range::default() };
+        found.map(|(_, block)| block)
     }
 
     /// Through which id entries have to go so that `len` stay: exactly so many, or more if only whole blocks may go, and of
@@ -141,43 +184,42 @@ fn last_id(block: Option<&Block>) -> Option<StreamId> {
     block?.entries().last().map(|last| last.id)
 }
 
-/// Entries of a stream in order.
+/// Entries with ids in a range, of blocks in order.
 #[derive(Clone)]
-pub struct StreamRange<'a> {
-    from: StreamId,
-    to: StreamId,
-    blocks: btree_map::Range<'a, StreamId, Block>,
-    entries: Entries<'a>,
+pub(super) struct Within<'a, B> {
+    pub(super) ids: RangeInclusive<StreamId>,
+    pub(super) blocks: B,
+    /// What is left of a block.
+    pub(super) entries: Entries<'a>,
 }
 
-impl<'a> Iterator for StreamRange<'a> {
+impl<'a, B: Iterator<Item = &'a Block>> Iterator for Within<'a, B> {
     type Item = StreamEntry<'a>;
 
     fn next(&mut self) -> Option<StreamEntry<'a>> {
         loop {
             for entry in self.entries.by_ref() {
-                if entry.id > self.to {
+                if entry.id > *self.ids.end() {
                     return None;
                 }
-                if entry.id >= self.from {
+                if entry.id >= *self.ids.start() {
                     return Some(entry);
                 }
             }
-            self.entries = self.blocks.next()?.1.entries();
+            self.entries = self.blocks.next()?.entries();
         }
     }
 }
 
-/// Entries of a stream, the last one first.
-pub struct StreamRangeBack<'a> {
-    from: StreamId,
-    to: StreamId,
-    blocks: Rev<btree_map::Range<'a, StreamId, Block>>,
+/// Entries with ids in a range, of blocks of which the last one comes first, in that order.
+pub(super) struct WithinBack<'a, B> {
+    pub(super) ids: RangeInclusive<StreamId>,
+    pub(super) blocks: B,
     /// What is left of a block.
-    entries: Vec<StreamEntry<'a>>,
+    pub(super) entries: Vec<StreamEntry<'a>>,
 }
 
-impl<'a> Iterator for StreamRangeBack<'a> {
+impl<'a, B: Iterator<Item = &'a Block>> Iterator for WithinBack<'a, B> {
     type Item = StreamEntry<'a>;
 
     fn next(&mut self) -> Option<StreamEntry<'a>> {
@@ -185,9 +227,8 @@ impl<'a> Iterator for StreamRangeBack<'a> {
             if let Some(entry) = self.entries.pop() {
                 return Some(entry);
             }
-            let (from, to) = (self.from, self.to);
-            let entries = self.blocks.next()?.1.entries();
-            self.entries.extend(entries.filter(|entry| from <= entry.id && entry.id <= to));
+            let entries = self.blocks.next()?.entries();
+            self.entries.extend(entries.filter(|entry| self.ids.contains(&entry.id)));
         }
     }
 }

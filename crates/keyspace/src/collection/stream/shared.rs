@@ -1,0 +1,104 @@
+//! `SharedEntries`: entries of a stream that can still be read when the stream is changed again.
+//!
+//! What it is: the blocks of a range of ids, shared with the stream, for replies that are too long to be written under the lock
+//! of a slot. Taking it costs a counter for each block, and nothing for each entry.
+//! What it is not: counted as memory of the stream. Blocks that the stream has changed or lost since live as long as this does;
+//! whoever takes one drops it when the reply is written.
+//!
+//! Invariants
+//! - It has the entries that the stream had when it was taken, whatever happens to the stream.
+
+use std::ops::RangeInclusive;
+
+use super::StreamId;
+use super::block::{Block, Entries, StreamEntry};
+use super::view::{Within, WithinBack};
+
+/// Entries in less memory than this are not shared: copying them takes some microseconds.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// The order of entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamOrder {
+    /// By rising ids.
+    Ascending,
+    /// By falling ids.
+    Descending,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct SharedEntries {
+    ids: RangeInclusive<StreamId>,
+    order: StreamOrder,
+    /// In this order.
+    blocks: Vec<Block>,
+    len: usize,
+}
+
+impl SharedEntries {
+    /// The first `count` of the entries with ids in a range, in which these blocks lie.
+    pub(super) fn of<'a>(
+        blocks: impl Iterator<Item = &'a Block>,
+        ids: RangeInclusive<StreamId>,
+        order: StreamOrder,
+        count: usize,
+    ) -> SharedEntries {
+        let mut shared = SharedEntries { ids, order, blocks: Vec::new(), len: 0 };
+        let mut blocks = blocks.peekable();
+        while shared.len < count
+            && let Some(block) = blocks.next()
+        {
+            // Only the blocks at the ends can have entries beside the range.
+            let is_inner = !shared.blocks.is_empty() && blocks.peek().is_some();
+            shared.len += match is_inner {
+                true => block.len(),
+                false => block.entries().filter(|entry| shared.ids.contains(&entry.id)).count(),
+            };
+            shared.blocks.push(block.clone());
+        }
+        shared.len = shared.len.min(count);
+        shared
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Shows all of them in their order.
+    pub fn for_each<'a>(&'a self, visit: impl FnMut(StreamEntry<'a>)) {
+        let (ids, blocks) = (self.ids.clone(), self.blocks.iter());
+        match self.order {
+            StreamOrder::Ascending => {
+                Within { ids, blocks, entries: Entries::NONE }.take(self.len).for_each(visit);
+            }
+            StreamOrder::Descending => {
+                WithinBack { ids, blocks, entries: Vec::new() }.take(self.len).for_each(visit);
+            }
+        }
+    }
+}
+
+/// Whether the first `count` entries may lie in so much memory that sharing them is quicker than reading them. Looks at few
+/// blocks.
+pub(super) fn is_long<'a>(blocks: impl Iterator<Item = &'a Block>, count: usize) -> bool {
+    let (mut bytes, mut entries) = (0, 0);
+    for (at, block) in blocks.enumerate() {
+        if entries >= count {
+            return false;
+        }
+        bytes += block.as_block().bytes().len();
+        if bytes >= SHARED_BYTES_MIN {
+            return true;
+        }
+        // Of the first block, all entries may lie beside the range.
+        entries += if at > 0 { block.len() } else { 0 };
+    }
+    false
+}

@@ -1,0 +1,81 @@
+"""All of a long stream is read at once, while another client adds to it: it is answered meanwhile, and the reader is shown one moment."""
+
+import re
+import select
+from contextlib import ExitStack
+
+import pytest
+
+from harness.resp import Connection, encode
+
+pytestmark = pytest.mark.sheaf_only
+
+ENTRIES = 1_000_000
+BLOCK = 10_000
+RECEIVE_BYTES = 1 << 20
+PONG = b"+PONG\r\n"
+# Additions that are answered before the first byte of a reply that does not show them. If the slot were kept until the reply
+# is written, there would be a few, between that and the first byte.
+OVERTAKING = 50
+READS_MAX = 20
+LAST_ADDED = re.compile(rb"\$\d+\r\n2-(\d+)\r\n\*2\r\n\$1\r\nf\r\n")
+
+
+class Writer:
+    """Adds the entries 2-1, 2-2, ..., each when the one before is answered."""
+
+    def __init__(self, connection: Connection):
+        self.answered = 0
+        self._connection = connection
+
+    def add(self) -> None:
+        name = f"2-{self.answered + 1}"
+        assert self._connection.call("XADD", "stream", name, "f", "v") == name.encode()
+        self.answered += 1
+
+
+def fill(connection: Connection) -> None:
+    block = encode("XADD", "stream", "1-*", "f", "v") * BLOCK
+    for _ in range(ENTRIES // BLOCK):
+        connection.send(block)
+        for _ in range(BLOCK):
+            connection.read()
+
+
+def read_all(reader: Connection, command: tuple[str, ...], writer: Writer) -> tuple[int, int, int]:
+    """Reads everything. Returns how many additions were answered before the first byte came, the last that is shown, and how
+    many entries the reply says that it has."""
+    reader.send(encode(*command) + encode("PING"))
+    while not select.select([reader.socket], [], [], 0)[0]:
+        writer.add()
+    answered, head, tail = writer.answered, b"", b""
+    while not tail.endswith(PONG):
+        received = reader.socket.recv(RECEIVE_BYTES)
+        assert received
+        head, tail = (head + received[: 100 - len(head)]), (tail + received)[-1000:]
+    shown = LAST_ADDED.findall(tail)
+    lengths = [int(length) for length in re.findall(rb"\*(\d+)\r\n", head)]
+    return answered, int(shown[-1]) if shown else 0, max(lengths)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("XRANGE", "stream", "-", "+"), ("XREAD", "STREAMS", "stream", "0")])
+def test_who_adds_to_a_stream_is_answered_while_all_of_it_is_read(new_server, command):
+    server = new_server(durability="none").start()
+    with ExitStack() as stack:
+        # One after the other: each is served by another worker.
+        reader, other = (stack.enter_context(Connection(server.port)) for _ in range(2))
+        fill(reader)
+        writer = Writer(other)
+        overtaking = 0
+        for _ in range(READS_MAX):
+            before = writer.answered
+            answered, shown, length = read_all(reader, command, writer)
+            assert length == ENTRIES + shown, "what is shown is there without a gap"
+            assert before <= shown, "what was answered before is shown"
+            overtaking = max(overtaking, answered - shown)
+            print(f"{answered - before} additions were answered, {answered - shown} of them after what is shown")
+            if overtaking >= OVERTAKING:
+                break
+        assert other.call("XLEN", "stream") == ENTRIES + writer.answered
+        assert overtaking >= OVERTAKING
