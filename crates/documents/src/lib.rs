@@ -26,6 +26,7 @@ mod document;
 mod documents;
 mod edit_request;
 mod error;
+mod expected;
 mod found;
 mod id;
 pub mod json;

@@ -86,13 +86,25 @@ impl State {
         row.map(|row| document_of(tree, id, &row)).transpose()
     }
 
+    /// The documents with these ids, which ascend: what the file has of them is found in one walk.
+    pub(crate) fn look_up(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
+        let known: Vec<Option<Known<'_>>> = ids.iter().map(|id| self.in_layers(id)).collect();
+        let others = ids.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let mut on_disk = self.on_disk(&others.map(|(id, _)| *id).collect::<Vec<_>>())?.into_iter();
+        let document = |known: Option<Known<'_>>| match known {
+            Some(known) => known.cloned(),
+            None => on_disk.next().flatten(),
+        };
+        Ok(known.into_iter().map(document).collect())
+    }
+
     /// What the layers know of this id, if anything.
-    pub(crate) fn in_layers(&self, id: &str) -> Option<Known<'_>> {
+    fn in_layers(&self, id: &str) -> Option<Known<'_>> {
         self.layers().find_map(|layer| layer.by_id.get(id))
     }
 
-    /// What the file has of these ids, which ascend: in one walk.
-    pub(crate) fn on_disk(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
+    /// What the file has of these ids, which ascend.
+    fn on_disk(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
         let Some(tree) = &self.tree else { return Ok(vec![None; ids.len()]) };
         let rows = tree.get_many(DOCUMENTS, ids)?;
         let document =

@@ -14,7 +14,6 @@
 //!   in the log is that in memory.
 //! - Readers see nothing of it before [`Writer::commit`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,6 +27,7 @@ use crate::database::{Database, Gate, Notice};
 use crate::doc_info::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES, DocInfo, DocLeaf};
 use crate::document::{BodyHash, edit_hash};
 use crate::edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History};
+use crate::expected::Expected;
 use crate::id::{DocId, UploadId};
 use crate::names::LOCAL_PREFIX;
 use crate::rev_path::RevPath;
@@ -61,8 +61,7 @@ pub struct Writer {
     next: State,
     since_seq: u64,
     encoder: UpdateEncoder,
-    /// What the file has of documents that were not in memory: see [`Writer::look_up`].
-    on_disk: HashMap<DocId, Option<Arc<DocInfo>>>,
+    expected: Expected,
     /// Why `next` and what was encoded do not belong together.
     failed: Option<StoreError>,
 }
@@ -71,8 +70,8 @@ impl Writer {
     pub(crate) fn new(database: Arc<Database>, gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
         let next = State::clone(&database.state());
         let encoder = UpdateEncoder::new(next.db, next.update_seq);
-        let on_disk = HashMap::new();
-        Writer { database, gate, since_seq: next.update_seq, next, encoder, on_disk, failed: None }
+        let expected = Expected::default();
+        Writer { database, gate, since_seq: next.update_seq, next, encoder, expected, failed: None }
     }
 
     /// Uses this memory for the bytes for the log. To be called before anything else.
@@ -80,14 +79,9 @@ impl Writer {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Says which documents will be edited, if they are many: what the file has of them is looked up in one walk.
+    /// Says which documents are edited next, in this order, if they are many: they are looked up together.
     pub fn look_up<'i>(&mut self, ids: impl Iterator<Item = &'i DocId>) {
-        let mut ids: Vec<&str> = ids.map(|id| &**id).filter(|id| self.next.in_layers(id).is_none()).collect();
-        ids.sort_unstable();
-        // What goes wrong here goes wrong again when they are edited, and is told then.
-        if let Ok(found) = self.next.on_disk(&ids) {
-            self.on_disk.extend(ids.into_iter().map(DocId::from).zip(found));
-        }
+        self.expected = Expected::look_up(&self.next, ids);
     }
 
     /// The database as it will be after the commit.
@@ -105,7 +99,10 @@ impl Writer {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
         }
-        let old = self.document(&request.id)?;
+        let old = match self.expected.take(&request.id) {
+            Some(found) => found,
+            None => self.next.document(&request.id)?,
+        };
         let EditRequest { id, history, deleted, body, body_hash, attachments } = request;
         if attachments.len() > ATTACHMENTS_MAX {
             return Err(DocError::TooLarge);
@@ -163,6 +160,7 @@ impl Writer {
 
     /// Removes leaves without a trace, and gives those that were there.
     pub fn purge(&mut self, id: &str, revs: &[Rev]) -> Result<Vec<Rev>, DocError> {
+        self.expected.forget();
         let Some(info) = self.next.document(id)? else { return Ok(Vec::new()) };
         let leaves = info.revs.leaves().map(|(rev, _)| rev);
         let purged: Vec<Rev> = leaves.filter(|rev| revs.contains(rev)).collect();
@@ -248,14 +246,6 @@ impl Writer {
         drop(gate);
         if has_news {
             database.tell(notice);
-        }
-    }
-
-    /// The document as it is so far.
-    fn document(&mut self, id: &str) -> Result<Option<Arc<DocInfo>>, StoreError> {
-        match self.on_disk.remove(id) {
-            Some(on_disk) if self.next.in_layers(id).is_none() => Ok(on_disk),
-            _ => self.next.document(id),
         }
     }
 

@@ -136,7 +136,7 @@ impl Batch<'_> {
         let mut changed_from = None;
         while let Some(first) = rest.first() {
             let child = node.child_for(first.key);
-            let count = rest.partition_point(|op| node.child_for(op.key) <= child);
+            let count = node.count_below(child, rest, |op| op.key);
             let (here, behind) = rest.split_at(count);
             slots.extend((next..child).map(Slot::Old));
             let child_low = low_of(node, low, child);

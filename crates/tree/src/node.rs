@@ -54,6 +54,16 @@ impl<'a> Key<'a> {
         Key { head: &self.head[..in_head], tail: &self.tail[..len - in_head] }
     }
 
+    /// Whether it is greater than `key`.
+    fn is_behind(&self, key: &[u8]) -> bool {
+        let (head, tail) = key.split_at(self.head.len().min(key.len()));
+        match head.cmp(self.head) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => tail < self.tail,
+        }
+    }
+
     /// Appends all but the first `skip` bytes.
     pub(crate) fn write_from(&self, skip: usize, out: &mut Vec<u8>) {
         let in_head = skip.min(self.head.len());
@@ -86,35 +96,33 @@ impl Node {
             return Err("a node with an impossible number of entries");
         }
         let node = Node { bytes, prefix_len, entries };
-        node.check_layout()?;
-        node.check_order()?;
+        node.check_entries()?;
         if node.level() > 0 {
             node.check_children(offset)?
         }
         Ok(node)
     }
 
-    fn check_layout(&self) -> Result<(), &'static str> {
-        let data_len = self.bytes.len() - self.data_at();
-        let mut begin = 0;
+    fn check_entries(&self) -> Result<(), &'static str> {
+        const OUTSIDE: &str = "an entry that is not within its node";
+        let data = &self.bytes[self.data_at()..];
+        let (mut begin, mut before) = (0, None);
         for index in 0..self.entries {
             let end = self.end(index);
-            if end > data_len || end < begin + 2 {
-                return Err("an entry that is not within its node");
-            }
-            let (suffix_len, entry_len) = (self.suffix_len(begin), end - begin - 2);
-            let value_len = entry_len.checked_sub(suffix_len).ok_or("a key that is not within its node")?;
-            if self.prefix_len + suffix_len > KEY_BYTES_MAX || value_len > VALUE_BYTES_MAX {
+            let entry = data.get(begin..end).ok_or(OUTSIDE)?;
+            let (&suffix_len, entry) = entry.split_first_chunk().ok_or(OUTSIDE)?;
+            let suffix_len = usize::from(u16::from_le_bytes(suffix_len));
+            let (suffix, value) =
+                entry.split_at_checked(suffix_len).ok_or("a key that is not within its node")?;
+            if self.prefix_len + suffix_len > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
                 return Err("an entry longer than possible");
             }
-            begin = end;
+            if before.is_some_and(|before| before >= suffix) {
+                return Err("a node whose keys are not in order");
+            }
+            (begin, before) = (end, Some(suffix));
         }
-        if begin == data_len { Ok(()) } else { Err("a node with bytes behind its entries") }
-    }
-
-    fn check_order(&self) -> Result<(), &'static str> {
-        let ascending = (1..self.entries).all(|index| self.suffix(index - 1) < self.suffix(index));
-        if ascending { Ok(()) } else { Err("a node whose keys are not in order") }
+        if begin == data.len() { Ok(()) } else { Err("a node with bytes behind its entries") }
     }
 
     fn check_children(&self, offset: u64) -> Result<(), &'static str> {
@@ -214,6 +222,15 @@ impl Node {
             Ok(index) => index,
             Err(index) => index.saturating_sub(1),
         }
+    }
+
+    /// How many of the keys, which ascend and do not belong before this child, belong below it.
+    pub(crate) fn count_below<K>(&self, child: usize, keys: &[K], key: impl Fn(&K) -> &[u8]) -> usize {
+        if child + 1 == self.entries {
+            return keys.len();
+        }
+        let end = self.key(child + 1);
+        keys.partition_point(|one| end.is_behind(key(one)))
     }
 
     /// The child of an inner node.

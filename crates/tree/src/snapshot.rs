@@ -149,7 +149,7 @@ impl Snapshot {
         }
         while let Some(first) = keys.first() {
             let child = node.child_for(first.as_ref());
-            let count = keys.partition_point(|key| node.child_for(key.as_ref()) <= child);
+            let count = node.count_below(child, keys, AsRef::as_ref);
             let (here, behind) = keys.split_at(count);
             self.get_below(tree, level - 1, &node.child_pointer(child), here, values)?;
             keys = behind;
