@@ -34,6 +34,7 @@ mod patience;
 mod query;
 mod reply;
 mod request;
+mod request_body;
 mod route;
 mod security;
 mod session;

@@ -9,12 +9,13 @@ use documents::{
 };
 
 use super::{
-    body::{Body, ChunkWriter, chunks_of, is_gzip},
+    body::{Body, ChunkWriter, chunks_of},
     document::{based_on_tree, save},
     edit::Edit,
     failure::Failure,
     reply::{self, Reply},
     request::Call,
+    request_body::is_gzip,
     security,
     show::parse_rev,
     upload::{Stored, Upload},

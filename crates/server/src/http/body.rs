@@ -1,22 +1,16 @@
-//! Bodies. Of requests: read with a limit, inflated with the same limit. Of replies: whole, or chunk by chunk with
-//! back-pressure.
+//! Bodies of replies: whole, or chunk by chunk with back-pressure. Those of requests are in `request_body`.
 
 use std::{
     fmt,
-    io::{self, Write},
+    io::Write,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
-use axum::{
-    body::{Bytes, HttpBody},
-    http::{HeaderMap, header},
-};
+use axum::body::{Bytes, HttpBody};
 use documents::DocError;
-use flate2::write::GzDecoder;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use super::{failure::Failure, patience::Patience};
@@ -25,143 +19,6 @@ use super::{failure::Failure, patience::Patience};
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 /// How many of them are in memory beside the one that is being rendered.
 const CHUNKS_AHEAD: usize = 1;
-/// What is read of a body that nobody wants.
-const DRAINED_BYTES_MAX: u64 = 256 << 10;
-/// What is reserved for a body at once, whatever its length is said to be.
-const RESERVED_BYTES_MAX: usize = 1 << 20;
-
-/// The body of a request.
-pub(super) struct RequestBody {
-    incoming: Incoming,
-    patience: Rc<Patience>,
-    bytes_max: usize,
-}
-
-impl RequestBody {
-    pub(super) fn new(incoming: Incoming, patience: Rc<Patience>, bytes_max: usize) -> RequestBody {
-        RequestBody { incoming, patience, bytes_max }
-    }
-
-    /// The same, if it is not larger than this.
-    pub(super) fn at_most(self, bytes_max: usize) -> RequestBody {
-        RequestBody { bytes_max: self.bytes_max.min(bytes_max), ..self }
-    }
-
-    /// The next piece; `None` at the end.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
-        loop {
-            self.patience.await_body();
-            let frame =
-                std::future::poll_fn(|context| Pin::new(&mut self.incoming).poll_frame(context)).await;
-            match frame {
-                None => {
-                    self.patience.begin();
-                    return Ok(None);
-                }
-                Some(Err(_)) => return Err(Failure::Gone),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.patience.body_came(data.len());
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The length that the client has announced.
-    pub(super) fn announced_bytes(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
-    }
-
-    /// Takes what nobody has asked for, so that the connection can go on with the next request. Says whether that was done: not
-    /// if it is much.
-    pub(super) async fn drain(mut self) -> bool {
-        if self.announced_bytes().is_some_and(|bytes| bytes > DRAINED_BYTES_MAX) {
-            return false;
-        }
-        let mut bytes = 0;
-        while !self.incoming.is_end_stream() {
-            match self.piece().await {
-                Ok(Some(piece)) if bytes + piece.len() as u64 <= DRAINED_BYTES_MAX => {
-                    bytes += piece.len() as u64
-                }
-                Ok(None) => return true,
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    /// All of it.
-    pub(super) async fn whole(mut self, headers: &HeaderMap) -> Result<Bytes, Failure> {
-        if self.announced_bytes().is_some_and(|bytes| bytes > self.bytes_max as u64) {
-            return Err(Failure::TooLarge);
-        }
-        if is_gzip(headers)? {
-            return self.inflated().await;
-        }
-        let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
-        if first.len() > self.bytes_max {
-            return Err(Failure::TooLarge);
-        }
-        if self.incoming.is_end_stream() {
-            self.patience.begin();
-            return Ok(first);
-        }
-        let announced = self.announced_bytes().unwrap_or(0) as usize;
-        let mut all = Vec::with_capacity(first.len() + announced.min(RESERVED_BYTES_MAX));
-        all.extend_from_slice(&first);
-        while let Some(piece) = self.piece().await? {
-            if all.len() + piece.len() > self.bytes_max {
-                return Err(Failure::TooLarge);
-            }
-            all.extend_from_slice(&piece);
-        }
-        Ok(all.into())
-    }
-
-    async fn inflated(mut self) -> Result<Bytes, Failure> {
-        let mut decoder = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max: self.bytes_max });
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::FileTooLarge => Failure::TooLarge,
-            _ => Failure::bad_request("invalid gzip"),
-        };
-        while let Some(piece) = self.piece().await? {
-            decoder.write_all(&piece).map_err(failed)?;
-        }
-        Ok(decoder.finish().map_err(failed)?.bytes.into())
-    }
-}
-
-/// Whether the body is compressed with gzip.
-pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
-    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
-        None | Some(b"identity" | b"") => Ok(false),
-        Some(b"gzip" | b"x-gzip") => Ok(true),
-        Some(_) => Err(Failure::BadContentEncoding),
-    }
-}
-
-/// What is inflated, up to a limit: a few bytes can be made to inflate to gigabytes.
-struct Bounded {
-    bytes: Vec<u8>,
-    bytes_max: usize,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > self.bytes_max {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// The client, or the server, has given up on a reply.
 #[derive(Debug)]
@@ -361,25 +218,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use flate2::{Compression, write::GzEncoder};
-
     use super::*;
-
-    #[test]
-    fn what_inflates_beyond_the_limit_is_refused_and_not_kept() {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        encoder.write_all(&vec![b'x'; 4 << 20]).unwrap();
-        let bomb = encoder.finish().unwrap();
-        assert!(bomb.len() < 8 << 10);
-        let mut decoder = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max: 1 << 20 });
-        let error = decoder.write_all(&bomb).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert!(decoder.get_ref().bytes.len() <= 1 << 20);
-
-        let mut decoder = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max: 4 << 20 });
-        decoder.write_all(&bomb).unwrap();
-        assert_eq!(decoder.finish().unwrap().bytes.len(), 4 << 20, "the limit itself is allowed");
-    }
 
     #[test]
     fn a_reply_that_breaks_off_is_an_error_for_who_sends_it() {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{body::Bytes, http::StatusCode};
+use axum::http::StatusCode;
 use documents::{
     Database, DocError, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Rev, Snapshot,
     json::{Kind, Reader, put_string},
@@ -33,7 +33,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn parse(call: &Call, body: &Bytes) -> Result<Batch, Failure> {
+    fn parse(call: &Call, body: &[u8]) -> Result<Batch, Failure> {
         let limits = limits(call);
         let mut reader = Reader::new(body).map_err(DocError::from)?;
         if reader.peek().map_err(DocError::from)? != Kind::Object {
@@ -74,9 +74,10 @@ impl Batch {
 pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
     call.require_json()?;
-    let body = call.body().await?;
-    let Batch { documents, new_edits } = Batch::parse(call, &body)?;
-    drop(body);
+    let body = call.batch_body().await?;
+    let batch = Batch::parse(call, &body);
+    call.thread.spare.keep(body);
+    let Batch { documents, new_edits } = batch?;
     let mut ids: Vec<Arc<str>> = Vec::with_capacity(documents.len());
     let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(documents.len());
     let mut round = Round::default();

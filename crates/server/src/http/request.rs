@@ -12,7 +12,8 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::{
-    access::User, body::RequestBody, failure::Failure, patience::Patience, query::Query, thread::HttpThread,
+    access::User, failure::Failure, patience::Patience, query::Query, request_body::RequestBody,
+    thread::HttpThread,
 };
 use crate::documents::Refusal;
 
@@ -78,6 +79,14 @@ impl Call {
         match self.body.take() {
             Some(body) => body.whole(&self.head.headers).await,
             None => Ok(Bytes::new()),
+        }
+    }
+
+    /// The whole body, once, in memory that goes back to the thread's [`Spare`](super::request_body::Spare).
+    pub(super) async fn batch_body(&mut self) -> Result<Vec<u8>, Failure> {
+        match self.body.take() {
+            Some(body) => body.whole_in(&self.head.headers, self.thread.spare.take()).await,
+            None => Ok(Vec::new()),
         }
     }
 

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::{
     access::{self, User},
-    body::{Body, RequestBody},
+    body::Body,
     config::config,
     cors, database, databases,
     failure::Failure,
@@ -18,6 +18,7 @@ use super::{
     query::Query,
     reply::{self, Reply},
     request::{Call, segments},
+    request_body::RequestBody,
     session,
     thread::HttpThread,
 };

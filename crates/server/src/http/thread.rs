@@ -26,6 +26,7 @@ use super::{
     failure::Failure,
     instance,
     patience::Patience,
+    request_body::Spare,
     shared::{Place, Shared},
 };
 use crate::{
@@ -65,6 +66,8 @@ pub(super) struct HttpThread {
     pub(super) shared: Arc<Shared>,
     /// What is routed by names alone: metrics and backups.
     pub(super) tools: Router,
+    /// For bodies of batches.
+    pub(super) spare: Spare,
     connections: RefCell<HashMap<u64, Rc<Patience>>>,
     /// A connection has ended.
     one_less: Notify,
@@ -97,6 +100,7 @@ pub(super) fn start(index: usize, host: Arc<ServerHost>, shared: Arc<Shared>) ->
             host,
             shared,
             tools,
+            spare: Spare::default(),
             connections: RefCell::default(),
             one_less: Notify::new(),
             last_connection: Cell::new(0),
