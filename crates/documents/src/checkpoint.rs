@@ -37,6 +37,10 @@ pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
 /// What the log keeps so many bytes for is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
 
+/// The size of a leaf above which it is cut. Updates come to documents in no order, so that even a large batch finds few of them in
+/// one leaf: small leaves are fewer bytes to write per update.
+const LEAF_BYTES: usize = 1 << 10;
+
 /// What is to be saved.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
@@ -65,7 +69,11 @@ pub struct Shelf {
 
 impl Shelf {
     pub(crate) fn options(&self) -> Options {
-        Options { written: self.written.clone(), ..Options::new(TREES, rows::measure, self.cache.clone()) }
+        Options {
+            written: self.written.clone(),
+            leaf_bytes: LEAF_BYTES,
+            ..Options::new(TREES, rows::measure, self.cache.clone())
+        }
     }
 
     pub(crate) fn path_of(&self, db: DbId, generation: u32) -> PathBuf {

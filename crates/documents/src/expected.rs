@@ -79,9 +79,19 @@ mod tests {
         Purge,
     }
 
-    fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    #[derive(Clone, Debug)]
+    struct Batch {
+        steps: Vec<(usize, Step)>,
+        /// What is announced and does not come.
+        others: Vec<usize>,
+        is_saved: bool,
+    }
+
+    fn batch() -> impl Strategy<Value = Batch> {
         let step = prop_oneof![3 => Just(Step::Put), 3 => Just(Step::Update), 1 => Just(Step::Purge)];
-        prop::collection::vec((0..5_usize, step), 0..8)
+        let steps = prop::collection::vec((0..5_usize, step), 0..8);
+        let others = prop::collection::vec(0..5_usize, 0..3);
+        (steps, others, any::<bool>()).prop_map(|(steps, others, is_saved)| Batch { steps, others, is_saved })
     }
 
     fn request(writer: &Writer, id: &str, step: Step, number: usize) -> EditRequest {
@@ -93,14 +103,14 @@ mod tests {
         }
     }
 
-    /// Does batches of steps, of which each is announced or not; some are saved. All that came of it.
-    fn outcome(batches: &[(Vec<(usize, Step)>, Vec<usize>, bool)], announced: bool) -> Vec<String> {
+    /// Does batches of steps, which are announced or not. All that came of it.
+    fn outcome(batches: &[Batch], announced: bool) -> Vec<String> {
         let disk = env::SimDisk::new(Default::default());
         let kit = Kit::open(&disk, &[]).expect("empty");
         let db = kit.create("db").expect("new");
         let mut out = Vec::new();
         let mut number = 0;
-        for (steps, others, is_saved) in batches {
+        for Batch { steps, others, is_saved } in batches {
             kit.write(&db, |writer| {
                 if announced {
                     let mut places: Vec<usize> =
@@ -138,7 +148,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_looked_up_before_is_what_would_be_found(
-            batches in prop::collection::vec((steps(), prop::collection::vec(0..5_usize, 0..3), any::<bool>()), 1..6),
+            batches in prop::collection::vec(batch(), 1..6),
         ) {
             prop_assert_eq!(outcome(&batches, true), outcome(&batches, false));
         }
