@@ -233,7 +233,7 @@ class TestDamaged:
         succeeded(run_sheaf("restore", str(complete), "--dir", str(tmp_path / "newer")))
 
     def test_a_complete_backup_stays_as_it_is(self, complete, server, tmp_path):
-        assert "holds a backup already" in refused(backup(server.http_port, complete))
+        assert "backup of another server" in refused(backup(server.http_port, complete))
         succeeded(run_sheaf("export", str(tmp_path / "dump.rdb"), "--dir", str(complete)))
         for arguments in (
             ("serve", "--dir", str(complete), "--port", "0", "--http-port", "0"),

@@ -51,7 +51,7 @@ pub use attachment::{
 };
 pub use catalog::CATALOG_NAME;
 pub use change::ChangeError;
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, check, check_behind};
 pub use checkpoint::{DIRTY_AGE_MS_MAX, DIRTY_BYTES_MAX, Due, LOG_BYTES_MAX, Shelf};
 pub use compaction::{COMPACTION_FILE_BYTES_MIN, Compaction, Step};
 pub use database::{Database, Listener, Notice};

@@ -231,15 +231,24 @@ fn backup_command() -> Command {
     let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
-        .about("Copy what a running server holds, verified, while it goes on")
-        .arg(Arg::new("dest").value_name("DEST").required(true).help("Directory of the backup; made if there is none"))
+        .about("Copy what a running server holds, verified, while it goes on; or bring such a copy up to date")
+        .arg(
+            Arg::new("dest")
+                .value_name("DEST")
+                .required(true)
+                .help("Directory of the backup; made if there is none, brought up to date if it is one"),
+        )
         .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
         .arg(user.help(format!("Who asks: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
         .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
         .after_help(
             "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
              acknowledged before. If it is interrupted, run the same command again: it goes on where it stopped. It is \
-             complete when it has its backup.json. `sheaf check DEST` verifies it again.\n\nExamples:\n  sheaf backup \
+             complete when it has its backup.json. `sheaf check DEST` verifies it again.\n\nIf DEST is a backup of this server, \
+             only what is new is copied: the ends of the log and of files of documents, files that are others since, and the \
+             snapshot when the server does not have the earlier one any more. What is there is read again, and copied again if it \
+             is damaged. Until the end DEST stays the backup that it was, whatever happens. A backup of another server is \
+             refused.\n\nExamples:\n  sheaf backup \
              /backups/monday\n  sheaf backup /backups/monday --from http://db1:5984 --password-file /etc/sheaf/password",
         )
 }

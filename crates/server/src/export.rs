@@ -12,6 +12,7 @@ use std::{
     io,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use commands::families::encode_value;
@@ -21,6 +22,7 @@ use rdb::FileWriter;
 use storage::Control;
 
 use crate::{
+    backup,
     offline::{Place, ProgressBars, Report, Stage, Stream},
     recover::RecoverError,
     unfinished::{Unfinished, refuse_unfinished},
@@ -59,6 +61,9 @@ pub enum ExportError {
     /// The directory holds a part of an import.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
+    /// What makes the directory a backup cannot be read.
+    #[error(transparent)]
+    Backup(#[from] backup::ManifestError),
     /// The directory cannot be read.
     #[error(transparent)]
     Log(#[from] storage::Error),
@@ -110,13 +115,15 @@ pub struct Exported {
 /// # Errors
 /// See [`ExportError`].
 pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
-    if Control::load(&RealDisk, dir)?.is_none() {
+    let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
+    if Control::load(&*disk, dir)?.is_none() {
         return Err(ExportError::NoData(dir.to_path_buf()));
     }
     let _lock = DirLock::acquire(dir)?;
     let bars = ProgressBars::default();
-    let exported =
-        export(&Place::real(dir), file, format, &|stage, done, total| bars.show(stage, done, total));
+    let exported = export(&Place { disk, ..Place::real(dir) }, file, format, &|stage, done, total| {
+        bars.show(stage, done, total)
+    });
     bars.finish();
     let Exported { keys, libraries, expired, fields_made_lasting, bytes } = exported?;
     println!("exported     {keys} keys to {}, {bytes} bytes, RDB version {}", file.display(), format.version);

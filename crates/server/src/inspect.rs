@@ -8,7 +8,7 @@ use std::{
 };
 
 use documents::StoreError;
-use env::{Access, RealDisk};
+use env::{Access, Disk, RealDisk};
 use indicatif::{ProgressBar as Bar, ProgressStyle};
 use keyspace::{
     Effect, Item, Items, ListEnd, Listed, LoggedMessage, Scope, ScoredItems, StreamHead, StreamId, Value,
@@ -20,7 +20,7 @@ use storage::{
 };
 
 use crate::{
-    backup::{self, Manifest, ManifestError},
+    backup::{self, ManifestError},
     unix_time,
 };
 
@@ -93,23 +93,29 @@ pub enum CheckError {
 /// The first damage, or why something could not be read.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     backup::refuse_incomplete(&RealDisk, dir)?;
-    check_data(dir)?;
-    check_documents(dir)?;
-    if let Some(manifest) = Manifest::load(&RealDisk, dir)? {
+    let (disk, manifest) = backup::view(Arc::new(RealDisk), dir)?;
+    check_data(&disk, dir)?;
+    check_documents(&*disk, dir)?;
+    if let Some(manifest) = manifest {
         let bar = ProgressBar::new("checking");
         let checked = manifest.check(&RealDisk, dir, |done, total| bar.show(done, total));
         bar.finish();
         checked?;
         println!("backup     complete: {} files, state of {}", manifest.files.len(), manifest.made_at);
+        if backup::is_being_made(&RealDisk, dir) {
+            println!(
+                "increment  begun and not finished: run the same `sheaf backup` again. What it has copied is no part of the backup"
+            );
+        }
     }
     Ok(())
 }
 
-fn check_documents(dir: &Path) -> Result<(), CheckError> {
+fn check_documents(disk: &dyn Disk, dir: &Path) -> Result<(), CheckError> {
     let bar = ProgressBar::new("checking");
     let damaged = |what: String| println!("documents  DAMAGED: {what}");
     let dir = documents::directory(dir);
-    let checked = documents::check(&RealDisk, &dir, damaged, |done, total| bar.show(done, total));
+    let checked = documents::check(disk, &dir, damaged, |done, total| bar.show(done, total));
     bar.finish();
     let report = checked?;
     if report.damaged > 0 {
@@ -124,13 +130,13 @@ fn check_documents(dir: &Path) -> Result<(), CheckError> {
     Ok(())
 }
 
-fn check_data(dir: &Path) -> Result<(), Error> {
+fn check_data(disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), Error> {
     let bar = ProgressBar::new("checking");
-    let log = storage::check(Arc::new(RealDisk), dir, |position, end| {
+    let log = storage::check(disk.clone(), dir, |position, end| {
         bar.show(position.get(), end.get());
         ControlFlow::Continue(())
     });
-    let snapshots = snapshot::check(&RealDisk, dir, |done, total| {
+    let snapshots = snapshot::check(&**disk, dir, |done, total| {
         bar.show(done, total);
         ControlFlow::Continue(())
     });
@@ -203,6 +209,9 @@ pub enum PrintError {
     /// The log cannot be read.
     #[error(transparent)]
     Storage(#[from] Error),
+    /// What makes the directory a backup cannot be read.
+    #[error(transparent)]
+    Backup(#[from] ManifestError),
     /// Standard output does not take more.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -221,7 +230,8 @@ pub fn print_log(dir: &Path, selection: &Selection) -> Result<(), PrintError> {
 }
 
 fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Result<(), PrintError> {
-    let mut reader = LogReader::open(Arc::new(RealDisk), dir, Access::Read)?;
+    let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
+    let mut reader = LogReader::open(disk, dir, Access::Read)?;
     let from = selection.from.unwrap_or(Lsn::ZERO);
     loop {
         match reader.next_batch()? {
@@ -495,7 +505,8 @@ mod tests {
         let mut damaged = intact.clone();
         damaged[5000] ^= 1;
         std::fs::write(&part, &damaged).unwrap();
-        let Err(Error::SnapshotCorrupt(damage)) = check_data(&dir) else {
+        let Err(Error::SnapshotCorrupt(damage)) = check_data(&(Arc::new(RealDisk) as Arc<dyn Disk>), &dir)
+        else {
             panic!("the damage was not found")
         };
         assert_eq!((damage.path, damage.offset), (part.clone(), 4096));

@@ -40,6 +40,8 @@ pub enum Stage {
     Importing,
     /// Keys into a file.
     Exporting,
+    /// Bytes that are there already, with what is known of them.
+    Comparing,
     /// Bytes from a server.
     Copying,
     /// Bytes from a server that does not say how many there are.
@@ -157,6 +159,7 @@ impl Stage {
             Stage::Verifying => ProgressBar::new("verifying"),
             Stage::Importing => ProgressBar::new("importing"),
             Stage::Exporting => ProgressBar::of_keys("exporting"),
+            Stage::Comparing => ProgressBar::new("comparing"),
             Stage::Copying => ProgressBar::new("copying"),
             Stage::Receiving => ProgressBar::of_unknown("receiving"),
             Stage::Writing => ProgressBar::of_slots("writing"),

@@ -41,7 +41,7 @@ use storage::{
 pub use self::survey::Range;
 use self::survey::survey;
 use crate::{
-    backup::{self, Manifest},
+    backup,
     offline::{Place, ProgressBars, Report, Stage},
     recover::RecoverError,
     snapshots::{PartTask, SnapshotPlan, SnapshotTask},
@@ -166,10 +166,10 @@ pub struct Restored {
 /// See [`RestoreError`].
 pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError> {
     backup::refuse_incomplete(&RealDisk, source)?;
-    if Control::load(&RealDisk, source)?.is_none() {
+    let (disk, manifest) = backup::view(Arc::new(RealDisk), source)?;
+    if Control::load(&*disk, source)?.is_none() {
         return Err(RestoreError::NoData(source.to_path_buf()));
     }
-    let manifest = Manifest::load(&RealDisk, source)?;
     let _source_lock = match &manifest {
         // Nobody writes to a backup, and it may be where nobody can.
         Some(manifest) => {
@@ -187,7 +187,7 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
     let bars = ProgressBars::default();
     let known_until_ms = manifest.map(|manifest| manifest.end_unix_ms);
     let report = |stage, done, total| bars.show(stage, done, total);
-    let restored = restore(&Place::real(source), known_until_ms, dir, target, &report);
+    let restored = restore(&Place { disk, ..Place::real(source) }, known_until_ms, dir, target, &report);
     bars.finish();
     let Restored { reached, keys, file_bytes } = restored?;
     let time =
@@ -261,7 +261,7 @@ fn open_log(place: &Place<'_>, reached: Lsn) -> Result<Log, storage::Error> {
 }
 
 /// Writes the snapshot that the log starts behind, on as many threads as load.
-fn write_snapshot(
+pub(crate) fn write_snapshot(
     place: &Place<'_>,
     log: &Log,
     keyspace: &Keyspace,

@@ -24,7 +24,7 @@ mod sync;
 
 pub use control::Control;
 pub use error::{Damage, Error, SnapshotDamage};
-pub use log::check::{CheckReport, check};
+pub use log::check::{CheckReport, check, check_behind};
 pub use log::cut::{Cut, cut_log};
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};

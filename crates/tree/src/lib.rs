@@ -55,6 +55,7 @@ pub use file::{Options, TreeFile, Wanted};
 pub use modify::{Change, Op};
 pub use pointer::Pointer;
 pub use range::{Direction, EntryRef, Range};
+pub use search::verify_appended;
 pub use snapshot::Snapshot;
 pub use sums::{Measure, Sums};
 pub use verify::{Report, verify};

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use env::File;
+use env::{Access, Disk, File};
 use lsn::Lsn;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -55,6 +55,37 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Found
         newest,
         passed_over: search.passed_over,
     })
+}
+
+/// Verifies what was appended to a file since one of its checkpoints ended at `from`: the file ends with a header, and every byte
+/// between is what was written with a header. What is before, that checkpoint vouches for.
+///
+/// # Errors
+/// The first damage from behind; I/O errors.
+pub fn verify_appended(disk: &dyn Disk, path: &Path, from: u64) -> Result<(), TreeError> {
+    let file = disk.open(path, Access::Read).map_err(TreeError::io("open", path))?;
+    let len = file.len().map_err(TreeError::io("read", path))?;
+    let mut search = Search { file: &*file, path, file_id: [0; 16], passed_over: None };
+    let first = search.header_at(0)?.map_err(|invalid| search.error(0, invalid))?;
+    search.file_id = first.file_id;
+    let mut header = search.newest_before(len)?.filter(|header| header.end() == len);
+    let mut end = len;
+    while end > from {
+        let ends_here = header.take().filter(|header| header.end() == end);
+        let Some(found) = ends_here else {
+            return Err(TreeError::damaged(path, end, "where a checkpoint should end, none does"));
+        };
+        if !search.range_is_whole(&found)? {
+            let reason = "a checkpoint ends whose bytes are not all what was written";
+            return Err(TreeError::damaged(path, found.offset, reason));
+        }
+        end = found.range_begin;
+        if let Some(previous) = found.previous.filter(|_| end > from) {
+            let before = search.header_at(previous)?.map_err(|invalid| search.error(previous, invalid))?;
+            header = Some(before).filter(|before| before.file_id == search.file_id);
+        }
+    }
+    if end == from { Ok(()) } else { Err(TreeError::damaged(path, from, "no checkpoint ends there")) }
 }
 
 struct Search<'a> {

@@ -1,4 +1,12 @@
-//! `backup.json`: what a complete backup holds. And `backup-unfinished`, which stands there before it is complete.
+//! `backup.json`: what a complete backup holds. And `backup-unfinished`, which stands there while one is made or brought up to date.
+//!
+//! Bytes: JSON. Format 1 knew no increments: every file is stored under its name. Both are read, 2 is written.
+//!
+//! Invariants
+//! - The backup is what the manifest says and nothing else: of each file the first `bytes`, stored as `stored_as` if it is there, else
+//!   under its name. What lies behind them, and other files, belong to an increment that was not finished, or to none any more. (Or
+//!   to a later state of a backup that shares files with this one by hard links.)
+//! - It is replaced atomically: that is the moment at which an increment becomes the backup.
 
 use std::{
     io,
@@ -12,8 +20,8 @@ use serde::{Deserialize, Serialize};
 const FILE_NAME: &str = "backup.json";
 /// The name of the mark of a backup that is being made.
 const UNFINISHED_NAME: &str = "backup-unfinished";
-/// The version of the format.
-const FORMAT: u32 = 1;
+/// The version of the format that is written, and the highest that is read.
+const FORMAT: u32 = 2;
 /// More than a manifest of any backup has: names of segments of 1 MiB for terabytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// How much of a file is read at a time.
@@ -36,6 +44,9 @@ pub struct Manifest {
     pub end_unix_ms: u64,
     /// The same for people.
     pub made_at: String,
+    /// How often it was brought up to date since everything was copied.
+    #[serde(default)]
+    pub increments: u32,
     /// What it consists of.
     pub files: Vec<ManifestFile>,
 }
@@ -43,12 +54,15 @@ pub struct Manifest {
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Its path below the directory.
+    /// Its path below the directory of a server, and of the backup if nothing else is said.
     pub name: String,
-    /// Its length.
+    /// How many bytes of what is stored belong to it.
     pub bytes: u64,
-    /// Its CRC-32C.
+    /// The CRC-32C of that.
     pub crc32c: u32,
+    /// Where it lies instead, if an increment could not put it in the place of what has its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_as: Option<String>,
 }
 
 /// A backup that is being made: what its mark says.
@@ -57,6 +71,9 @@ pub(super) struct Unfinished {
     /// What the server is to call the session. Chosen, and on disk, before the server is asked for one: however often the copy is
     /// interrupted, it has one session, because a new one of a name takes the place of the old one.
     pub(super) session: String,
+    /// The increment that is being made; 0 while everything is copied.
+    #[serde(default)]
+    pub(super) increment: u32,
     /// What is copied; `None` before the server has offered anything.
     #[serde(flatten)]
     pub(super) source: Option<CopySource>,
@@ -131,6 +148,11 @@ pub(crate) fn refuse_incomplete(disk: &dyn Disk, dir: &Path) -> Result<(), Manif
     }
 }
 
+/// Whether a backup was begun in a directory, or is being brought up to date, and that has not ended.
+pub(crate) fn is_being_made(disk: &dyn Disk, dir: &Path) -> bool {
+    exists(disk, &dir.join(UNFINISHED_NAME))
+}
+
 /// Whether there is such a file; also one that cannot be opened is there.
 fn exists(disk: &dyn Disk, path: &Path) -> bool {
     !matches!(disk.open(path, Access::Read), Err(error) if error.kind() == io::ErrorKind::NotFound)
@@ -147,6 +169,7 @@ impl Manifest {
             end_lsn: offer.end_lsn,
             end_unix_ms: offer.end_unix_ms,
             made_at: crate::unix_time::shown(offer.end_unix_ms),
+            increments: 0,
             files: Vec::new(),
         }
     }
@@ -161,24 +184,29 @@ impl Manifest {
         let refused = |reason: String| ManifestError::Manifest { path: path.clone(), reason };
         let manifest: Manifest =
             serde_json::from_slice(&text).map_err(|error| refused(format!("is damaged: {error}")))?;
-        if manifest.format != FORMAT {
+        if !(1..=FORMAT).contains(&manifest.format) {
             return Err(refused(format!(
-                "format version {}, this program reads version {FORMAT}",
+                "format version {}, this program reads versions up to {FORMAT}",
                 manifest.format
             )));
         }
-        match manifest.files.iter().find(|file| !is_below(&file.name)) {
+        let lies_elsewhere = |file: &&ManifestFile| !is_below(&file.name) || !is_below(file.stored());
+        match manifest.files.iter().find(lies_elsewhere) {
             Some(file) => Err(refused(format!("names '{}', which lies elsewhere", file.name))),
             None => Ok(Some(manifest)),
         }
     }
 
-    /// Makes the backup complete, durably.
+    /// Makes this the backup, durably, in the place of an earlier one.
     pub(super) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         let path = dir.join(FILE_NAME);
         let text = serde_json::to_vec_pretty(self).expect("texts and numbers");
-        env::crashsafe::write_atomically(disk, &path, &text).map_err(os("write", &path))?;
-        Unfinished::remove(disk, dir)
+        env::crashsafe::write_atomically(disk, &path, &text).map_err(os("write", &path))
+    }
+
+    /// The file of this name.
+    pub(super) fn file(&self, name: &str) -> Option<&ManifestFile> {
+        self.files.iter().find(|file| file.name == name)
     }
 
     /// Bytes of all files.
@@ -186,7 +214,7 @@ impl Manifest {
         self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Whether every file is there with its length.
+    /// Whether every file is there with all its bytes.
     ///
     /// # Errors
     /// The first that is not.
@@ -206,7 +234,7 @@ impl Manifest {
     ) -> Result<(), ManifestError> {
         let (mut done, total) = (0, self.bytes());
         for wanted in &self.files {
-            let path = dir.join(&wanted.name);
+            let path = dir.join(wanted.stored());
             let file = open_sized(disk, dir, wanted)?;
             let crc = crc_of(&*file, wanted.bytes, |read| {
                 done += read;
@@ -218,6 +246,13 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+}
+
+impl ManifestFile {
+    /// Where it lies below the directory of the backup.
+    pub(super) fn stored(&self) -> &str {
+        self.stored_as.as_deref().unwrap_or(&self.name)
     }
 }
 
@@ -239,7 +274,8 @@ impl Unfinished {
         env::crashsafe::write_atomically(disk, &path, &text).map_err(os("write", &path))
     }
 
-    fn remove(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
+    /// Takes the mark away, durably.
+    pub(super) fn remove(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         let path = dir.join(UNFINISHED_NAME);
         env::crashsafe::remove_durably(disk, &path).map_err(os("remove", &path))
     }
@@ -275,14 +311,14 @@ fn open_sized(
     dir: &Path,
     wanted: &ManifestFile,
 ) -> Result<std::sync::Arc<dyn File>, ManifestError> {
-    let path = dir.join(&wanted.name);
+    let path = dir.join(wanted.stored());
     let damaged = |reason: String| ManifestError::Damaged { path: path.clone(), reason };
     let file = match disk.open(&path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("it is missing".into())),
         other => other.map_err(os("open", &path))?,
     };
     let bytes = file.len().map_err(os("measure", &path))?;
-    if bytes != wanted.bytes {
+    if bytes < wanted.bytes {
         return Err(damaged(format!("it has {bytes} bytes, {} were copied", wanted.bytes)));
     }
     Ok(file)
@@ -326,6 +362,7 @@ mod tests {
             name: "snapshots/part".into(),
             bytes: content.len() as u64,
             crc32c: crc32c::crc32c(content),
+            stored_as: None,
         };
         Manifest { files: vec![file], ..Manifest::new(&offer) }
     }
@@ -339,10 +376,10 @@ mod tests {
         disk.write_file(&path, &content);
         assert!(refuse_backup(&*disk, dir).is_ok() && Manifest::load(&*disk, dir).unwrap().is_none());
         let source = Some(CopySource { log_id: "ab".into(), begin_lsn: 4096 });
-        let asked = Unfinished { session: "cd".into(), source: None };
+        let asked = Unfinished { session: "cd".into(), increment: 0, source: None };
         asked.store(&*disk, dir).unwrap();
         assert_eq!(Unfinished::load(&*disk, dir).unwrap(), Some(asked));
-        let unfinished = Unfinished { session: "cd".into(), source };
+        let unfinished = Unfinished { session: "cd".into(), increment: 1, source };
         unfinished.store(&*disk, dir).unwrap();
         assert_eq!(Unfinished::load(&*disk, dir).unwrap(), Some(unfinished));
         assert!(matches!(refuse_incomplete(&*disk, dir), Err(ManifestError::Incomplete(_))));
@@ -354,10 +391,13 @@ mod tests {
 
         let check = || loaded.check(&*disk, dir, |done, total| assert!(done <= total));
         check().unwrap();
-        for damaged in [content[1..].to_vec(), [content.clone(), vec![0]].concat()] {
-            disk.write_file(&path, &damaged);
-            assert!(matches!(loaded.check_sizes(&*disk, dir), Err(ManifestError::Damaged { .. })));
-        }
+        disk.write_file(&path, &content[1..]);
+        assert!(matches!(loaded.check_sizes(&*disk, dir), Err(ManifestError::Damaged { .. })));
+        assert!(matches!(check(), Err(ManifestError::Damaged { .. })));
+        // What an increment appends belongs to it when it is complete.
+        disk.write_file(&path, &[content.clone(), vec![0]].concat());
+        loaded.check_sizes(&*disk, dir).unwrap();
+        check().unwrap();
         for place in [0, READ_BYTES, content.len() - 1] {
             let mut damaged = content.clone();
             damaged[place] ^= 4;
@@ -380,13 +420,16 @@ mod tests {
             manifest
         };
         let refused = [
-            Manifest { format: 2, ..manifest(b"") },
+            Manifest { format: 0, ..manifest(b"") },
+            Manifest { format: FORMAT + 1, ..manifest(b"") },
             with_name("../control"),
             with_name("/etc/passwd"),
             with_name("snapshots/../../x"),
             with_name(""),
         ];
-        for manifest in refused {
+        let mut elsewhere = manifest(b"");
+        elsewhere.files[0].stored_as = Some("../control".into());
+        for manifest in refused.into_iter().chain([elsewhere]) {
             disk.write_file(&dir.join(FILE_NAME), &serde_json::to_vec(&manifest).unwrap());
             assert!(
                 matches!(Manifest::load(&*disk, dir), Err(ManifestError::Manifest { .. })),

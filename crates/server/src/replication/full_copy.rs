@@ -30,7 +30,7 @@ use super::{Node, follower::Following};
 use crate::{
     backup::{
         Manifest,
-        fetch::{BackupError, Copied, DEFAULT_USER, Remote, copy_server},
+        fetch::{BackupError, Copied, DEFAULT_USER, Notice, Onto, Remote, copy_server},
     },
     documents,
     offline::Stage,
@@ -66,7 +66,7 @@ pub(super) fn fetch(
     let remote = Remote::new(&url, DEFAULT_USER, Some(password).filter(|password| !password.is_empty()));
     // Before it is looked whether it is to stop, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));
-    let starts_over = || tracing::info!(target: "replication", "the copy starts over: the leader has another snapshot by now");
+    let tell = |notice: Notice<'_>| tracing::info!(target: "replication", %notice, "copying from the leader");
     let reported = Cell::new(node.now_ms());
     let show = |stage: Stage, done: u64, total: u64| {
         if following.is_stopping() {
@@ -80,7 +80,7 @@ pub(super) fn fetch(
         }
         Ok(())
     };
-    let copied = copy_server(&remote, &dir, &starts_over, &show);
+    let copied = copy_server(&remote, &dir, Onto::Nothing, &tell, &show);
     following.set_copying(None);
     match copied {
         Ok(Copied { end: (end, hash), .. }) => {

@@ -36,9 +36,30 @@ pub struct CheckReport {
 pub fn check(
     disk: Arc<dyn Disk>,
     dir: &Path,
-    mut progress: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
+    progress: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
+) -> Result<CheckReport, Error> {
+    check_rest(LogReader::open(disk, dir, Access::Read)?, progress)
+}
+
+/// As [`check`], of what lies behind the batch that ends at `from`.
+///
+/// # Errors
+/// As [`check`], and [`Error::Inconsistent`] if no batch ends there.
+pub fn check_behind(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    from: Lsn,
+    progress: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
 ) -> Result<CheckReport, Error> {
     let mut reader = LogReader::open(disk, dir, Access::Read)?;
+    reader.pass_to(from)?;
+    check_rest(reader, progress)
+}
+
+fn check_rest(
+    mut reader: LogReader,
+    mut progress: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
+) -> Result<CheckReport, Error> {
     let (start, segments_end) = (reader.position(), reader.segments_end());
     let (mut batches, mut records, mut epochs, mut last_epoch) = (0, 0, 0, 0);
     loop {

@@ -164,6 +164,18 @@ impl LogReader {
         self.closed_at_ms = before.map_or(snapshot.created_unix_ms, |footer| footer.closed_at_ms);
     }
 
+    /// Goes on reading behind the batch that ends at `position`. To be called before the first batch is read.
+    pub(super) fn pass_to(&mut self, position: Lsn) -> Result<(), Error> {
+        let Some(before) = self.footer_before(position)? else {
+            let (path, reason) = (self.place(position).0, format!("no batch ends at lsn {position}"));
+            return Err(Error::Inconsistent { path, reason });
+        };
+        (self.position, self.epoch) = (position, before.epoch);
+        self.next_batch_number = Some(before.batch_number + 1);
+        self.closed_at_ms = before.closed_at_ms;
+        Ok(())
+    }
+
     /// The footer of the batch that ends at `position`, if there is one and its segment is still kept.
     pub(crate) fn footer_before(&self, position: Lsn) -> Result<Option<Footer>, Error> {
         let mut footer = [0; FOOTER_BYTES];

@@ -11,7 +11,7 @@ use env::{Disk, SimClock, SimDisk, SimEntropy};
 use lsn::Lsn;
 
 use super::{record::BLOCK_BYTES, segment::SEGMENT_HEADER_BYTES, *};
-use crate::{Error, Recovery, check};
+use crate::{Error, Recovery, check, check_behind};
 
 const DIR: &str = "/data";
 
@@ -367,4 +367,31 @@ fn a_lazy_log_is_durable_up_to_batch_boundaries_only() {
         assert!(boundaries.contains(&log.durable_lsn()), "{} is within a batch", log.durable_lsn());
     }
     assert!(log.durable_lsn() > Lsn::ZERO);
+}
+
+#[test]
+fn what_lies_behind_a_batch_is_checked_and_what_was_before_is_not_read() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let ends = write_batches(&log, &(0..60).map(|number| vec![number; 5000]).collect::<Vec<_>>());
+    log.close().unwrap();
+    let (end, go_on) = (log.durable_lsn(), |_, _| ControlFlow::Continue(()));
+    let from = ends[24];
+    let check_from = |disk: &Arc<SimDisk>, from| check_behind(disk.clone(), Path::new(DIR), from, go_on);
+    let whole = check(disk.clone(), Path::new(DIR), go_on).unwrap();
+    let report = check_from(&disk, from).unwrap();
+    assert_eq!((report.start, report.tail.end, report.records), (from, end, 35));
+    assert_eq!(report.closed_at_ms, whole.closed_at_ms);
+    assert_eq!(check_from(&disk, end).unwrap().batches, 0);
+    let inside = ends[25].get() - BLOCK_BYTES;
+    assert!(
+        matches!(check_from(&disk, Lsn::new(inside)), Err(Error::Inconsistent { .. })),
+        "no batch ends there"
+    );
+    let segment = Path::new(DIR).join("log-0000000000000000.seg");
+    for (at, is_found) in [(ends[10], false), (ends[23], false), (from, true), (ends[25], true)] {
+        let damaged = disk.clone_state();
+        damaged.corrupt(&segment, SEGMENT_HEADER_BYTES + at.get() + 30, 1).unwrap();
+        assert_eq!(check_from(&damaged, from).is_err(), is_found, "{at}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::format::PAGE_BYTES;
 
 /// What stands where in a file.
 struct Written {
@@ -267,4 +268,29 @@ fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
     damage.clear();
     verify(&miscounted, |_, _, _| Ok(()), |error| damage.push(error.to_string()));
     assert!(damage.len() == 1 && damage[0].contains("sums"), "{damage:?}");
+}
+
+#[test]
+fn what_was_appended_is_verified_and_nothing_before_is_read() {
+    let written = written();
+    let end = *written.ends.last().unwrap();
+    let verify = |bytes: &[u8], from| {
+        written.disk.write_file(&path(), bytes);
+        verify_appended(&*written.disk, &path(), from)
+    };
+    let bytes = &written.bytes[..end as usize];
+    for &from in &written.ends {
+        verify(bytes, from).unwrap();
+        for at in (0..end).step_by(509).filter(|&at| at >= PAGE_BYTES as u64) {
+            let mut flipped = bytes.to_vec();
+            flipped[at as usize] ^= 16;
+            assert_eq!(verify(&flipped, from).is_err(), at >= from, "byte {at} of {end}, from {from}");
+        }
+        if from < end {
+            assert!(verify(&bytes[..bytes.len() - PAGE_BYTES], from).is_err(), "cut off");
+            assert!(verify(&[bytes, &[0; PAGE_BYTES]].concat(), from).is_err(), "too long");
+            assert!(verify(bytes, from + PAGE_BYTES as u64).is_err(), "no checkpoint ends there");
+        }
+    }
+    assert!(verify(b"", 0).is_err());
 }

@@ -3,12 +3,13 @@
 //! Invariants
 //! - A server that says nothing for [`SILENCE_MAX`] is given up, and whoever has a [`Breaker`] ends the wait for it at once.
 
-use std::{io::Read, time::Duration};
+use std::{io::Read, ops::Range, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ureq::{Agent, Body, Timeout, http::Response};
 
-use crate::backup::{Offer, Refusal, manifest::Unfinished};
+use super::Origin;
+use crate::backup::{Offer, Refusal};
 
 /// How long it may take to be connected.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,61 +92,6 @@ impl Remote {
         Breaker(self.agent.clone())
     }
 
-    /// Begins a session, in the place of an earlier one of the same name; to go on with a copy that was begun, with its snapshot
-    /// if it is still there.
-    pub(super) fn begin(&self, Unfinished { session, source }: &Unfinished) -> Result<Offer, RemoteError> {
-        let resume = source.as_ref().map_or(String::new(), |source| format!("&resume={}", source.begin_lsn));
-        let ask = || {
-            let mut request = self.agent.post(format!("{}/_backup?session={session}{resume}", self.url));
-            if let Some(authorization) = &self.authorization {
-                request = request.header("authorization", authorization);
-            }
-            request.send_empty()
-        };
-        let is_waiting =
-            |answer: &Result<_, _>| matches!(answer, Err(ureq::Error::Timeout(Timeout::PerRead)));
-        let mut answer = ask();
-        // A server that is gone is not reached; one that makes a snapshot is.
-        for _ in 1..BEGIN_TRIES {
-            if !is_waiting(&answer) {
-                break;
-            }
-            answer = ask();
-        }
-        let text = self.text(self.accepted(answer)?)?;
-        serde_json::from_str(&text).map_err(|error| self.strange(error))
-    }
-
-    /// The bytes of a file from `offset` on.
-    pub(super) fn file(
-        &self,
-        offer: &Offer,
-        name: &str,
-        offset: u64,
-    ) -> Result<impl Read + use<>, RemoteError> {
-        let mut request = self.agent.get(format!("{}/_backup/{}/{name}", self.url, offer.session));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
-        if offset > 0 {
-            request = request.header("range", format!("bytes={offset}-"));
-        }
-        let response = self.accepted(request.call())?;
-        match (offset, response.status().as_u16()) {
-            (0, 200) | (1.., 206) => Ok(response.into_body().into_reader()),
-            (_, status) => Err(self.strange(format!("status {status} for a file from byte {offset} on"))),
-        }
-    }
-
-    /// Ends the session; if that fails, it ends by itself.
-    pub(super) fn end(&self, offer: &Offer) {
-        let mut request = self.agent.delete(format!("{}/_backup/{}", self.url, offer.session));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
-        let _ = request.call();
-    }
-
     fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, RemoteError> {
         let unreachable =
             |error: ureq::Error| RemoteError::Unreachable { url: self.url.clone(), error: error.to_string() };
@@ -168,5 +114,51 @@ impl Remote {
 
     fn strange(&self, reason: impl ToString) -> RemoteError {
         RemoteError::Strange { url: self.url.clone(), reason: reason.to_string() }
+    }
+}
+
+impl Origin for Remote {
+    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
+        let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
+        let ask = || {
+            let mut request = self.agent.post(format!("{}/_backup?session={session}{resume}", self.url));
+            if let Some(authorization) = &self.authorization {
+                request = request.header("authorization", authorization);
+            }
+            request.send_empty()
+        };
+        let is_waiting =
+            |answer: &Result<_, _>| matches!(answer, Err(ureq::Error::Timeout(Timeout::PerRead)));
+        let mut answer = ask();
+        // A server that is gone is not reached; one that makes a snapshot is.
+        for _ in 1..BEGIN_TRIES {
+            if !is_waiting(&answer) {
+                break;
+            }
+            answer = ask();
+        }
+        let text = self.text(self.accepted(answer)?)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
+    fn read(&self, offer: &Offer, name: &str, range: Range<u64>) -> Result<Box<dyn Read>, RemoteError> {
+        let mut request = self.agent.get(format!("{}/_backup/{}/{name}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        request = request.header("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
+        let response = self.accepted(request.call())?;
+        match response.status().as_u16() {
+            206 => Ok(Box::new(response.into_body().into_reader())),
+            status => Err(self.strange(format!("status {status} for a piece of a file"))),
+        }
+    }
+
+    fn end(&self, offer: &Offer) {
+        let mut request = self.agent.delete(format!("{}/_backup/{}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let _ = request.call();
     }
 }
