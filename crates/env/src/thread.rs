@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::{io, panic::resume_unwind, thread};
 
 /// Sets the nice value of the calling thread: 0 normal, up to 19 for work that must yield to everything else.
 /// Negative values need privilege.
@@ -16,6 +16,23 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: no memory is passed. On Linux `PRIO_PROCESS` with a thread id is about that thread only.
     let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, nice) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Runs `work` on a thread of its own with this nice value, which the threads that it starts have as well, and waits for it:
+/// nobody can take a nice value back without privilege, but a thread can end.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn run_nice<T: Send>(name: &str, nice: i32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let run = || {
+            // Where it is refused, the work is done all the same.
+            let _ = set_nice(nice);
+            work()
+        };
+        let running = thread::Builder::new().name(name.into()).spawn_scoped(scope, run)?;
+        Ok(running.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// CPU time that the calling thread has used since it was started, in microseconds.
@@ -42,6 +59,13 @@ mod tests {
     fn nice() -> i32 {
         // SAFETY: no memory is passed.
         unsafe { libc::getpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t) }
+    }
+
+    #[test]
+    fn nice_work_ends_with_its_thread() {
+        let before = nice();
+        let seen = run_nice("nice", 15, || thread::spawn(nice).join().unwrap()).unwrap();
+        assert_eq!((seen, nice()), (before.max(15), before));
     }
 
     #[test]

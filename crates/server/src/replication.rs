@@ -76,6 +76,10 @@ use crate::{
 /// As a position up to which nothing is confirmed.
 const EVERYTHING: Lsn = Lsn::MAX;
 
+/// How nice those threads are that copy everything from a leader and load it: nobody is served by them yet, and the leader, or
+/// whoever else is on this machine, does serve.
+pub(crate) const JOINING_NICE: i32 = 10;
+
 /// Settings that matter here.
 #[derive(Debug, Clone, Default)]
 struct Options {

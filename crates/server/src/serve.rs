@@ -22,7 +22,7 @@ use std::{
 
 use commands::Host;
 use documents::{Documents, Listener, StoreError, mango::Indexes};
-use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy};
+use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy, thread::run_nice};
 use keyspace::DbId;
 use lsn::Lsn;
 use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
@@ -43,7 +43,7 @@ use crate::{
     reaper::Reaper,
     recover::{Mode, RecoverError, Source, recover, recover_mirror},
     replay::Replayer,
-    replication::{Node, full_copy},
+    replication::{JOINING_NICE, Node, full_copy},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
     unfinished::{Unfinished, refuse_unfinished},
@@ -335,7 +335,9 @@ async fn recover_in_background(
         };
         let (keyspace, progress) = (recovering.keyspace(), &recovering.progress);
         if recovering.node.is_replica() {
-            let (log, mirror, chains) = recover_mirror(source, keyspace, progress)?;
+            let recover = || recover_mirror(source, keyspace, progress);
+            let recovered = run_nice("recovery", JOINING_NICE, recover).map_err(RecoverError::Thread)?;
+            let (log, mirror, chains) = recovered?;
             return Ok::<_, RecoverError>((log, Some((mirror, chains)), Arc::new(documents)));
         }
         let log = recover(source, keyspace, progress)?;

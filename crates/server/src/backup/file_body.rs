@@ -1,4 +1,8 @@
 //! The body of a reply that is the part of a file: read piece by piece on threads that may block, one piece ahead.
+//!
+//! Commands come first: all bodies together use as much CPU time as taking a snapshot may (`snapshot-cpu-percent`). Most of it is
+//! used where the piece is sent, by the thread that serves the connection; so what that thread uses from one piece to
+//! the next is counted, what it does for others meanwhile among it.
 
 use std::{
     future::Future,
@@ -6,6 +10,8 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    thread,
+    time::Duration,
 };
 
 use axum::body::{Bytes, HttpBody};
@@ -15,7 +21,7 @@ use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 use super::session::Session;
-use crate::host::ServerHost;
+use crate::{config::Key, host::ServerHost};
 
 /// A body is read in pieces of this size, of which two are in memory.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -32,6 +38,8 @@ pub(super) struct FileBody {
     /// Bytes that were not handed out yet, those being read among them.
     left: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
+    /// CPU time of the thread that serves the connection, when it was looked at last.
+    cpu_us: u64,
 }
 
 impl FileBody {
@@ -52,6 +60,7 @@ impl FileBody {
             end,
             left: end - from,
             reading: None,
+            cpu_us: env::thread::cpu_time_us(),
         };
         body.read_on();
         body
@@ -64,10 +73,12 @@ impl FileBody {
             return;
         }
         let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
+        let pause = self.pause();
         self.offset += bytes;
         // Allocated here, where it is freed as well: a thread that only ever allocated would keep what others have freed for it.
         let mut piece = vec![0; bytes as usize];
         self.reading = Some(tokio::task::spawn_blocking(move || {
+            thread::sleep(pause);
             file.read_exact_at(&mut piece, offset)?;
             // Only now: what was read before it ended is what was offered.
             if session.has_ended() {
@@ -75,6 +86,19 @@ impl FileBody {
             }
             Ok(piece.into())
         }));
+    }
+
+    /// How long to rest before the next piece.
+    fn pause(&mut self) -> Duration {
+        let used_us = env::thread::cpu_time_us() - self.cpu_us;
+        self.cpu_us += used_us;
+        let percent = self.host.settings().integer(Key::SnapshotCpuPercent);
+        let us_per_second = percent * 10_000 * env::process::cores_available() as u64;
+        Duration::from_micros(self.host.backups.pace.pause_us(
+            used_us,
+            us_per_second,
+            self.host.monotonic_us(),
+        ))
     }
 }
 

@@ -25,6 +25,7 @@ use super::{Offer, OfferedFile};
 use crate::{
     documents::{CopiedTree, DocumentsCopy},
     host::ServerHost,
+    pace::Pace,
     snapshots::GENERATIONS,
 };
 
@@ -39,6 +40,8 @@ const PIN_TRIES: usize = 3;
 
 /// All sessions of a server.
 pub(crate) struct Sessions {
+    /// That of all files that are sent, in CPU time.
+    pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
     places: Arc<Semaphore>,
 }
@@ -93,7 +96,11 @@ pub(crate) enum Content<'s> {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Sessions { open: Mutex::default(), places: Arc::new(Semaphore::new(SESSIONS_MAX)) }
+        Sessions {
+            pace: Pace::default(),
+            open: Mutex::default(),
+            places: Arc::new(Semaphore::new(SESSIONS_MAX)),
+        }
     }
 }
 

@@ -99,7 +99,7 @@ settings! {
     SnapshotIntervalSeconds "snapshot-interval-seconds" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
     SnapshotRateBytes "snapshot-rate-bytes" BYTES_ANY, "200mb", Mutable, "Bytes a second that a snapshot is written with at most; 0 for no limit.";
     BackupRetentionBytes "backup-retention-bytes" BYTES_ANY, "16gb", Mutable, "Growth of the log after which a backup that is being copied is given up, because it keeps the log from being removed.";
-    SnapshotCpuPercent "snapshot-cpu-percent" Kind::Integer { min: 0, max: 100 }, "10", Mutable, "Percent of the machine's CPU time that taking a snapshot uses at most while the server serves; 0 for no limit.";
+    SnapshotCpuPercent "snapshot-cpu-percent" Kind::Integer { min: 0, max: 100 }, "10", Mutable, "Percent of the machine's CPU time that taking a snapshot, or sending one to a replica or a backup, uses at most while the server serves; 0 for no limit.";
     ScrubRateBytes "scrub-rate-bytes" BYTES_ANY, "16mb", Mutable, "Bytes a second that log and snapshots are read again with, to find damage early; 0 for never.";
     ScrubIntervalSeconds "scrub-interval-seconds" SECONDS_ANY, "86400", Mutable, "Seconds between two such rounds.";
     SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds from which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";

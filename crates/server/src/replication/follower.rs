@@ -30,6 +30,7 @@ use commands::{
     Onlookers,
     replication::{Address, Link},
 };
+use env::thread::run_nice;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use replication::{
@@ -40,7 +41,7 @@ use replication::{
 use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare};
 
 use super::{
-    Node, full_copy,
+    JOINING_NICE, Node, full_copy,
     line::{ask, connect},
 };
 use crate::{
@@ -331,7 +332,9 @@ impl LinkParts {
                 self.following.set_link(Link::Copying, self.node.now_ms());
                 tracing::info!(target: "replication", %leader, "copying everything from the leader");
                 let before = self.node.copied_bytes();
-                let fetched = full_copy::fetch(&self.node, &self.following, &leader, http_port, &password);
+                let fetch = || full_copy::fetch(&self.node, &self.following, &leader, http_port, &password);
+                let fetched =
+                    run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
                 // As with a connection that has worked.
                 if self.node.copied_bytes() > before {
                     backoff.reset();

@@ -42,8 +42,9 @@ use lsn::Lsn;
 
 /// The largest payload of a chunk. What reads a snapshot allocates at most twice this per thread.
 pub const CHUNK_RAW_BYTES_MAX: usize = 4 << 20;
-/// Bytes of payload after which a chunk should be closed: enough to compress well, little enough for the cache.
-pub const CHUNK_RAW_BYTES_AIM: usize = 256 << 10;
+/// Bytes of payload after which a chunk should be closed: enough to compress well, and a short burst of work, because who
+/// takes a snapshot rests between chunks.
+pub const CHUNK_RAW_BYTES_AIM: usize = 64 << 10;
 
 /// Headers, footers and the file as a whole are made of pages, for direct writes.
 pub(crate) const PAGE_BYTES: usize = BLOCK_BYTES;
