@@ -28,7 +28,7 @@ use pubsub::{
     Delivery,
     durable::{Encoded, FollowerId, Run, Told},
 };
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{io::Interest, net::TcpStream, time::Instant};
 
 use self::backlog::Backlog;
 pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
@@ -40,8 +40,7 @@ use crate::{
 
 /// Pieces of output that are written at once.
 const PIECES_MAX: usize = 64;
-/// After so many reads that brought something the others have their turn, however fast a client sends. Two, because the second finds
-/// nothing if a client waits for its replies: such a client costs no turn more.
+/// After so many reads that brought something the others have their turn, however fast a client sends.
 const READS_PER_TURN_MAX: usize = 2;
 
 /// See the module documentation.
@@ -172,6 +171,12 @@ impl Connection {
             std::task::ready!(self.stream.poll_read_ready(cx))?;
             match self.stream.try_read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(count) if (1..buffer.len()).contains(&count) => {
+                    // There was no more, and the socket tells when there is: nothing is read only to learn that there is nothing.
+                    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                    let _ = self.stream.try_io(Interest::READABLE, nothing);
+                    return Poll::Ready(Ok(count));
+                }
                 read => return Poll::Ready(read),
             }
         }

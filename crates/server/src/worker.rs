@@ -11,7 +11,8 @@
 //! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
 //! - Parked connections stand in the order of their rounds. The worker asks the log for one wake-up, at the
 //!   gate of the first; a smaller gate behind it waits at most for one flush more.
-//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick.
+//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick, and of the
+//!   few looks at the sockets that follow it while they bring further writes.
 
 mod messages;
 mod upkeep;
@@ -56,6 +57,8 @@ const EXPIRED_KEYS_MAX: usize = 2048;
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
 /// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
+/// How often the sockets are looked at for further writes before a batch is begun, at most.
+const WRITE_LOOKS_MAX: usize = 3;
 /// How long clients may take to take their last replies.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 /// How long replies may wait for the disk, or for replicas, when another life is to begin.
@@ -330,13 +333,35 @@ impl Worker {
         loop {
             self.tick.notified().await;
             self.tick_due.set(false);
+            self.gather_writes().await;
             self.see_to_log();
             self.gather().await;
             self.deliver();
         }
     }
 
-    /// Nobody may wait for the log longer than for a look at the sockets.
+    /// While several connections wait for a batch that nobody has begun, looks at the sockets a few times more, for as long as
+    /// that brings further ones: to write a batch, and to wake who does it, costs more than many records. Who writes alone waits
+    /// for nobody.
+    async fn gather_writes(&self) {
+        let Some(log) = self.log.get().map(LogThreads::log) else { return };
+        for _ in 0..WRITE_LOOKS_MAX {
+            if log.durability() < Durability::Commit || !log.needs_flusher() {
+                return;
+            }
+            self.release();
+            let before = self.parked.borrow().len();
+            if before <= FLUSH_HERE_PARKED_MAX {
+                return;
+            }
+            tokio::task::yield_now().await;
+            if self.parked.borrow().len() <= before {
+                return;
+            }
+        }
+    }
+
+    /// Nobody may wait for the log longer than for a few looks at the sockets.
     fn see_to_log(&self) {
         let Some(threads) = self.log.get() else { return };
         let parked = self.parked.borrow().len();
