@@ -145,6 +145,20 @@ impl<'k> Unit<'k> {
         self.known = KnownKeys::one(key, hash);
     }
 
+    /// The command before has ended: its arguments need not stay where they are any more.
+    #[inline]
+    pub(crate) fn forget_keys(&mut self) {
+        self.known.clear();
+    }
+
+    /// Hashes a key of a command that is a part of the unit, once for all that it does, and locks its slot unless somebody else
+    /// has it. Returns whether it is locked.
+    pub(crate) fn try_lock_key(&mut self, key: &[u8]) -> bool {
+        let hash = self.keyspace.hash(key);
+        self.known.push(key, hash);
+        self.try_lock(hash.slot())
+    }
+
     /// The time of the command, unix milliseconds.
     #[inline]
     pub fn now_ms(&self) -> u64 {

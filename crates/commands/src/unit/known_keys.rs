@@ -46,6 +46,14 @@ impl KnownKeys {
         }
     }
 
+    /// Forgets all: where they lie, others will.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.first = None;
+        self.others.clear();
+        self.last.set(0);
+    }
+
     pub(super) fn hashes(&self) -> impl Iterator<Item = &KeyHash> {
         self.first.iter().chain(&self.others).map(|known| &known.hash)
     }

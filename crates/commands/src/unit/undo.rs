@@ -20,7 +20,7 @@ use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredIt
 use super::Unit;
 
 /// Values up to this size, in bytes, are copied as a whole.
-const COPIED_BYTES_MAX: usize = 1 << 10;
+const COPIED_BYTES_MAX: usize = 1 << 8;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -44,6 +44,10 @@ pub(super) struct Undo {
     /// What was begun before, and ends later.
     outer: Option<Box<Undo>>,
 }
+
+/// What most scripts need for their effects, and for their steps: asked for at once, not by doubling.
+const EFFECTS_BYTES: usize = 512;
+const STEPS: usize = 16;
 
 /// Keys that are compared one by one: most scripts change no more.
 const FEW: usize = 8;
@@ -89,6 +93,8 @@ impl Unit<'_> {
     /// From now on keeps what it takes to undo, until [`Unit::end_undo`].
     pub(crate) fn begin_undo(&mut self) {
         self.undo = Some(Box::new(Undo {
+            effects: Vec::with_capacity(EFFECTS_BYTES),
+            steps: Vec::with_capacity(STEPS),
             flushed_all: self.flushes_all,
             record_bytes: self.effects.len(),
             messages: self.messages,

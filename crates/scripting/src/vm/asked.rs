@@ -136,14 +136,17 @@ impl Asked<'_> {
     /// Makes a command of values.
     fn take_words(&mut self, values: &[Value]) -> std::result::Result<(), &'static str> {
         self.kit.words.clear();
-        let len = |value: &Value| if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
-        if values.iter().map(len).sum::<usize>() > COMMAND_BYTES_MAX {
-            return Err("ERR the command is larger than 512 MiB");
-        }
-        let mut digits = Vec::new();
+        let (mut digits, mut string_bytes) = (Vec::new(), 0);
         for value in values {
             match (value, number_of(value)) {
-                (Value::String(text), _) => self.kit.words.push(&text.as_bytes()),
+                (Value::String(text), _) => {
+                    let text = text.as_bytes();
+                    string_bytes += text.len();
+                    if string_bytes > COMMAND_BYTES_MAX {
+                        return Err("ERR the command is larger than 512 MiB");
+                    }
+                    self.kit.words.push(&text);
+                }
                 (_, Some(number)) => {
                     digits.clear();
                     append_argument(number, &mut digits);

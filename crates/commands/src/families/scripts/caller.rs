@@ -1,6 +1,5 @@
 //! What a script asks of the server: its commands, run as parts of the unit of the script.
 
-use keyspace::slot_of;
 use scripting::{Calls, LogLevel, Refusal, Stop};
 use wire::{Args, Protocol};
 
@@ -33,6 +32,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         let mut caller = Caller { cx, is_read_only, ignores_memory, refusal: None };
         let outcome = script(&mut caller);
         let Caller { cx, refusal, .. } = caller;
+        cx.unit.forget_keys();
         (cx.session.db, cx.session.protocol) = (db, protocol);
         (cx.in_transaction, cx.admitted_bytes) = outer;
         cx.reply.set_protocol(protocol);
@@ -80,11 +80,12 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     /// Locks what a command needs beside what is locked. Returns whether that was possible.
     fn lock(&mut self, found: Found, args: Args<'_>) -> bool {
         let unit = &mut self.cx.unit;
+        unit.forget_keys();
         if found.row.keys.spans_all(args) || found.row.flags.has(Flags::READS_ALL) {
             return unit.has_locked_all();
         }
         let mut has_all = true;
-        found.row.keys.for_each(args, |index| has_all = has_all && unit.try_lock(slot_of(args.at(index))));
+        found.row.keys.for_each(args, |index| has_all = has_all && unit.try_lock_key(args.at(index)));
         has_all
     }
 }

@@ -35,11 +35,10 @@ fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Res
     cx.show_script(args);
     let words = Words::new(args, CommandError::NotAnInteger)?;
     let scripts = cx.host.scripts();
-    let script = match scripts.find(Sha::of(args.at(1))) {
-        Some(script) => script,
-        None => Arc::new(Script::new(args.at(1)).map_err(refused)?),
-    };
-    run(cx, &script, words, is_read_only)
+    match scripts.find(Sha::of(args.at(1))) {
+        Some(script) => run(cx, &script, words, is_read_only, false),
+        None => run(cx, &Arc::new(Script::new(args.at(1)).map_err(refused)?), words, is_read_only, true),
+    }
 }
 
 fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
@@ -50,7 +49,7 @@ fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) 
     }
     let words = Words::new(args, CommandError::NotAnInteger)?;
     let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha)).ok_or(UNKNOWN)?;
-    run(cx, &script, words, is_read_only)
+    run(cx, &script, words, is_read_only, false)
 }
 
 /// What follows the script, or the name of a function.
@@ -78,11 +77,13 @@ pub(super) fn refused(problem: ScriptError) -> CommandError {
     CommandError::Composed(String::from_utf8_lossy(&problem.0).into_owned())
 }
 
+/// Runs a script. `is_new`: it is kept if it compiles.
 fn run(
     cx: &mut Context<'_, '_>,
     script: &Arc<Script>,
     words: Words<'_>,
     is_read_only: bool,
+    is_new: bool,
 ) -> Result<(), CommandError> {
     let traits = script.traits;
     if traits.declared {
@@ -92,7 +93,9 @@ fn run(
     let mut vm = cx.scripting().take_vm(scripts);
     let outcome = match vm.load(script.sha, script.body()) {
         Ok(()) => {
-            scripts.keep(script.clone(), false);
+            if is_new {
+                scripts.keep(script.clone(), false);
+            }
             let subject = Subject { name: &script.sha, traits, function: None };
             run_loaded(cx, &mut vm, subject, is_read_only || traits.no_writes, |vm, seed, calls| {
                 vm.run(script.sha, words.keys, words.args, seed, calls)
