@@ -1,22 +1,26 @@
 //! The memory allocator: what it can say about itself, and giving memory back.
 //!
-//! What it is: three calls that Rust's allocator interface lacks. What it is not: the choice of the allocator, which is the
+//! What it is: calls that Rust's allocator interface lacks. What it is not: the choice of the allocator, which is the
 //! binary's; where it has chosen another one, the figures here are those of an unused one.
 
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{CStr, c_char, c_int, c_long, c_void},
     ptr,
 };
 
 // Linked with the allocator itself.
 use libmimalloc_sys as _;
 
+/// `mi_option_purge_delay`: milliseconds after which the OS gets unused pages back; whole segments after ten times as many.
+const PURGE_DELAY: c_int = 15;
+
 type Output = unsafe extern "C" fn(text: *const c_char, to: *mut c_void);
 
 unsafe extern "C" {
     fn mi_collect(force: bool);
+    fn mi_option_set_default(option: c_int, value: c_long);
     fn mi_stats_print_out(out: Option<Output>, to: *mut c_void);
     fn mi_process_info(
         elapsed_ms: *mut usize,
@@ -34,6 +38,13 @@ unsafe extern "C" {
 pub fn release_unused() {
     // SAFETY: callable at any time from any thread; it touches only what the allocator owns.
     unsafe { mi_collect(true) };
+}
+
+/// How long the allocator keeps pages that nothing uses, unless `MIMALLOC_PURGE_DELAY` says it: 10 ms by itself. Whoever needs as much
+/// again within this time pays no page faults for it.
+pub fn keep_unused_for_ms(delay_ms: u16) {
+    // SAFETY: callable at any time from any thread; the option exists.
+    unsafe { mi_option_set_default(PURGE_DELAY, c_long::from(delay_ms)) };
 }
 
 /// Bytes that the allocator has taken from the OS and not given back, in use or not.
@@ -63,11 +74,25 @@ unsafe extern "C" fn append(text: *const c_char, to: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_allocator_answers() {
         super::release_unused();
         assert!(!super::report().is_empty());
         // Whatever has used it in this process or not.
         assert!(super::committed_bytes() < u64::MAX / 2);
+    }
+
+    #[test]
+    fn unused_pages_are_kept_for_as_long_as_is_said() {
+        unsafe extern "C" {
+            fn mi_option_get(option: c_int) -> c_long;
+        }
+        // SAFETY: callable at any time from any thread; the option exists.
+        let delay_ms = || unsafe { mi_option_get(PURGE_DELAY) };
+        assert_eq!(delay_ms(), 10, "what it is by itself: this is the option that is meant");
+        keep_unused_for_ms(250);
+        assert_eq!(delay_ms(), 250);
     }
 }
