@@ -16,6 +16,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::attachment::{self, Digest, NewAttachment};
+use crate::id::DocId;
 use crate::json::{Kind, Reader};
 use crate::names::check_id;
 use crate::{DocError, Rev, RevError, RevPath};
@@ -81,7 +82,7 @@ impl fmt::Display for DocRev {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDocument {
     /// Its `_id`, if it has one.
-    pub id: Option<String>,
+    pub id: Option<DocId>,
     /// Its `_rev`; the newest of `_revisions`, if it has those.
     pub rev: Option<DocRev>,
     /// Its `_revisions`.
@@ -131,7 +132,7 @@ impl NewDocument {
         reader.object(|reader, key| members.read(reader, key, limits))?;
         members.body.push(b'}');
         if members.body.len() > limits.document_bytes_max {
-            return Err(DocError::DocumentTooLarge(members.id.unwrap_or_default()));
+            return Err(DocError::DocumentTooLarge(members.id.as_deref().unwrap_or_default().to_owned()));
         }
         members.check_keys()?;
         let Members { id, rev, revisions, deleted, attachments, body, .. } = members;
@@ -147,7 +148,7 @@ impl NewDocument {
     }
 
     /// A document without content that deletes.
-    pub fn deletion(id: String, rev: Option<DocRev>) -> NewDocument {
+    pub fn deletion(id: DocId, rev: Option<DocRev>) -> NewDocument {
         let body = Bytes::from_static(b"{}");
         NewDocument {
             id: Some(id),
@@ -186,7 +187,7 @@ pub fn edit_hash<'a>(
 
 /// The members read so far.
 struct Members<'a, 'm> {
-    id: Option<String>,
+    id: Option<DocId>,
     rev: Option<DocRev>,
     revisions: Option<RevPath>,
     deleted: bool,
@@ -223,7 +224,7 @@ impl<'a, 'm> Members<'a, 'm> {
             ("_id", Kind::String) => {
                 let id = reader.string()?;
                 check_id(&id)?;
-                self.id = Some(id.into_owned());
+                self.id = Some(DocId::from(&*id));
             }
             ("_id", _) => return Err(DocError::IllegalDocId("Document id must be a string")),
             ("_rev", Kind::String) => self.rev = Some(reader.string()?.parse()?),
@@ -245,7 +246,7 @@ impl<'a, 'm> Members<'a, 'm> {
         self.body.push(b':');
         // What is too large is not copied on and on; the id may come later, and then is not told.
         if self.body.len() > limits.document_bytes_max {
-            return Err(DocError::DocumentTooLarge(self.id.take().unwrap_or_default()));
+            return Err(DocError::DocumentTooLarge(self.id.as_deref().unwrap_or_default().to_owned()));
         }
         Ok(reader.copy(self.body)?)
     }

@@ -1,33 +1,35 @@
 //! `RevPath`: a revision and its ancestors, newest first, as far as they are known.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::{Rev, RevError, revision};
 
 /// A revision and those it came from: what `_revisions` lists. It is never empty and its numbers follow one another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevPath {
     newest: u32,
-    /// Newest first. Not more of them than `newest` says.
-    hashes: Vec<[u8; 16]>,
+    /// Newest first. Not more of them than `newest` says. Those of an edit, two, need no memory of their own.
+    hashes: SmallVec<[[u8; 16]; 2]>,
 }
 
 impl RevPath {
     /// The path whose newest revision has number `newest`. `None` if it is empty or would begin before revision 1.
     pub fn new(newest: u32, hashes: Vec<[u8; 16]>) -> Option<RevPath> {
         let fits = !hashes.is_empty() && u32::try_from(hashes.len()).is_ok_and(|count| count <= newest);
-        fits.then_some(RevPath { newest, hashes })
+        fits.then_some(RevPath { newest, hashes: hashes.into() })
     }
 
     /// A revision of which no ancestor is known.
     pub fn of(rev: Rev) -> RevPath {
-        RevPath { newest: rev.number(), hashes: vec![rev.hash()] }
+        RevPath { newest: rev.number(), hashes: smallvec![rev.hash()] }
     }
 
     /// What an edit of `parent` (none: the first one) leads to. `None` if numbers have come to their end.
     pub fn edit(parent: Option<Rev>, hash: [u8; 16]) -> Option<RevPath> {
         match parent {
-            None => Some(RevPath { newest: 1, hashes: vec![hash] }),
+            None => Some(RevPath { newest: 1, hashes: smallvec![hash] }),
             Some(parent) => {
-                Some(RevPath { newest: parent.next(hash)?.number(), hashes: vec![hash, parent.hash()] })
+                Some(RevPath { newest: parent.next(hash)?.number(), hashes: smallvec![hash, parent.hash()] })
             }
         }
     }

@@ -370,7 +370,7 @@ fn request_of(edit: &Edit) -> EditRequest {
     let rev = edit.parent.as_ref().map(|rev| rev.parse().expect("a revision"));
     let mut document = match &edit.body {
         Some(body) => NewDocument::parse(body.as_bytes(), &DocumentLimits::default()).expect("JSON"),
-        None => NewDocument::deletion(edit.id.clone(), None),
+        None => NewDocument::deletion(edit.id.as_str().into(), None),
     };
     document.rev = rev;
     EditRequest::new(edit.id.as_str().into(), document, true, |_| None).expect("an edit")

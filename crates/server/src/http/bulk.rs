@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::http::StatusCode;
 use documents::{
-    Database, DocError, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Rev, Snapshot,
+    Database, DocError, DocId, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Rev,
+    Snapshot,
     json::{Kind, Reader, put_string},
 };
 use lsn::Lsn;
@@ -78,11 +79,11 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let batch = Batch::parse(call, &body);
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
-    let mut ids: Vec<Arc<str>> = Vec::with_capacity(documents.len());
+    let mut ids: Vec<DocId> = Vec::with_capacity(documents.len());
     let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(documents.len());
     let mut round = Round::default();
     for mut document in documents {
-        let id: Arc<str> = document.id.take().unwrap_or_else(|| new_uuid(&call.thread.host)).into();
+        let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(&call.thread.host).into());
         security::check_edit(call, database, &id)?;
         let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
         ids.push(id);

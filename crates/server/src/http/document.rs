@@ -123,10 +123,10 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
     let body = call.body().await?;
     let document = NewDocument::parse(&body, &limits(call))?;
     let id = document.id.clone();
-    let id = id.unwrap_or_else(|| super::instance::new_uuid(&call.thread.host));
+    let id = id.unwrap_or_else(|| super::instance::new_uuid(&call.thread.host).into());
     security::check_edit(call, database, &id)?;
     let new_edits = call.query.flag_or("new_edits", true)?;
-    let edit = edit_of(call, database, id.as_str().into(), document, new_edits).await?;
+    let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
     save(call, database, &id, edit, StatusCode::CREATED).await
 }
 
