@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--jobs", type=int, help="jobs for each queue library; by default as many as a CI run has time for")
     parser.addoption(
-        "--sequences", type=int, default=30_000, help="the same with scripts as theme: two thirds are theirs"
+        "--sequences", type=int, default=30_000, help="the same with scripts or streams as theme: two thirds are theirs"
     )
     parser.addoption("--races", type=int, default=2000, help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
     parser.addoption("--churn-seconds", type=int, default=10, help="how long subscriptions come and go under load")

@@ -68,7 +68,7 @@ def test_random_commands(redis, sheaf, protocol, request):
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("theme", ["script"])
+@pytest.mark.parametrize("theme", ["script", "stream"])
 def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
     """What one family does to its values and to those of others, over many more commands than it has in the mixture."""
     session = Session(redis, sheaf, protocol)

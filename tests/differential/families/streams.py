@@ -41,8 +41,9 @@ def group(draw: Draw) -> bytes:
 
 
 def trimming(draw: Draw) -> list:
-    """MAXLEN or MINID with what may stand beside them."""
-    how = draw.maybe(0.3, draw.one(("=", "~")))
+    """MAXLEN or MINID with what may stand beside them. What goes with `~` depends on blocks, and on what was deleted from them:
+    see `xtrim_about`."""
+    how = draw.maybe(0.2, "=")
     if draw.chance(0.6):
         words = [draw.case("MAXLEN"), *how, draw.count(12)]
     else:
@@ -54,11 +55,17 @@ def with_consumer(key: bytes, name: bytes, consumer: bytes, *commands: Command) 
     return step(command("XGROUP", "CREATECONSUMER", key, name, consumer), *commands)
 
 
+def value(draw: Draw) -> bytes:
+    """A word that is no id with a sign or a space before it: a mistake can put it where an id stands, and Redis takes that."""
+    word = draw.word()
+    return b"1" if word in (b"+1", b" 1") else word
+
+
 @family.draws("XADD", weight=12)
 def xadd(draw: Draw, name: str) -> Command:
     options = [*draw.maybe(0.05, draw.case("NOMKSTREAM")), *(trimming(draw) if draw.chance(0.1) else [])]
     names = (b"a", b"b", b"field") if draw.chance(0.8) else (b"x", b"", b"other")
-    pairs = draw.many(lambda: (draw.one(names), draw.word()), 1, 4)
+    pairs = draw.many(lambda: (draw.one(names), value(draw)), 1, 4)
     rest = [part for pair in pairs for part in pair]
     return command(name, draw.key("stream"), *options, new_identity(draw), *rest, *draw.maybe(0.02, "odd"))
 
@@ -93,15 +100,62 @@ def xtrim(draw: Draw, name: str) -> Command:
     return command(name, draw.key("stream"), *(trimming(draw) if draw.chance(0.95) else ["LIMIT", 3]))
 
 
-@family.draws("XSETID", weight=0.5)
-def xsetid(draw: Draw, name: str) -> Command:
-    return command(
-        name,
-        draw.key("stream"),
-        identity(draw),
-        *draw.maybe(0.5, draw.case("ENTRIESADDED"), draw.count(100)),
-        *draw.maybe(0.4, draw.case("MAXDELETEDID"), identity(draw)),
+@family.draws("XTRIM", weight=0.3)
+def xtrim_about(draw: Draw, name: str) -> Step:
+    """Of a stream in whole blocks, from which nothing was deleted."""
+    key = draw.key("stream")
+    kept = [draw.case("MAXLEN"), "~", draw.count(250)]
+    above = [draw.case("MINID"), "~", b"40-%d" % draw.number(0, 250)]
+    limit = draw.maybe(0.3, draw.case("LIMIT"), draw.count(250))
+    return step(
+        command("DEL", key),
+        *(command("XADD", key, b"40-*", "f", number) for number in range(draw.number(50, 250))),
+        command(name, key, *draw.one((kept, above)), *limit),
+        command("XLEN", key),
     )
+
+
+@family.draws("XSETID", weight=0.5)
+def xsetid(draw: Draw, name: str) -> Step:
+    """Of a stream of which it is known what was deleted: since 7.2, no last id may be below that, which 7.0 takes."""
+    key = draw.key("stream")
+    if draw.chance(0.2):
+        return step(command(name, key, *draw.one(REFUSED_LAST_IDS)))
+    entries = sorted({(draw.number(0, 80), draw.number(1, 4)) for _ in range(draw.number(0, 6))})
+    deleted = [entry for entry in entries if draw.chance(0.3)]
+    last = max([(draw.number(0, 90), draw.number(0, 4)), *deleted])
+    return step(
+        command("DEL", key),
+        *(command("XADD", key, plain(entry), "f", draw.word()) for entry in entries),
+        *(command("XGROUP", "CREATE", key, of, draw.one((b"$", b"0", plain(last)))) for of in GROUPS if entries),
+        *(command("XDEL", key, *map(plain, deleted)) for _ in deleted[:1]),
+        command(
+            name,
+            key,
+            plain(last),
+            *draw.maybe(0.5, draw.case("ENTRIESADDED"), draw.count(100)),
+            *draw.maybe(0.4, draw.case("MAXDELETEDID"), plain((draw.number(0, 90), 0))),
+        ),
+        command("XINFO", "GROUPS", key, agree=lagging),
+        command("XINFO", "STREAM", key, agree=described),
+    )
+
+
+# Whatever the key holds.
+REFUSED_LAST_IDS = (
+    (b"abc",),
+    (b"5-5", b"ENTRIESADDED"),
+    (b"5-5", b"ENTRIESADDED", b"-1"),
+    (b"5-5", b"ENTRIESADDED", b"many"),
+    (b"5-5", b"MAXDELETEDID", b"9-0"),
+    (b"5-5", b"MAXDELETEDID", b"5-"),
+    (b"5-5", b"SINCE", b"1"),
+)
+
+
+def plain(entry: tuple[int, int]) -> bytes:
+    """An id in full."""
+    return b"%d-%d" % entry
 
 
 @family.draws("XREAD", weight=2)

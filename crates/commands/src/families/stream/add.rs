@@ -26,7 +26,7 @@ pub(super) fn xadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
             break NewId::parse(word)?;
         }
     };
-    let trim = words.finish()?;
+    let trim = words.finish_optional()?;
     let fields = rest.skip(1);
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(CommandError::WrongArity("xadd"));

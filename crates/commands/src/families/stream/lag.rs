@@ -21,9 +21,6 @@ fn count_through(stream: StreamView<'_>, id: StreamId) -> Option<u64> {
         return Some(0);
     }
     let Some(first) = stream.first() else { return (id <= head.last_id).then_some(added) };
-    if id > StreamId::ZERO && id < head.max_deleted_id {
-        return None;
-    }
     if id >= head.last_id {
         return (id == head.last_id).then_some(added);
     }

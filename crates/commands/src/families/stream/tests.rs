@@ -195,6 +195,11 @@ fn streams_are_trimmed_by_length_and_by_id() {
             "-ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
         ),
         ("XTRIM x LEN 1", "-ERR syntax error"),
+        ("XADD x LIMIT 0 1-* f v", "-ERR syntax error, LIMIT cannot be used without the special ~ option"),
+        (
+            "XADD x LIMIT 1 1-* f v",
+            "-ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+        ),
         ("XTRIM x KEEPREF LIMIT 0", "-ERR syntax error, XTRIM must be called with a trimming strategy"),
         ("XTRIM none MAXLEN 0", ":0"),
     ]);
@@ -539,6 +544,24 @@ fn what_was_deleted_before_all_that_is_left_leaves_the_lag_known() {
     assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", :4]]"#), "what is missing is before all others");
     let invalid = "-ERR Invalid stream ID specified as stream command argument";
     server.check(&[("XTRIM s MINID -", invalid), ("XADD s MINID + 9-1 f v", invalid)]);
+}
+
+/// What is left is all behind the group, however much was deleted before it.
+#[test]
+fn a_group_before_all_that_is_left_has_all_of_it_to_read() {
+    let mut server = TestServer::new();
+    server.check(&[
+        ("XADD s 5-0 f v", r#""5-0""#),
+        ("XGROUP CREATE s g 0-4", "+OK"),
+        ("XADD s 16-3 f v", r#""16-3""#),
+        ("XDEL s 5-0", ":1"),
+    ]);
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""entries-read", nil, "lag", :1]]"#));
+    server.run("XADD s 17-0 f v");
+    server.run("XADD s 18-0 f v");
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""entries-read", nil, "lag", :3]]"#));
+    server.run("XDEL s 17-0");
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""entries-read", nil, "lag", nil]]"#));
 }
 
 #[test]

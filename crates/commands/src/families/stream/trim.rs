@@ -9,6 +9,9 @@ use crate::{CommandError, Context, EventClass};
 /// Entries that go at once where no limit is given and only whole blocks may go.
 const LIMIT: usize = 10_000;
 
+const LIMIT_WITHOUT_ABOUT: CommandError =
+    CommandError::Text("ERR syntax error, LIMIT cannot be used without the special ~ option");
+
 /// Which entries go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Threshold {
@@ -66,28 +69,31 @@ impl TrimWords {
         }
     }
 
+    /// What the words mean together, if there have to be none.
+    pub(super) fn finish_optional(self) -> Result<Option<Trim>, CommandError> {
+        match (self.threshold, self.limit) {
+            (None, None) => Ok(None),
+            (None, Some(0)) => Err(LIMIT_WITHOUT_ABOUT),
+            _ => self.finish().map(Some),
+        }
+    }
+
     /// What the words mean together.
-    pub(super) fn finish(self) -> Result<Option<Trim>, CommandError> {
+    fn finish(self) -> Result<Trim, CommandError> {
         let TrimWords { threshold, whole_blocks, limit, references } = self;
-        let Some(threshold) = threshold else {
-            return match limit {
-                Some(1..) => Err(CommandError::Text(
-                    "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
-                )),
-                _ => Ok(None),
-            };
-        };
+        let threshold = threshold.ok_or(CommandError::Text(match limit {
+            Some(1..) => "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            _ => "ERR syntax error, XTRIM must be called with a trimming strategy",
+        }))?;
         if limit.is_some() && !whole_blocks {
-            return Err(CommandError::Text(
-                "ERR syntax error, LIMIT cannot be used without the special ~ option",
-            ));
+            return Err(LIMIT_WITHOUT_ABOUT);
         }
         let limit = match limit {
             None if whole_blocks => LIMIT,
             None | Some(0) => usize::MAX,
             Some(limit) => limit,
         };
-        Ok(Some(Trim { threshold, whole_blocks, limit, references }))
+        Ok(Trim { threshold, whole_blocks, limit, references })
     }
 }
 
@@ -151,10 +157,7 @@ pub(super) fn xtrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         let taken = words.take(rest)?.ok_or(CommandError::Syntax)?;
         rest = rest.skip(taken);
     }
-    let trim = words.finish()?;
-    let trim =
-        trim.ok_or(CommandError::Text("ERR syntax error, XTRIM must be called with a trimming strategy"))?;
-    let removed = trim.make(cx, args.at(1))?;
+    let removed = words.finish()?.make(cx, args.at(1))?;
     cx.reply.count(removed);
     Ok(())
 }
