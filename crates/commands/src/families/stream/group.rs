@@ -33,14 +33,18 @@ impl Options {
                 options.entries_read = u64::try_from(number).ok();
                 words = words.skip(2);
             } else {
-                let subcommand = String::from_utf8_lossy(args.at(1)).into_owned();
-                return Err(CommandError::Composed(format!(
-                    "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try XGROUP HELP."
-                )));
+                return Err(wrong_number(args));
             }
         }
         Ok(options)
     }
+}
+
+fn wrong_number(args: Args<'_>) -> CommandError {
+    let subcommand = String::from_utf8_lossy(args.at(1)).into_owned();
+    CommandError::Composed(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try XGROUP HELP."
+    ))
 }
 
 /// The id of a group's last entry; `$` for that of the stream.
@@ -65,6 +69,10 @@ pub(super) fn create(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if stream.is_none() && !creates_key {
         return Err(NO_KEY);
     }
+    // Options are there twice.
+    if args.len() > 8 {
+        return Err(wrong_number(args));
+    }
     let position = position_at(stream, args.at(4), id::parse_id, entries_read)?;
     if stream.is_some_and(|stream| stream.group(group).is_some()) {
         return Err(CommandError::Text("BUSYGROUP Consumer Group name already exists"));
@@ -81,6 +89,10 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let Options { entries_read, .. } = Options::parse(args, false)?;
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     named_group(stream, key, group)?;
+    // The option is there twice.
+    if args.len() > 7 {
+        return Err(wrong_number(args));
+    }
     let position = position_at(Some(stream), args.at(4), id::parse_bound, entries_read)?;
     cx.apply(&Effect::StreamPutGroup { db, key, group, position });
     cx.notify(EventClass::STREAM, "xgroup-setid", key);

@@ -546,6 +546,19 @@ fn what_was_deleted_before_all_that_is_left_leaves_the_lag_known() {
     server.check(&[("XTRIM s MINID -", invalid), ("XADD s MINID + 9-1 f v", invalid)]);
 }
 
+#[test]
+fn options_of_groups_are_given_once() {
+    let wrong =
+        |name| format!("-ERR unknown subcommand or wrong number of arguments for '{name}'. Try XGROUP HELP.");
+    check(&[
+        ("XGROUP CREATE s g 0 MKSTREAM MKSTREAM ENTRIESREAD 3", &wrong("CREATE")),
+        ("EXISTS s", ":0"),
+        ("XGROUP CREATE s g 0 MKSTREAM ENTRIESREAD 3", "+OK"),
+        ("XGROUP SETID s g 0 ENTRIESREAD 3 ENTRIESREAD 4", &wrong("SETID")),
+        ("XGROUP SETID s g 0 ENTRIESREAD 4", "+OK"),
+    ]);
+}
+
 /// What is left is all behind the group, however much was deleted before it.
 #[test]
 fn a_group_before_all_that_is_left_has_all_of_it_to_read() {
