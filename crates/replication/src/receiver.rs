@@ -19,7 +19,7 @@ use lsn::Lsn;
 
 use crate::{
     Close, Inbox,
-    epoch::is_too_far,
+    epoch::{EPOCH_JUMP_MAX, is_too_far},
     frame::{Frame, HEADER_BYTES},
     timing::{ACK_BUSY_MS, ACK_IDLE_MS, SILENCE_MS},
 };
@@ -31,6 +31,8 @@ pub struct LogBytes<'b> {
     pub start: Lsn,
     /// Their bytes, unchanged.
     pub bytes: &'b [u8],
+    /// A batch of a later epoch is not believed: what the leader says in frames is bounded, and so is what is in its bytes.
+    pub epoch_max: u32,
 }
 
 /// A commit, and when the leader told it.
@@ -111,7 +113,8 @@ impl Receiver {
             if let Frame::Log { start, bytes, .. } = frame {
                 self.position = start.advance(bytes.into());
                 self.has_news = true;
-                return Ok(Some(LogBytes { start, bytes: self.inbox.payload(payload) }));
+                let (bytes, epoch_max) = (self.inbox.payload(payload), epoch.saturating_add(EPOCH_JUMP_MAX));
+                return Ok(Some(LogBytes { start, bytes, epoch_max }));
             }
         }
         Ok(None)

@@ -1,5 +1,5 @@
-//! Backups: a copy of a running server's snapshot, log and files of documents, made over HTTP, verified, and published by its
-//! `backup.json`; brought up to date by copying what is new.
+//! Backups: a copy of a running server's snapshot, log and files of documents, made over HTTP, verified, and published
+//! by its `backup.json`; brought up to date by copying what is new.
 //!
 //! ```text
 //! sheaf backup DEST (fetch)                         server (routes -> session -> storage::CopyPlan)
@@ -20,20 +20,23 @@
 //! -> sync -> verify what is new -> backup.json, atomically: the increment is the backup -> what it does not need goes -> mark goes
 //! ```
 //!
-//! The server is asked for the snapshot that the backup begins with, and keeps two: as long as it has that one, only tails of log
-//! are copied for keys.
+//! The server is asked for the snapshot that the backup begins with, and keeps two: as long as it has that one, only
+//! tails of log are copied for keys.
 //!
 //! What it is not: `sheaf restore`, which makes a data directory of a backup.
 //!
 //! Invariants
-//! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is verified and
-//!   durable by then.
-//! - An increment changes no byte that the backup consists of, and removes none before it is the backup: at every moment the directory
-//!   is the earlier backup or the later one. Whoever reads it sees what its `backup.json` names ([`view`]), and nothing else.
+//! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is verified
+//!   and durable by then.
+//! - An increment changes no byte that the backup consists of, and removes none before it is the backup: at every
+//!   moment the directory is the earlier backup or the later one. Whoever reads it sees what its `backup.json` names
+//!   ([`view`]), and nothing else.
 //! - A backup holds one history: where it ends, the log of the server goes on.
 //! - A backup is neither served nor imported into: what was written there would no longer be what was verified.
-//! - Whoever copies chooses the name of its session and keeps it: a session takes the place of an earlier one of the same name.
-//! - What a session keeps from being removed is bounded, in time and in bytes; over it the session ends, not the server.
+//! - Whoever copies chooses the name of its session and keeps it: a session takes the place of an earlier one of the
+//!   same name.
+//! - What a session keeps from being removed is bounded, in time and in bytes; over it the session ends, not the
+//!   server.
 
 pub mod fetch;
 mod file_body;

@@ -1,11 +1,12 @@
-//! `backup.json`: what a complete backup holds. And `backup-unfinished`, which stands there while one is made or brought up to date.
+//! `backup.json`: what a complete backup holds. And `backup-unfinished`, which stands there while one is made or
+//! brought up to date.
 //!
 //! Bytes: JSON. Format 1 knew no increments: every file is stored under its name. Both are read, 2 is written.
 //!
 //! Invariants
-//! - The backup is what the manifest says and nothing else: of each file the first `bytes`, stored as `stored_as` if it is there, else
-//!   under its name. What lies behind them, and other files, belong to an increment that was not finished, or to none any more. (Or
-//!   to a later state of a backup that shares files with this one by hard links.)
+//! - The backup is what the manifest says and nothing else: of each file the first `bytes`, stored as `stored_as` if it
+//!   is there, else under its name. What lies behind them, and other files, belong to an increment that was not
+//!   finished, or to none any more. (Or to a later state of a backup that shares files with this one by hard links.)
 //! - It is replaced atomically: that is the moment at which an increment becomes the backup.
 
 use std::{
@@ -68,8 +69,8 @@ pub struct ManifestFile {
 /// A backup that is being made: what its mark says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unfinished {
-    /// What the server is to call the session. Chosen, and on disk, before the server is asked for one: however often the copy is
-    /// interrupted, it has one session, because a new one of a name takes the place of the old one.
+    /// What the server is to call the session. Chosen, and on disk, before the server is asked for one: however often
+    /// the copy is interrupted, it has one session, because a new one of a name takes the place of the old one.
     pub(super) session: String,
     /// The increment that is being made; 0 while everything is copied.
     #[serde(default)]

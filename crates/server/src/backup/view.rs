@@ -1,7 +1,7 @@
 //! `BackupView`: the directory of a backup as its `backup.json` says it is, for everything that reads one.
 //!
-//! What it is: a [`Disk`] on which the three directories of the backup hold the files that the manifest names, each as long as it
-//! says, wherever they are stored. All other paths are those of the disk below.
+//! What it is: a [`Disk`] on which the three directories of the backup hold the files that the manifest names, each as
+//! long as it says, wherever they are stored. All other paths are those of the disk below.
 //! What it is not: a check. Bytes are handed out as they are; who reads them verifies them.
 //!
 //! Invariants

@@ -430,7 +430,7 @@ impl LinkParts {
             };
             let mut rest = batches.bytes;
             while !rest.is_empty() {
-                let taken = self.mirror.append(rest).map_err(|error| error.to_string())?;
+                let taken = self.mirror.append(rest, batches.epoch_max).map_err(|error| error.to_string())?;
                 rest = &rest[taken..];
                 if rest.is_empty() {
                     break;

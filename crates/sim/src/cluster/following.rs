@@ -18,6 +18,7 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use replication::{
     Backoff, Receiver, ReplicaId, SILENCE_MS,
+    epoch::EPOCH_JUMP_MAX,
     join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
 };
 use server::replay::Replayer;
@@ -279,7 +280,7 @@ impl Following {
     /// Hands to the log what it has room for.
     fn take_backlog(&mut self) -> Result<(), Failure> {
         while !self.backlog.is_empty() {
-            let taken = self.mirror.append(&self.backlog)?;
+            let taken = self.mirror.append(&self.backlog, self.epoch.saturating_add(EPOCH_JUMP_MAX))?;
             self.backlog.drain(..taken);
             if taken == 0 {
                 let before = self.log.written_lsn();

@@ -22,7 +22,7 @@ use super::{
     recovery::{self, Recovery},
     segment::Segment,
 };
-use crate::{Control, Error, snapshot::SnapshotInfo, sync::Ordering};
+use crate::{Control, Error, control::MIRRORING, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
     /// Opens a log that takes nothing until it is [adopted](Log::adopt), in place of one with holes: behind all of it, with an
@@ -37,8 +37,10 @@ impl Recovery {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let old = self.reader.control();
         let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end());
+        // Of a log with an id of its own: where none is left, its epochs begin anew.
+        let epoch = old.epoch.max(self.reader.epoch()).saturating_add(1);
         let control = Control {
-            epoch: old.epoch.max(self.reader.epoch()) + 1,
+            epoch: if epoch < MIRRORING { epoch } else { 1 },
             segment_bytes: old.segment_bytes,
             log_start: end.align_up(old.segment_bytes),
             needs_snapshot: true,

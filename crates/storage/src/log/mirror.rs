@@ -18,7 +18,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use env::Clock;
 use lsn::Lsn;
@@ -89,6 +89,17 @@ impl Recovery {
     }
 }
 
+/// Whether there is an epoch behind `seen`: the control file has room for those below [`MIRRORING`].
+pub(super) fn require_left(epoch: u32, seen: u32, dir: &Path) -> Result<(), Error> {
+    if epoch < MIRRORING {
+        return Ok(());
+    }
+    let reason = format!(
+        "no epoch is left behind {seen}: restore the state into a new directory with `sheaf restore`"
+    );
+    Err(Error::Inconsistent { path: Control::path(dir), reason })
+}
+
 impl Mirror {
     /// Where the next batch must start.
     pub fn position(&self) -> Lsn {
@@ -96,11 +107,12 @@ impl Mirror {
     }
 
     /// Takes whole batches from the front of `bytes`, which start at [`Mirror::position`]; how many bytes. Less than all if the
-    /// ring has no room for more at the moment: flushing makes it.
+    /// ring has no room for more at the moment: flushing makes it. A batch of an epoch above `epoch_max` is refused: an epoch is
+    /// believed for ever, and behind the last one there is none for whoever is promoted.
     ///
     /// # Errors
     /// See [`MirrorError`]. What came before the wrong batch was taken.
-    pub fn append(&mut self, bytes: &[u8]) -> Result<usize, MirrorError> {
+    pub fn append(&mut self, bytes: &[u8], epoch_max: u32) -> Result<usize, MirrorError> {
         let mut taken = 0;
         while taken < bytes.len() {
             let position = self.position();
@@ -116,6 +128,11 @@ impl Mirror {
                     return Err(MirrorError::Invalid { position: stop.position, reason: stop.reason });
                 }
             };
+            if footer.epoch > epoch_max {
+                let reason =
+                    format!("a batch of epoch {}, epoch {epoch_max} is the last that can be", footer.epoch);
+                return Err(MirrorError::Invalid { position, reason });
+            }
             if footer.closed_at_ms < self.closed_at_ms {
                 let reason = "a batch that was closed before the one before it".into();
                 return Err(MirrorError::Invalid { position, reason });
@@ -167,11 +184,8 @@ impl Mirror {
         let mut flusher = shared.flusher.lock();
         let mut control = shared.control.lock();
         let seen = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
-        let epoch = (seen / PROMOTION_STEP + 1) * PROMOTION_STEP;
-        if epoch >= MIRRORING {
-            let reason = format!("no epoch is left behind {seen}");
-            return Err(Error::Inconsistent { path: Control::path(&shared.dir), reason });
-        }
+        let epoch = (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP);
+        require_left(epoch, seen, &shared.dir)?;
         let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
         promoted.store(&*shared.disk, &shared.dir)?;
         *control = promoted;

@@ -32,6 +32,7 @@ use super::{
     commit::UNASKED,
     flusher::Flusher,
     follow::Recent,
+    mirror::require_left,
     reader::{Batch, LogReader, Tail},
     record::{BLOCK_BYTES, RecordKind},
     salvage::Hole,
@@ -364,7 +365,9 @@ impl Recovery {
         let old = self.reader.control();
         // Whatever came from elsewhere has an earlier epoch than what is written from now on.
         let mirrored_epoch = if old.is_mirror() { self.reader.epoch() } else { old.mirrored_epoch };
-        let epoch = old.epoch.max(self.reader.epoch()) + 1;
+        let seen = old.epoch.max(self.reader.epoch());
+        let epoch = seen.saturating_add(1);
+        require_left(epoch, seen, self.reader.dir())?;
         let control = Control { epoch, mirrored_epoch, clean_end: None, ..*old };
         self.open_behind_end(control, clock)
     }

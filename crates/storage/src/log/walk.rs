@@ -33,6 +33,8 @@ pub(crate) struct BatchWalk {
     start: Lsn,
     offset: usize,
     epoch: u32,
+    /// The highest of a record that was met.
+    highest_epoch: u32,
     next_batch_number: Option<u64>,
     records: u64,
 }
@@ -40,7 +42,7 @@ pub(crate) struct BatchWalk {
 impl BatchWalk {
     /// A walk over the batch that starts at `start`, behind a batch of `epoch`; `next_batch_number`: that of this one, if known.
     pub(crate) fn new(start: Lsn, epoch: u32, next_batch_number: Option<u64>) -> BatchWalk {
-        BatchWalk { start, offset: 0, epoch, next_batch_number, records: 0 }
+        BatchWalk { start, offset: 0, epoch, highest_epoch: epoch, next_batch_number, records: 0 }
     }
 
     /// Bytes of the batch that are needed before anything can be said.
@@ -73,6 +75,7 @@ impl BatchWalk {
                 return stop("a batch without end".into());
             }
             self.offset += record.occupied_bytes() as usize;
+            self.highest_epoch = self.highest_epoch.max(record.epoch);
             if record.kind == RecordKind::BatchEnd {
                 return match Footer::decode(record.payload, record.lsn) {
                     Some(footer) if self.is_end(&footer) => Walked::Whole(self.offset, footer),
@@ -85,7 +88,7 @@ impl BatchWalk {
 
     fn is_end(&self, footer: &Footer) -> bool {
         footer.start == self.start
-            && footer.epoch >= self.epoch
+            && footer.epoch >= self.highest_epoch
             && footer.end.is_aligned(BLOCK_BYTES)
             && self.next_batch_number.is_none_or(|number| number == footer.batch_number)
     }

@@ -1,9 +1,11 @@
-//! The steps of a backup, on any disk and from whatever offers files: see the module documentation of [`backup`](crate::backup).
+//! The steps of a backup, on any disk and from whatever offers files: see the module documentation of
+//! [`backup`](crate::backup).
 //!
-//! What it is not: aware of formats, but for one thing: every file of a copy is sealed by its last bytes. A segment ends with the
-//! footer of a batch, which stands in the chain of all batches before it; a part of a snapshot with the page that holds the
-//! checksum of its index, and with that those of all chunks; a file of a database with the header that leads to everything else. Two
-//! files that have the same [`SEAL_BYTES`] before the same place are the same up to there.
+//! What it is not: aware of formats, but for one thing: every file of a copy is sealed by its last bytes. A segment
+//! ends with the footer of a batch, which stands in the chain of all batches before it; a part of a snapshot with the
+//! page that holds the checksum of its index, and with that those of all chunks; a file of a database with the header
+//! that leads to everything else. Two files that have the same [`SEAL_BYTES`] before the same place are the same up to
+//! there.
 
 mod names;
 mod verify;
@@ -114,7 +116,8 @@ impl Copying<'_> {
         Ok(copied)
     }
 
-    /// Puts the mark that a backup is being made, before the first change, and says whether an interrupted one is gone on with.
+    /// Puts the mark that a backup is being made, before the first change, and says whether an interrupted one is gone
+    /// on with.
     fn mark(&self, before: Option<&Manifest>) -> Result<(Unfinished, bool), BackupError> {
         let disk = &**self.disk;
         let increment = before.map_or(0, |before| before.increments.saturating_add(1));
@@ -147,7 +150,8 @@ impl Copying<'_> {
         goes_on: bool,
         before: Option<&Manifest>,
     ) -> Result<Offer, BackupError> {
-        // Of a copy that was begun, or of the backup that is brought up to date: what is there of it need not be copied.
+        // Of a copy that was begun, or of the backup that is brought up to date: what is there of it need not be
+        // copied.
         let begun = mark.source.as_ref().map(|source| source.begin_lsn);
         let resume = begun.or(before.map(|before| before.begin_lsn));
         let offer = self.origin.begin(&mark.session, resume)?;

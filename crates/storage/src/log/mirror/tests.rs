@@ -10,7 +10,10 @@ use env::{
 };
 
 use super::*;
-use crate::{Durability, Followed, LogOptions, check};
+use crate::{
+    Durability, Followed, LogOptions, RecordKind, check,
+    log::record::{self, Footer},
+};
 
 const DIR: &str = "/data";
 
@@ -85,7 +88,7 @@ fn catch_up(leader: &Log, log: &Log, mirror: &mut Mirror) {
 
 fn append_all(log: &Log, mirror: &mut Mirror, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let taken = mirror.append(bytes).unwrap();
+        let taken = mirror.append(bytes, u32::MAX).unwrap();
         bytes = &bytes[taken..];
         log.flush_all().unwrap();
     }
@@ -163,7 +166,7 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
     let bytes = behind(&source, &mirror);
     let refused = |mirror: &mut Mirror, bytes: &[u8]| {
         let before = mirror.position();
-        assert!(matches!(mirror.append(bytes), Err(MirrorError::Invalid { .. })));
+        assert!(matches!(mirror.append(bytes, u32::MAX), Err(MirrorError::Invalid { .. })));
         assert_eq!(mirror.position(), before);
     };
     let first = source.batch_at(Lsn::new(1)).unwrap().unwrap();
@@ -179,6 +182,57 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
     append_all(&log, &mut mirror, &bytes);
     // An older epoch, where a newer one was seen.
     refused(&mut mirror, &bytes);
+}
+
+#[test]
+fn an_epoch_that_nobody_can_have_reached_is_refused_and_not_believed() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let copy = copy_of_empty(&source_disk, 2);
+    append(&source, &mut source.appender(), b"payload");
+    let (log, mut mirror) = mirror(&copy, Durability::Strict);
+    let (bytes, epoch) = (behind(&source, &mirror), source.epoch());
+    let forged = |record_epoch: u32, footer_epoch: u32| {
+        let mut forged = vec![0; record::BLOCK_BYTES as usize];
+        let end = Lsn::new(record::BLOCK_BYTES);
+        let space = record::occupied_bytes(7);
+        let (first, rest) = forged.split_at_mut(space as usize);
+        let kind = (RecordKind::Whole, false);
+        record::encode(first, kind, Lsn::new(space), record_epoch, b"", b"payload");
+        let (start, durable) = (Lsn::ZERO, Lsn::ZERO);
+        let footer = Footer { start, batch_number: 0, durable, closed_at_ms: 0, end, epoch: footer_epoch };
+        record::encode_batch_end(rest, &footer);
+        forged
+    };
+    let refusal = |mirror: &mut Mirror, bytes: &[u8], epoch_max| {
+        let Err(MirrorError::Invalid { reason, .. }) = mirror.append(bytes, epoch_max) else {
+            panic!("taken")
+        };
+        assert_eq!((mirror.position(), mirror.epoch), (Lsn::ZERO, 0));
+        reason
+    };
+    let far = refusal(&mut mirror, &forged(u32::MAX, u32::MAX), epoch);
+    assert!(far.contains("of epoch 4294967295"), "{far}");
+    let within = refusal(&mut mirror, &forged(u32::MAX, epoch), epoch);
+    assert!(within.contains("does not match its batch"), "{within}");
+    refusal(&mut mirror, &bytes, epoch - 1);
+    assert_eq!(mirror.append(&forged(epoch, epoch), epoch).unwrap() as u64, record::BLOCK_BYTES);
+    log.flush_all().unwrap();
+    assert!(mirror.promote().unwrap() > epoch);
+}
+
+#[test]
+fn a_log_without_epochs_left_does_not_start_with_one_that_was() {
+    let disk = disk(1);
+    let log = leader(&disk);
+    log.note_epoch(MIRRORING - 2).unwrap();
+    drop(log);
+    let log = leader(&disk);
+    assert_eq!(log.epoch(), MIRRORING - 1);
+    drop(log);
+    let recovery = recovery(&disk, Durability::Strict).0;
+    let Err(refused) = recovery.finish(Arc::new(SimClock::new(0))) else { panic!("it has started") };
+    assert!(refused.to_string().contains("no epoch is left"), "{refused}");
 }
 
 #[test]
@@ -204,7 +258,7 @@ fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_da
             let crash_at_io = Some(copy.io_count() + prng.below(12));
             copy.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
             while !rest.is_empty() {
-                let Ok(taken) = follows.append(rest) else { break };
+                let Ok(taken) = follows.append(rest, u32::MAX) else { break };
                 rest = &rest[taken..];
                 if log.flush_all().is_err() {
                     break;

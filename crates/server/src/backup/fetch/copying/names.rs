@@ -12,7 +12,8 @@ pub(super) fn is_of_log(name: &str) -> bool {
     name.starts_with("log-") && name.ends_with(".seg")
 }
 
-/// Whether a file can belong to a copy. Nothing else is written into the directory of a backup, whatever a server offers.
+/// Whether a file can belong to a copy. Nothing else is written into the directory of a backup, whatever a server
+/// offers.
 pub(super) fn is_of_copy(name: &str) -> bool {
     let Some((below, file)) = name.split_once('/') else {
         return is_of_log(name) || name == CopyPlan::CONTROL_NAME;

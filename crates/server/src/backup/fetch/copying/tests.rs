@@ -1,4 +1,5 @@
-//! Backups of a server on one simulated disk, on another one that crashes: whatever happens, what is there is a backup of a moment.
+//! Backups of a server on one simulated disk, on another one that crashes: whatever happens, what is there is a backup
+//! of a moment.
 
 use std::{
     cell::RefCell,
@@ -435,8 +436,8 @@ fn little_is_copied_when_little_has_changed() {
     assert_nothing_else(&disk, &manifest);
 }
 
-/// Whatever the moment at which the machine stops: what is there is the earlier backup or the later one, and the same command
-/// completes it.
+/// Whatever the moment at which the machine stops: what is there is the earlier backup or the later one, and the same
+/// command completes it.
 #[test]
 fn a_crash_at_any_io_of_an_increment_leaves_the_earlier_or_the_later_backup() {
     for snapshots in [false, true] {
