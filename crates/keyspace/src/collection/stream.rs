@@ -46,7 +46,7 @@ use capture::Capture;
 use group::Group;
 
 /// Bytes of memory of a block in the map, but for its entries.
-const BLOCK_BYTES: usize = 100;
+const BLOCK_BYTES: usize = 90;
 
 /// What a stream knows of the entries that it had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,21 +87,19 @@ impl Stream {
             return false;
         }
         let Stream { blocks, block_bytes, capture, captures, .. } = self;
-        let mut is_new = true;
+        // What a block that is full had for further entries is for the next one.
+        let mut room = Some(Vec::new());
         if let Some(mut last) = blocks.last_entry() {
             let block = last.get_mut();
             let before = block.allocated_bytes();
             if let Some(capture) = capture {
                 capture.block(block, *captures);
             }
-            is_new = !block.push(id, pairs);
-            if is_new {
-                block.fit();
-            }
+            room = (!block.push(id, pairs)).then(|| block.seal());
             *block_bytes = *block_bytes - before + block.allocated_bytes();
         }
-        if is_new {
-            self.insert(id, Block::new(id, pairs, self.captures));
+        if let Some(room) = room {
+            self.insert(id, Block::new(id, pairs, self.captures, room));
         }
         self.len += 1;
         self.head.last_id = id;

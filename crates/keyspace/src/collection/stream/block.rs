@@ -21,6 +21,7 @@
 //! - There is an entry.
 //! - What comes from outside is walked once by [`StreamBlock::verify`]; everything after that trusts the bytes.
 //! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
+//! - A block behind which another one began has no memory to spare, until an entry of it is removed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +32,10 @@ use crate::effect::{Items, Reader, put_number};
 
 /// Entries that a block takes, at most.
 const ENTRIES_MAX: u32 = 100;
-/// Bytes of fields and values up to which a block takes further entries.
-const BYTES_MAX: usize = 4096;
+/// Bytes of a block with several entries, at most; with its two counters it takes 4,096 bytes of memory.
+const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
+/// Counters in front of what is shared.
+const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
 /// The bytes of a block, which are one: verified, or written by this module.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,30 +113,64 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
 /// A block that belongs to a stream, or did so when it was copied.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    bytes: Arc<Vec<u8>>,
+    bytes: Bytes,
     entries: u32,
     /// The number of the capture in which it was captured, or that was the last when it was made.
     pub(super) captured: u32,
 }
 
+#[derive(Clone, Debug)]
+enum Bytes {
+    /// To be changed: of the last block of a stream, and of those of which entries were removed.
+    Open(Arc<Vec<u8>>),
+    /// No more than there are.
+    Sealed(Arc<[u8]>),
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Open(bytes) => bytes,
+            Bytes::Sealed(bytes) => bytes,
+        }
+    }
+}
+
+impl Bytes {
+    /// To be changed, apart from those of all copies.
+    #[inline]
+    fn open(&mut self) -> &mut Vec<u8> {
+        if let Bytes::Sealed(bytes) = self {
+            *self = Bytes::Open(Arc::new(bytes.to_vec()));
+        }
+        match self {
+            Bytes::Open(bytes) => Arc::make_mut(bytes),
+            Bytes::Sealed(_) => unreachable!("they were opened"),
+        }
+    }
+}
+
 impl Block {
-    /// A block with one entry.
-    pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32) -> Self {
-        let mut bytes = Vec::with_capacity(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
+    /// A block with one entry, written to where another one was before that was sealed, or nowhere.
+    pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32, mut room: Vec<u8>) -> Self {
+        room.clear();
+        room.reserve(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
         for number in [id.ms, id.seq, pairs.len() as u64 / 2] {
-            put_number(&mut bytes, number);
+            put_number(&mut room, number);
         }
         for (name, _) in pairs.pairs() {
-            put_name(&mut bytes, name);
+            put_name(&mut room, name);
         }
-        let mut block = Block { bytes: Arc::new(bytes), entries: 0, captured };
-        block.write(id, id, pairs, true);
-        block
+        put_entry(&mut room, id, id, pairs, true);
+        Block { bytes: Bytes::Open(Arc::new(room)), entries: 1, captured }
     }
 
     /// A copy of a block from outside.
     pub(super) fn of(block: StreamBlock<'_>, captured: u32) -> Self {
-        Block { bytes: Arc::new(block.0.to_vec()), entries: block.entries().count() as u32, captured }
+        Block { bytes: Bytes::Sealed(block.0.into()), entries: block.entries().count() as u32, captured }
     }
 
     /// Adds an entry with an id above all that are here, unless the block is full; returns whether it did.
@@ -146,38 +183,21 @@ impl Block {
         let base = names.base;
         let has_names = names.left == pairs.len() as u64 / 2
             && pairs.pairs().all(|(name, _)| names.next().is_some_and(|own| own == name));
-        self.write(base, id, pairs, has_names);
-        true
-    }
-
-    fn write(&mut self, base: StreamId, id: StreamId, pairs: Items<'_>, has_names: bool) {
-        let bytes = Arc::make_mut(&mut self.bytes);
-        let start = bytes.len();
-        let ms = id.ms - base.ms;
-        put_number(bytes, ms);
-        put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
-        if !has_names {
-            put_number(bytes, pairs.len() as u64 / 2);
+        let before = self.bytes.len();
+        let bytes = self.bytes.open();
+        put_entry(bytes, base, id, pairs, has_names);
+        let fits = bytes.len() <= BYTES_MAX;
+        match fits {
+            true => self.entries += 1,
+            false => bytes.truncate(before),
         }
-        for (name, value) in pairs.pairs() {
-            if !has_names {
-                put_name(bytes, name);
-            }
-            let value = Encoded::of(value);
-            value.parts().into_iter().for_each(|part| bytes.extend_from_slice(part));
-        }
-        // The length comes first and is known last.
-        let len = bytes.len() - start;
-        put_number(bytes, (len as u64) << 1 | u64::from(!has_names));
-        let behind = bytes.len() - start - len;
-        bytes[start..].rotate_right(behind);
-        self.entries += 1;
+        fits
     }
 
     /// Removes an entry; returns whether it was there.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         let Some(range) = self.range_of(id) else { return false };
-        Arc::make_mut(&mut self.bytes).drain(range);
+        self.bytes.open().drain(range);
         self.entries -= 1;
         true
     }
@@ -209,14 +229,19 @@ impl Block {
             end = self.bytes.len() - entries.rest.len();
             count += 1;
         }
-        Arc::make_mut(&mut self.bytes).drain(start..end);
+        self.bytes.open().drain(start..end);
         self.entries -= count as u32;
         count
     }
 
-    /// Gives back the room for further entries.
-    pub(super) fn fit(&mut self) {
-        Arc::make_mut(&mut self.bytes).shrink_to_fit();
+    /// Gives back the room for further entries, for another block, if no copy has it. What is left is copied: allocators do not
+    /// take back a part of what they gave if it is less than half.
+    pub(super) fn seal(&mut self) -> Vec<u8> {
+        let sealed = Bytes::Sealed(self.bytes[..].into());
+        match std::mem::replace(&mut self.bytes, sealed) {
+            Bytes::Open(bytes) => Arc::into_inner(bytes).unwrap_or_default(),
+            Bytes::Sealed(_) => Vec::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -225,7 +250,11 @@ impl Block {
 
     /// Bytes of memory, whoever shares them.
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.bytes.capacity()
+        COUNTERS_BYTES
+            + match &self.bytes {
+                Bytes::Open(bytes) => size_of::<Vec<u8>>() + bytes.capacity(),
+                Bytes::Sealed(bytes) => bytes.len(),
+            }
     }
 
     pub(super) fn as_block(&self) -> StreamBlock<'_> {
@@ -235,6 +264,29 @@ impl Block {
     pub(super) fn entries(&self) -> Entries<'_> {
         Entries::of(&self.bytes)
     }
+}
+
+/// Writes an entry of the block with the id `base`, and the names of its fields if the block does not have them.
+fn put_entry(bytes: &mut Vec<u8>, base: StreamId, id: StreamId, pairs: Items<'_>, has_names: bool) {
+    let start = bytes.len();
+    let ms = id.ms - base.ms;
+    put_number(bytes, ms);
+    put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
+    if !has_names {
+        put_number(bytes, pairs.len() as u64 / 2);
+    }
+    for (name, value) in pairs.pairs() {
+        if !has_names {
+            put_name(bytes, name);
+        }
+        let value = Encoded::of(value);
+        value.parts().into_iter().for_each(|part| bytes.extend_from_slice(part));
+    }
+    // The length comes first and is known last.
+    let len = bytes.len() - start;
+    put_number(bytes, (len as u64) << 1 | u64::from(!has_names));
+    let behind = bytes.len() - start - len;
+    bytes[start..].rotate_right(behind);
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
@@ -399,7 +451,7 @@ mod tests {
         match block {
             Some(block) => block.push(*id, items),
             None => {
-                *block = Some(Block::new(*id, items, 0));
+                *block = Some(Block::new(*id, items, 0, Vec::new()));
                 true
             }
         }

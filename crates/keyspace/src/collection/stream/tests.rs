@@ -461,7 +461,30 @@ fn entries_take_little_more_than_their_values() {
         );
     }
     let bytes = entry.as_ref().allocated_bytes() as f64 / 50_000.0;
-    assert!(bytes < 46.0, "{bytes} bytes for an entry with values of 40");
+    assert!(bytes < 45.0, "{bytes} bytes for an entry with values of 40");
+}
+
+#[test]
+fn no_block_but_the_last_has_room_to_spare() {
+    let mut entry = new_stream();
+    let mut used = 0;
+    for seq in 0..5_000u64 {
+        let id = StreamId::new(1, seq + 1);
+        let value = vec![b'x'; 10 + seq as usize % 300];
+        let items: [&[u8]; 2] = [b"field", &value];
+        apply_unchecked(
+            &mut entry,
+            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id, pairs: Items::Slices(&items) },
+        );
+        used += value.len();
+    }
+    let (stream, bytes) = (view(&entry), entry.as_ref().allocated_bytes());
+    assert!(
+        stream.blocks().all(|block| block.bytes().len() <= 4096 - 16),
+        "each fits into 4,096 with its counters"
+    );
+    let most = used * 21 / 20 + stream.blocks_len() * (BLOCK_BYTES + 16 + 10) + 3 * 4096;
+    assert!(bytes < most, "{bytes} bytes for {used} of values in {} blocks", stream.blocks_len());
 }
 
 /// As `apply`, for many entries.
