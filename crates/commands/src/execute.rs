@@ -26,7 +26,7 @@ use crate::{
     scripts::{ScriptKind, Scripting},
     stats::WorkerStats,
     tracking::{BY_SERVER, Invalidations},
-    unit::{Locks, Patience, Scratch, Taken, next_random},
+    unit::{Locks, Patience, Scratch, Taken, Undo, next_random},
 };
 pub use merging::Merged;
 
@@ -106,6 +106,8 @@ pub struct Executor {
     pub(crate) stats: Arc<WorkerStats>,
     effects: Vec<u8>,
     freed: Freed,
+    /// The memory of an undo that has ended.
+    undo: Option<Box<Undo>>,
     pub(crate) clock: AccessClock,
     /// Commands until one is sampled.
     pub(crate) until_sample: u32,
@@ -146,7 +148,7 @@ impl Executor {
         seed: u32,
     ) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
-        let (effects, freed, appender) = (Vec::new(), Freed::new(), None);
+        let (effects, freed, undo, appender) = (Vec::new(), Freed::new(), None, None);
         Executor {
             keyspace,
             appender,
@@ -156,6 +158,7 @@ impl Executor {
             stats,
             effects,
             freed,
+            undo,
             clock,
             until_sample: 1,
             watch: Watch::Nothing,
@@ -435,12 +438,13 @@ impl Executor {
         let clock = self.next_clock();
         let as_of_ms = clock.now_ms;
         let durability = self.durability();
-        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
         let invalidations = &mut self.invalidations;
         let scratch = Scratch {
             effects,
             freed,
+            undo,
             clock,
             as_of_ms,
             touches: false,
@@ -531,13 +535,23 @@ impl Executor {
         let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
-        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
         let as_of_ms = session.as_of_ms(clock.now_ms);
         let touches = !session.no_touch && !session.is_import_source;
         let invalidations = &mut self.invalidations;
-        let scratch =
-            Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
+        let scratch = Scratch {
+            effects,
+            freed,
+            undo,
+            clock,
+            as_of_ms,
+            touches,
+            stats,
+            interests,
+            events,
+            invalidations,
+        };
         let (keyspace, patience) = (&*self.keyspace, Patience(host));
         let locks = match row.keys {
             _ if locks_all => Locks::all(keyspace, patience),
@@ -650,12 +664,13 @@ impl Executor {
                 break;
             };
             let as_of_ms = clock.now_ms;
-            let (effects, freed) = (&mut self.effects, &mut self.freed);
+            let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
             let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
             let invalidations = &mut self.invalidations;
             let scratch = Scratch {
                 effects,
                 freed,
+                undo,
                 clock,
                 as_of_ms,
                 touches: false,

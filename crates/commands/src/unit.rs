@@ -37,7 +37,7 @@ use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
 pub(crate) use locks::{Locks, Patience, Taken};
-use undo::Undo;
+pub(crate) use undo::Undo;
 
 /// See the module documentation.
 pub struct Unit<'k> {
@@ -67,14 +67,26 @@ pub struct Unit<'k> {
     invalidations: &'k mut Invalidations,
     /// What it takes to undo what is done now; kept while a script runs.
     undo: Option<Box<Undo>>,
+    /// The memory of one that has ended.
+    kept_undo: &'k mut Option<Box<Undo>>,
 }
 
 impl<'k> Unit<'k> {
     /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
     #[inline(always)]
     pub(crate) fn new(keyspace: &'k Keyspace, locks: Locks<'k>, scratch: Scratch<'k>) -> Unit<'k> {
-        let Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations } =
-            scratch;
+        let Scratch {
+            effects,
+            freed,
+            undo,
+            clock,
+            as_of_ms,
+            touches,
+            stats,
+            interests,
+            events,
+            invalidations,
+        } = scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
@@ -96,6 +108,7 @@ impl<'k> Unit<'k> {
             ready: VecDeque::new(),
             invalidations,
             undo: None,
+            kept_undo: undo,
         }
     }
 
@@ -151,10 +164,10 @@ impl<'k> Unit<'k> {
         self.known.clear();
     }
 
-    /// Hashes a key of a command that is a part of the unit, once for all that it does, and locks its slot unless somebody else
-    /// has it. Returns whether it is locked.
-    pub(crate) fn try_lock_key(&mut self, key: &[u8]) -> bool {
-        let hash = self.keyspace.hash(key);
+    /// Hashes a key of a command that is a part of the unit, once for all that it does, unless its hash is given, and locks its
+    /// slot unless somebody else has it. Returns whether it is locked.
+    pub(crate) fn try_lock_key(&mut self, key: &[u8], hash: Option<KeyHash>) -> bool {
+        let hash = hash.unwrap_or_else(|| self.keyspace.hash(key));
         self.known.push(key, hash);
         self.try_lock(hash.slot())
     }
@@ -173,7 +186,7 @@ impl<'k> Unit<'k> {
     }
 
     #[inline]
-    fn hash(&self, key: &[u8]) -> KeyHash {
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
     }
 
@@ -549,6 +562,8 @@ fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: 
 pub(crate) struct Scratch<'k> {
     pub(crate) effects: &'k mut Vec<u8>,
     pub(crate) freed: &'k mut Freed,
+    /// The memory of an undo that has ended.
+    pub(crate) undo: &'k mut Option<Box<Undo>>,
     pub(crate) clock: AccessClock,
     /// See [`Unit::as_of_ms`].
     pub(crate) as_of_ms: u64,

@@ -41,6 +41,7 @@ mod structs;
 #[cfg(test)]
 mod testing;
 mod vm;
+mod word;
 
 pub use calls::{Calls, LogLevel, Refusal};
 pub use error::ScriptError;

@@ -4,7 +4,9 @@
 //! `{set = {member = true}}`, a double `{double = number}`, a big number `{big_number = digits}`, a verbatim text
 //! `{verbatim_string = {format = .., string = ..}}`.
 
-use mlua::{Lua, Result, Table, Value};
+use mlua::{Either, IntoLua, Lua, Result, Value};
+
+use crate::word::{Word, pairs, sequence, string};
 
 /// How deep replies of commands are nested.
 const DEPTH_MAX: usize = 32;
@@ -12,7 +14,7 @@ const DEPTH_MAX: usize = 32;
 /// The value of a reply, and whether it is an error.
 pub(crate) fn to_lua(lua: &Lua, reply: &[u8]) -> Result<(Value, bool)> {
     let mut reader = Reader { lua, rest: reply };
-    let value = reader.value(0)?;
+    let value = reader.value(0)?.into_lua(lua)?;
     Ok((value, reply.first() == Some(&b'-')))
 }
 
@@ -50,7 +52,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value> {
+    fn value(&mut self, depth: usize) -> Result<Word<'a>> {
         if depth > DEPTH_MAX {
             return Err(broken());
         }
@@ -58,73 +60,73 @@ impl<'a> Reader<'a> {
         let (kind, line) = line.split_first().ok_or_else(broken)?;
         match kind {
             b'$' => match Self::number(line)? {
-                -1 => Ok(Value::Boolean(false)),
-                len => Ok(Value::String(self.lua.create_string(self.bytes(len)?)?)),
+                -1 => Ok(Either::Right(Value::Boolean(false))),
+                len => string(self.lua, self.bytes(len)?),
             },
-            b':' => Ok(Value::Integer(Self::number(line)?)),
-            b'+' => self.field("ok", line),
-            b'-' => self.field("err", line),
+            b':' => Ok(Either::Right(Value::Integer(Self::number(line)?))),
+            b'+' => self.wrapped("ok", string(self.lua, line)?),
+            b'-' => self.wrapped("err", string(self.lua, line)?),
             b'*' | b'>' => match Self::number(line)? {
-                -1 => Ok(Value::Boolean(false)),
+                -1 => Ok(Either::Right(Value::Boolean(false))),
                 len => self.array(len, depth),
             },
-            b'_' => Ok(Value::Nil),
-            b'#' => Ok(Value::Boolean(line == b"t")),
+            b'_' => Ok(Either::Right(Value::Nil)),
+            b'#' => Ok(Either::Right(Value::Boolean(line == b"t"))),
             b',' => {
                 let text = std::str::from_utf8(line).map_err(|_| broken())?;
                 let number: f64 = text.parse().map_err(|_| broken())?;
-                self.wrapped("double", Value::Number(number))
+                self.wrapped("double", Either::Right(Value::Number(number)))
             }
-            b'(' => self.field("big_number", line),
+            b'(' => self.wrapped("big_number", string(self.lua, line)?),
             b'%' => {
-                let table = self.lua.create_table()?;
-                for _ in 0..Self::number(line)? {
-                    let key = self.value(depth + 1)?;
-                    let value = self.value(depth + 1)?;
-                    table.raw_set(key, value)?;
-                }
-                self.wrapped("map", Value::Table(table))
+                let len = Self::number(line)?;
+                let map = self.pairs(len, |reader| Ok((reader.key(depth + 1)?, reader.value(depth + 1)?)))?;
+                self.wrapped("map", map)
             }
             b'~' => {
-                let table = self.lua.create_table()?;
-                for _ in 0..Self::number(line)? {
-                    table.raw_set(self.value(depth + 1)?, true)?;
-                }
-                self.wrapped("set", Value::Table(table))
+                let len = Self::number(line)?;
+                let member = Either::Right(Value::Boolean(true));
+                let set = self.pairs(len, |reader| Ok((reader.key(depth + 1)?, member.clone())))?;
+                self.wrapped("set", set)
             }
             b'=' => {
                 let bytes = self.bytes(Self::number(line)?)?;
                 let (format, text) = bytes.split_at_checked(4).ok_or_else(broken)?;
-                let verbatim = self.lua.create_table_with_capacity(0, 2)?;
-                verbatim.raw_set("format", self.lua.create_string(&format[..3])?)?;
-                verbatim.raw_set("string", self.lua.create_string(text)?)?;
-                self.wrapped("verbatim_string", Value::Table(verbatim))
+                let fields =
+                    [("format", string(self.lua, &format[..3])?), ("string", string(self.lua, text)?)];
+                let verbatim = Either::Right(Value::Table(self.lua.create_table_from(fields)?));
+                self.wrapped("verbatim_string", verbatim)
             }
             _ => Err(broken()),
         }
     }
 
-    fn array(&mut self, len: i64, depth: usize) -> Result<Value> {
-        // A header says more than there is only if the reply is none: what is reserved is bounded by what follows.
-        let capacity = usize::try_from(len).unwrap_or(0).min(self.rest.len());
-        let table = self.lua.create_table_with_capacity(capacity, 0)?;
-        for index in 1..=len {
-            let value = self.value(depth + 1)?;
-            if !value.is_nil() {
-                table.raw_set(index, value)?;
-            }
+    /// A value that can be a key of a table.
+    fn key(&mut self, depth: usize) -> Result<Word<'a>> {
+        match self.value(depth)? {
+            Either::Right(Value::Nil) => Err(broken()),
+            key => Ok(key),
         }
-        Ok(Value::Table(table))
     }
 
-    fn field(&self, name: &str, text: &[u8]) -> Result<Value> {
-        self.wrapped(name, Value::String(self.lua.create_string(text)?))
+    fn array(&mut self, len: i64, depth: usize) -> Result<Word<'a>> {
+        // A header says more than there is only if the reply is none: what is reserved is bounded by what follows.
+        let len = usize::try_from(len).unwrap_or(0);
+        let table = sequence(self.lua, len, len.min(self.rest.len()), || self.value(depth + 1))?;
+        Ok(Either::Right(Value::Table(table)))
     }
 
-    fn wrapped(&self, name: &str, value: Value) -> Result<Value> {
-        let table: Table = self.lua.create_table_with_capacity(0, 1)?;
-        table.raw_set(name, value)?;
-        Ok(Value::Table(table))
+    fn pairs(
+        &mut self,
+        len: i64,
+        mut read: impl FnMut(&mut Self) -> Result<(Word<'a>, Word<'a>)>,
+    ) -> Result<Word<'a>> {
+        let len = usize::try_from(len).unwrap_or(0);
+        Ok(Either::Right(Value::Table(pairs(self.lua, len, || read(self))?)))
+    }
+
+    fn wrapped(&self, name: &str, value: Word<'_>) -> Result<Word<'a>> {
+        Ok(Either::Right(Value::Table(self.lua.create_table_from([(name, value)])?)))
     }
 }
 

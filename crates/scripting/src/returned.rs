@@ -4,6 +4,7 @@
 //! first nil, unless it has one of the fields that [`reply`](crate::reply) describes.
 
 use mlua::{Table, Value};
+use smallvec::SmallVec;
 use wire::{Aggregate, Protocol, ReplyWriter};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 const DEPTH_MAX: usize = 128;
 
 /// Elements of a table that are looked at to find that it has no fields: to ask for all fields takes about as long.
-const SHORT_LIST_MAX: i64 = 32;
+const SHORT_LIST_MAX: usize = 16;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -93,8 +94,9 @@ impl Returned {
         if bounds.steps.ask().is_err() {
             return Err(too_large());
         }
-        if is_short_list(table) {
-            return self.append_elements(table, depth, bounds, reply);
+        if let Some(elements) = short_list(table) {
+            reply.array(elements.len());
+            return elements.iter().try_for_each(|it| self.append(it, depth + 1, bounds, reply));
         }
         let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
         if let Value::String(text) = field("err") {
@@ -162,19 +164,18 @@ fn too_large() -> ScriptError {
     ScriptError(b"ERR the reply of the script is too large".to_vec())
 }
 
-/// Whether a table has a few elements and nothing else: then there is no need to ask it for fields. Looks at keys alone, so that
-/// tables within tables are walked once.
-fn is_short_list(table: &Table) -> bool {
-    let mut len = 0;
-    // What an element is does not matter here: asked whether it is true, the machine makes nothing of it.
-    let walked = table.for_each(|key: Value, _: bool| {
-        len += 1;
-        match key {
-            Value::Integer(index) if index == len && len <= SHORT_LIST_MAX => Ok(()),
-            _ => Err(mlua::Error::runtime("no short list")),
+/// The elements of a table that has a few and nothing else: then there is no need to ask it for fields.
+fn short_list(table: &Table) -> Option<SmallVec<[Value; SHORT_LIST_MAX]>> {
+    let mut elements = SmallVec::new();
+    let walked = table.for_each(|key: Value, value: Value| match key {
+        Value::Integer(index) if index == elements.len() as i64 + 1 && elements.len() < SHORT_LIST_MAX => {
+            elements.push(value);
+            Ok(())
         }
+        // Any error ends the walk; this one is made of nothing.
+        _ => Err(mlua::Error::StackError),
     });
-    walked.is_ok()
+    walked.is_ok().then_some(elements)
 }
 
 /// What Redis, written in C, sees of a text where it asks for no length.

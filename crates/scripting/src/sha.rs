@@ -33,22 +33,30 @@ impl Sha {
         if digits.len() != Sha::DIGITS {
             return None;
         }
-        let mut bytes = [0; 20];
+        let (mut bytes, mut seen) = ([0; 20], 0);
         for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+            let [high, low] = pair.map(|digit| DIGITS[usize::from(digit)]);
+            seen |= high | low;
+            *byte = high << 4 | low;
         }
-        Some(Sha(bytes))
+        (seen < NO_DIGIT).then_some(Sha(bytes))
     }
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
+/// What a byte is in [`DIGITS`] that is no digit.
+const NO_DIGIT: u8 = 16;
+
+/// The hexadecimal digit that each byte is.
+const DIGITS: [u8; 256] = {
+    let (mut digits, mut value) = ([NO_DIGIT; 256], 0);
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        digits[digit as usize] = value;
+        digits[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
     }
-}
+    digits
+};
 
 impl fmt::Display for Sha {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

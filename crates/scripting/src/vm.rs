@@ -9,9 +9,10 @@ mod libraries;
 
 use std::{collections::HashMap, fmt::Display, sync::Arc};
 
+use foldhash::fast::RandomState;
 use mlua::{
-    BString, ChunkMode, Either, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString,
-    Table, Value, Variadic, VmState,
+    ChunkMode, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString, Table, Value,
+    Variadic, VmState,
 };
 use wire::Args;
 
@@ -25,6 +26,7 @@ use crate::{
     random::{Random, random},
     redis::{self, Settings},
     strings, structs,
+    word::{sequence, string},
 };
 use asked::RUNNER;
 use libraries::{LibraryGlobals, Loaded};
@@ -63,7 +65,7 @@ pub struct Vm {
     run_with: Function,
     library_globals: LibraryGlobals,
     loaded: Loaded,
-    programs: HashMap<Sha, Function>,
+    programs: HashMap<Sha, Function, RandomState>,
     meter: Meter,
     limits: Limits,
     json: json::Shared,
@@ -146,7 +148,7 @@ impl Vm {
             run_with,
             library_globals: LibraryGlobals { seen, loading, called },
             loaded: Loaded::default(),
-            programs: HashMap::new(),
+            programs: HashMap::default(),
             meter,
             limits,
             json: options,
@@ -319,11 +321,9 @@ fn math(lua: &Lua, source: &Arc<Random>) -> Result<Table> {
 }
 
 fn table_of(lua: &Lua, args: Args<'_>) -> Result<Table> {
-    // Text goes to the table directly, other bytes on a detour.
-    lua.create_sequence_from(args.into_iter().map(|arg| match str::from_utf8(arg) {
-        Ok(text) => Either::Left(text),
-        Err(_) => Either::Right(BString::from(arg)),
-    }))
+    let mut args = args.into_iter();
+    let len = args.len();
+    sequence(lua, len, len, || string(lua, args.next().unwrap_or_default()))
 }
 
 /// What a script raised, as a table with the text and, where known, the place.

@@ -54,13 +54,23 @@ impl Executor {
         let Some(hash) = resolved.hash else { return none };
 
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
-        let (effects, freed) = (&mut self.effects, &mut self.freed);
+        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
         let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
         let as_of_ms = session.as_of_ms(clock.now_ms);
         let touches = !session.no_touch && !session.is_import_source;
         let invalidations = &mut self.invalidations;
-        let scratch =
-            Scratch { effects, freed, clock, as_of_ms, touches, stats, interests, events, invalidations };
+        let scratch = Scratch {
+            effects,
+            freed,
+            undo,
+            clock,
+            as_of_ms,
+            touches,
+            stats,
+            interests,
+            events,
+            invalidations,
+        };
         // If a script keeps the slot, the first command, alone, is told so.
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
             return none;

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use scripting::{Meter, ScriptError, Sha, Source, Stop, Traits};
 
@@ -90,7 +91,7 @@ impl Drop for Run<'_> {
 
 #[derive(Debug, Default)]
 struct Cache {
-    scripts: HashMap<Sha, Kept>,
+    scripts: HashMap<Sha, Kept, RandomState>,
     /// Those that came with EVAL, the oldest first.
     evaluated: VecDeque<Sha>,
     source_bytes: u64,

@@ -16,6 +16,7 @@ mod streams;
 use std::collections::HashSet;
 
 use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredItemsBuf, ValueBuf, View};
+use smallvec::SmallVec;
 
 use super::Unit;
 
@@ -24,7 +25,7 @@ const COPIED_BYTES_MAX: usize = 1 << 8;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Undo {
+pub(crate) struct Undo {
     /// Effects that take back, encoded.
     effects: Vec<u8>,
     /// Where those of each effect begin. They are made from the last one to the first one.
@@ -45,9 +46,11 @@ pub(super) struct Undo {
     outer: Option<Box<Undo>>,
 }
 
-/// What most scripts need for their effects, and for their steps: asked for at once, not by doubling.
-const EFFECTS_BYTES: usize = 512;
-const STEPS: usize = 16;
+/// An ended undo is kept for the next one with what it has allocated, up to so many bytes in each of its buffers.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Equal elements of a list that are put back one by one: for more the list is copied.
+const PUT_BACK_MAX: usize = 16;
 
 /// Keys that are compared one by one: most scripts change no more.
 const FEW: usize = 8;
@@ -55,36 +58,49 @@ const FEW: usize = 8;
 /// A set of keys.
 #[derive(Debug, Default)]
 struct Keys {
-    few: Vec<(DbId, Box<[u8]>)>,
+    /// Databases of the first keys, and where their names end in `names`.
+    few: Vec<(DbId, usize)>,
+    names: Vec<u8>,
     others: HashSet<(DbId, Box<[u8]>)>,
 }
 
 impl Keys {
+    fn few(&self) -> impl Iterator<Item = (DbId, &[u8])> {
+        self.few.iter().scan(0, |start, (db, end)| {
+            let name = &self.names[std::mem::replace(start, *end)..*end];
+            Some((*db, name))
+        })
+    }
+
     fn contains(&self, db: DbId, key: &[u8]) -> bool {
-        self.few.iter().any(|(its_db, its_key)| *its_db == db && **its_key == *key)
+        self.few().any(|known| known == (db, key))
             || !self.others.is_empty() && self.others.contains(&(db, key.into()))
     }
 
     /// Adds a key that is not there.
     fn insert(&mut self, db: DbId, key: &[u8]) {
         match self.few.len() {
-            0..FEW => self.few.push((db, key.into())),
+            0..FEW => {
+                self.names.extend_from_slice(key);
+                self.few.push((db, self.names.len()));
+            }
             _ => {
                 self.others.insert((db, key.into()));
             }
         }
     }
 
-    fn add_all(&mut self, keys: Keys) {
-        for (db, key) in keys.few.into_iter().chain(keys.others) {
-            if !self.contains(db, &key) {
-                self.insert(db, &key);
+    fn add_all(&mut self, keys: &Keys) {
+        for (db, key) in keys.few().chain(keys.others.iter().map(|(db, key)| (*db, &**key))) {
+            if !self.contains(db, key) {
+                self.insert(db, key);
             }
         }
     }
 
     fn clear(&mut self) {
         self.few.clear();
+        self.names.clear();
         self.others.clear();
     }
 }
@@ -92,17 +108,14 @@ impl Keys {
 impl Unit<'_> {
     /// From now on keeps what it takes to undo, until [`Unit::end_undo`].
     pub(crate) fn begin_undo(&mut self) {
-        self.undo = Some(Box::new(Undo {
-            effects: Vec::with_capacity(EFFECTS_BYTES),
-            steps: Vec::with_capacity(STEPS),
-            flushed_all: self.flushes_all,
-            record_bytes: self.effects.len(),
-            messages: self.messages,
-            ready: self.ready.len(),
-            noted: self.events.noted(),
-            outer: self.undo.take(),
-            ..Undo::default()
-        }));
+        let mut undo = self.kept_undo.take().unwrap_or_default();
+        undo.flushed_all = self.flushes_all;
+        undo.record_bytes = self.effects.len();
+        undo.messages = self.messages;
+        undo.ready = self.ready.len();
+        undo.noted = self.events.noted();
+        undo.outer = self.undo.take();
+        self.undo = Some(undo);
     }
 
     /// Undoes everything since [`Unit::begin_undo`], and goes on keeping. Returns whether that was possible.
@@ -126,6 +139,7 @@ impl Unit<'_> {
         self.ready.truncate(undo.ready);
         self.events.forget_from(undo.noted);
         self.undo = undo.outer.take();
+        *self.kept_undo = undo.emptied();
         self.begin_undo();
         true
     }
@@ -137,8 +151,9 @@ impl Unit<'_> {
         let changed = self.effects.len() > undo.record_bytes;
         self.undo = undo.outer.take();
         if let Some(outer) = &mut self.undo {
-            outer.take_over(*undo);
+            outer.take_over(&mut undo);
         }
+        *self.kept_undo = undo.emptied();
         changed
     }
 
@@ -146,7 +161,7 @@ impl Unit<'_> {
     #[cold]
     pub(super) fn note_undo(&mut self, effect: &Effect<'_>) {
         let Some(mut undo) = self.undo.take() else { return };
-        undo.steps.push(undo.effects.len());
+        let start = undo.effects.len();
         let entry = |unit: &Self, db: DbId, key: &[u8], note: &mut dyn FnMut(Option<EntryRef<'_>>)| {
             let hash = unit.hash(key);
             note(unit.locked.slot(hash.slot()).get_raw(db, &hash, key));
@@ -182,6 +197,9 @@ impl Unit<'_> {
             (_, Effect::FlushDb { .. } | Effect::FlushAll) => undo.lose(),
             _ => {}
         }
+        if undo.effects.len() > start {
+            undo.steps.push(start);
+        }
         self.undo = Some(undo);
     }
 }
@@ -199,18 +217,32 @@ impl Undo {
         self.has_moved = true;
     }
 
+    /// Without anything noted, for another time; `None` if it keeps much memory.
+    fn emptied(mut self: Box<Self>) -> Option<Box<Undo>> {
+        let Keys { few, names, others } = &self.whole;
+        let is_small = self.effects.capacity().max(names.capacity()) <= KEPT_BYTES_MAX
+            && self.steps.capacity() * size_of::<usize>() <= KEPT_BYTES_MAX
+            && others.capacity() == 0;
+        debug_assert!(few.len() <= FEW);
+        self.effects.clear();
+        self.steps.clear();
+        self.whole.clear();
+        (self.is_lost, self.has_moved) = (false, false);
+        is_small.then_some(self)
+    }
+
     /// Goes on with what was kept for a part of what this is for, which has ended.
-    fn take_over(&mut self, part: Undo) {
+    fn take_over(&mut self, part: &mut Undo) {
         if part.is_lost {
             self.lose();
         }
         if part.has_moved {
             self.forget_names();
         }
-        self.whole.add_all(part.whole);
+        self.whole.add_all(&part.whole);
         let start = self.effects.len();
         if start == 0 {
-            self.effects = part.effects;
+            std::mem::swap(&mut self.effects, &mut part.effects);
         } else {
             self.effects.extend_from_slice(&part.effects);
         }
@@ -268,6 +300,24 @@ impl Undo {
             (Effect::ListSet { index, .. }, View::List(list)) => {
                 if let Some(item) = usize::try_from(*index).ok().and_then(|at| list.get(at)) {
                     self.add(&Effect::ListSet { db, key, index: *index, item: &item });
+                }
+            }
+            (Effect::ListRemove { end, count, item, .. }, View::List(list)) => {
+                let limit =
+                    if *count == 0 { usize::MAX } else { usize::try_from(*count).unwrap_or(usize::MAX) };
+                let equal =
+                    list.iter().enumerate().filter(|(_, element)| **element == **item).map(|(at, _)| at);
+                let mut removed: SmallVec<[usize; PUT_BACK_MAX]> = match end {
+                    ListEnd::Head => equal.take(limit.min(PUT_BACK_MAX + 1)).collect(),
+                    ListEnd::Tail => equal.collect(),
+                };
+                removed.drain(..removed.len().saturating_sub(limit));
+                if removed.len() > PUT_BACK_MAX || removed.len() == list.len() {
+                    return false;
+                }
+                // In ascending order, so that each is put where it was.
+                for index in removed {
+                    self.add(&Effect::ListInsert { db, key, index: index as u64, item });
                 }
             }
             (Effect::SetAdd { members, .. }, View::Set(set)) => {

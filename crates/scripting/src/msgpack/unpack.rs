@@ -1,9 +1,12 @@
 //! MessagePack as Lua values.
 
-use mlua::{Lua, MultiValue, Result, Value};
+use mlua::{Either, IntoLua, Lua, MultiValue, Result, Value};
 
 use super::UNPACK_DEPTH_MAX;
-use crate::meter::{Meter, Steps};
+use crate::{
+    meter::{Meter, Steps},
+    word::{Word, pairs, sequence, string},
+};
 
 /// Values that are returned at once: the stack of the machine holds no more.
 const VALUES_MAX: usize = 7000;
@@ -22,7 +25,7 @@ pub(super) fn unpack(
         if values.len() == VALUES_MAX {
             return Err(mlua::Error::runtime("too many results to unpack"));
         }
-        values.push_back(reader.value(0)?);
+        values.push_back(reader.value(0)?.into_lua(lua)?);
     }
     Ok((values, bytes.len() - reader.rest.len()))
 }
@@ -62,31 +65,32 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?) as usize)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value> {
+    fn value(&mut self, depth: usize) -> Result<Word<'a>> {
         if depth > UNPACK_DEPTH_MAX {
             return Err(bad());
         }
         self.steps.step()?;
         let kind = self.byte()?;
-        let number = |value: f64| Ok(Value::Number(value));
+        let number = |value: f64| Ok(Either::Right(Value::Number(value)));
+        let integer = |value: i64| Ok(Either::Right(Value::Integer(value)));
         match kind {
-            0x00..0x80 => Ok(Value::Integer(kind.into())),
-            0xe0.. => Ok(Value::Integer((kind as i8).into())),
+            0x00..0x80 => integer(kind.into()),
+            0xe0.. => integer((kind as i8).into()),
             0x80..0x90 => self.map((kind & 0x0f).into(), depth),
             0x90..0xa0 => self.list((kind & 0x0f).into(), depth),
             0xa0..0xc0 => self.string((kind & 0x1f).into()),
-            0xc0 => Ok(Value::Nil),
-            0xc2 => Ok(Value::Boolean(false)),
-            0xc3 => Ok(Value::Boolean(true)),
+            0xc0 => Ok(Either::Right(Value::Nil)),
+            0xc2 => Ok(Either::Right(Value::Boolean(false))),
+            0xc3 => Ok(Either::Right(Value::Boolean(true))),
             0xca => number(f32::from_be_bytes(self.array()?).into()),
             0xcb => number(f64::from_be_bytes(self.array()?)),
-            0xcc => Ok(Value::Integer(self.byte()?.into())),
-            0xcd => Ok(Value::Integer(u16::from_be_bytes(self.array()?).into())),
-            0xce => Ok(Value::Integer(u32::from_be_bytes(self.array()?).into())),
+            0xcc => integer(self.byte()?.into()),
+            0xcd => integer(u16::from_be_bytes(self.array()?).into()),
+            0xce => integer(u32::from_be_bytes(self.array()?).into()),
             0xcf => number(u64::from_be_bytes(self.array()?) as f64),
-            0xd0 => Ok(Value::Integer((self.byte()? as i8).into())),
-            0xd1 => Ok(Value::Integer(i16::from_be_bytes(self.array()?).into())),
-            0xd2 => Ok(Value::Integer(i32::from_be_bytes(self.array()?).into())),
+            0xd0 => integer((self.byte()? as i8).into()),
+            0xd1 => integer(i16::from_be_bytes(self.array()?).into()),
+            0xd2 => integer(i32::from_be_bytes(self.array()?).into()),
             0xd3 => number(i64::from_be_bytes(self.array()?) as f64),
             0xc4 | 0xd9 => {
                 let len = self.byte()?;
@@ -120,30 +124,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn string(&mut self, len: usize) -> Result<Value> {
-        let bytes = self.take(len)?;
-        Ok(Value::String(self.lua.create_string(bytes)?))
+    fn string(&mut self, len: usize) -> Result<Word<'a>> {
+        string(self.lua, self.take(len)?)
     }
 
-    fn list(&mut self, len: usize, depth: usize) -> Result<Value> {
-        let table = self.lua.create_table()?;
-        for index in 1..=len {
-            table.raw_set(index, self.value(depth + 1)?)?;
-        }
-        Ok(Value::Table(table))
+    /// Without room for what its head only says, and so in the order in which Redis has them.
+    fn list(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
+        let table = sequence(self.lua, len, 0, || self.value(depth + 1))?;
+        Ok(Either::Right(Value::Table(table)))
     }
 
-    fn map(&mut self, len: usize, depth: usize) -> Result<Value> {
-        let table = self.lua.create_table()?;
-        for _ in 0..len {
-            let key = self.value(depth + 1)?;
-            let value = self.value(depth + 1)?;
-            let is_nan = matches!(key, Value::Number(number) if number.is_nan());
-            if is_nan || key.is_nil() {
-                return Err(bad());
+    fn map(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
+        let table = pairs(self.lua, len, || {
+            let (key, value) = (self.value(depth + 1)?, self.value(depth + 1)?);
+            match key {
+                Either::Right(Value::Nil) => Err(bad()),
+                Either::Right(Value::Number(number)) if number.is_nan() => Err(bad()),
+                key => Ok((key, value)),
             }
-            table.raw_set(key, value)?;
-        }
-        Ok(Value::Table(table))
+        })?;
+        Ok(Either::Right(Value::Table(table)))
     }
 }

@@ -1,6 +1,8 @@
 //! What a script asks of the server: its commands, run as parts of the unit of the script.
 
+use keyspace::KeyHash;
 use scripting::{Calls, LogLevel, Refusal, Stop};
+use smallvec::SmallVec;
 use wire::{Args, Protocol};
 
 use crate::{
@@ -8,9 +10,15 @@ use crate::{
     row::{Found, resolve_call},
 };
 
+/// Declared keys whose hashes are kept for the commands of a script: those that it uses most come first.
+const HASHED_KEYS_MAX: usize = 16;
+
 /// See the module documentation.
 pub(super) struct Caller<'c, 'a, 'k> {
     cx: &'c mut Context<'a, 'k>,
+    /// The first keys that it has declared, and their hashes.
+    keys: Args<'c>,
+    hashes: SmallVec<[KeyHash; HASHED_KEYS_MAX]>,
     is_read_only: bool,
     ignores_memory: bool,
     /// Why the script was stopped.
@@ -22,6 +30,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     /// to be run again, if it does.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
+        keys: Args<'c>,
         is_read_only: bool,
         ignores_memory: bool,
         script: impl FnOnce(&mut dyn Calls) -> R,
@@ -29,7 +38,9 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         let (db, protocol) = (cx.session.db, cx.session.protocol);
         let outer = (cx.in_transaction, cx.admitted_bytes);
         cx.begin_inner();
-        let mut caller = Caller { cx, is_read_only, ignores_memory, refusal: None };
+        let keys = keys.take(HASHED_KEYS_MAX);
+        let hashes = keys.iter().map(|key| cx.unit.hash(key)).collect();
+        let mut caller = Caller { cx, keys, hashes, is_read_only, ignores_memory, refusal: None };
         let outcome = script(&mut caller);
         let Caller { cx, refusal, .. } = caller;
         cx.unit.forget_keys();
@@ -85,7 +96,11 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             return unit.has_locked_all();
         }
         let mut has_all = true;
-        found.row.keys.for_each(args, |index| has_all = has_all && unit.try_lock_key(args.at(index)));
+        found.row.keys.for_each(args, |index| {
+            let key = args.at(index);
+            let hash = self.keys.iter().position(|declared| declared == key).map(|at| self.hashes[at]);
+            has_all = has_all && unit.try_lock_key(key, hash);
+        });
         has_all
     }
 }

@@ -96,7 +96,7 @@ fn run(
             if is_new {
                 scripts.keep(script.clone(), false);
             }
-            let subject = Subject { name: &script.sha, traits, function: None };
+            let subject = Subject { name: &script.sha, traits, keys: words.keys, function: None };
             run_loaded(cx, &mut vm, subject, is_read_only || traits.no_writes, |vm, seed, calls| {
                 vm.run(script.sha, words.keys, words.args, seed, calls)
             })
@@ -143,6 +143,8 @@ pub(super) struct Subject<'s> {
     /// What errors call it.
     pub(super) name: &'s dyn Display,
     pub(super) traits: Traits,
+    /// The keys that it has declared.
+    pub(super) keys: Args<'s>,
     /// If it is one.
     pub(super) function: Option<RunningFunction>,
 }
@@ -151,7 +153,7 @@ pub(super) struct Subject<'s> {
 pub(super) fn run_loaded(
     cx: &mut Context<'_, '_>,
     vm: &mut Vm,
-    Subject { name, traits, function }: Subject<'_>,
+    Subject { name, traits, keys, function }: Subject<'_>,
     is_read_only: bool,
     run: impl FnOnce(&mut Vm, u64, &mut dyn Calls) -> Ended,
 ) -> Result<(), CommandError> {
@@ -160,7 +162,8 @@ pub(super) fn run_loaded(
     cx.unit.begin_undo();
     let scripts = cx.host.scripts();
     let running = scripts.begin(cx.host.monotonic_us(), vm.meter(), cx.unit.stats(), function);
-    let (ended, refusal) = Caller::run(cx, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
+    let (ended, refusal) =
+        Caller::run(cx, keys, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
     let ended = match ended {
         Ended::Returned(returned) => write(cx, vm.meter(), returned),
         ended => ended,

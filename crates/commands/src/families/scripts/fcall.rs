@@ -40,7 +40,7 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     // To compile a library it has to run, too: whoever would end the function ends that.
     let mut compiled = std::mem::take(&mut cx.scripting().libraries);
     let name = String::from_utf8_lossy(&function.name);
-    let subject = Subject { name: &name, traits, function: Some(shown(function, args)) };
+    let subject = Subject { name: &name, traits, keys: words.keys, function: Some(shown(function, args)) };
     let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
         let id = match compiled.compile(vm, library, &libraries, host) {
             Ok(id) => id,

@@ -1,0 +1,72 @@
+//! Values on their way into tables: strings take no reference of their own.
+
+use mlua::{Either, Lua, Result, Table, Value};
+
+/// An element of a table. Text goes there directly.
+pub(crate) type Word<'a> = Either<&'a str, Value>;
+
+/// The string of these bytes.
+#[inline]
+pub(crate) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> Result<Word<'a>> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Ok(Either::Left(text)),
+        Err(_) => lua.create_string(bytes).map(|it| Either::Right(Value::String(it))),
+    }
+}
+
+/// A table of so many elements as they are read, made with room for `room` of them.
+///
+/// # Errors
+/// One of them cannot be read.
+pub(crate) fn sequence<'a>(
+    lua: &Lua,
+    len: usize,
+    room: usize,
+    read: impl FnMut() -> Result<Word<'a>>,
+) -> Result<Table> {
+    let mut problem = None;
+    let table = lua.create_sequence_from(Reading { left: len, room, read, problem: &mut problem })?;
+    problem.map_or(Ok(table), Err)
+}
+
+/// A table of so many keys and values as they are read. No key may be nil or no number.
+///
+/// # Errors
+/// One of them cannot be read.
+pub(crate) fn pairs<'a>(
+    lua: &Lua,
+    len: usize,
+    read: impl FnMut() -> Result<(Word<'a>, Word<'a>)>,
+) -> Result<Table> {
+    let mut problem = None;
+    let table = lua.create_table_from(Reading { left: len, room: 0, read, problem: &mut problem })?;
+    problem.map_or(Ok(table), Err)
+}
+
+/// What is read, up to the first that cannot be.
+struct Reading<'p, F> {
+    left: usize,
+    room: usize,
+    read: F,
+    problem: &'p mut Option<mlua::Error>,
+}
+
+impl<T, F: FnMut() -> Result<T>> Iterator for Reading<'_, F> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.left = self.left.checked_sub(1)?;
+        match (self.read)() {
+            Ok(read) => Some(read),
+            Err(problem) => {
+                *self.problem = Some(problem);
+                self.left = 0;
+                None
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.room, None)
+    }
+}
