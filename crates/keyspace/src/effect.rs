@@ -77,7 +77,7 @@ mod items;
 mod listed;
 mod message;
 
-pub(crate) use codec::{Reader, put_number};
+pub(crate) use codec::{Reader, number_len, put_number};
 pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
 pub use listed::{Listable, Listed};
 pub use message::{Item, LoggedMessage, encode_documents_into};

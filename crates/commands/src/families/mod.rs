@@ -40,7 +40,7 @@ use wire::Args;
 use crate::Row;
 
 /// Arguments that are handed on to an effect; a few of them without allocating.
-type Slices<'a> = SmallVec<[&'a [u8]; 8]>;
+type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 
 /// Gathers arguments for an effect in `slices`, where they stay: moving so large a thing about costs as much as using it.
 #[inline]

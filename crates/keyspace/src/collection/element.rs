@@ -196,9 +196,13 @@ impl<'a> Encoded<'a> {
     }
 
     /// Adds the encoding to `out`.
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.head[..self.head_len as usize]);
+        // One byte mostly, for which no function that copies is called.
+        out.push(self.head[0]);
+        if self.head_len > 1 {
+            out.extend_from_slice(&self.head[1..self.head_len as usize]);
+        }
         out.extend_from_slice(self.tail);
     }
 

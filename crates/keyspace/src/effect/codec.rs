@@ -295,6 +295,7 @@ impl Value<'_> {
     }
 }
 
+#[inline]
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -306,6 +307,7 @@ fn put_deadline(out: &mut Vec<u8>, expire_at_ms: Option<u64>) {
     }
 }
 
+#[inline]
 pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -315,7 +317,8 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Bytes of a LEB128 number: one for each started group of seven bits.
-pub(super) fn number_len(number: u64) -> usize {
+#[inline]
+pub(crate) fn number_len(number: u64) -> usize {
     let bits = 64 - (number | 1).leading_zeros() as usize;
     bits.div_ceil(7)
 }

@@ -68,8 +68,11 @@ impl<'a> Items<'a> {
     /// The items two by two: fields and values. An odd one at the end is left out.
     #[inline]
     pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let mut items = self.iter();
-        std::iter::from_fn(move || Some((items.next()?, items.next()?)))
+        let (slices, encoded): (&'a [&'a [u8]], _) = match *self {
+            Items::Slices(slices) => (slices, EncodedItems { count: 0, bytes: &[] }),
+            Items::Encoded(encoded) => (&[], encoded),
+        };
+        Pairs { slices: slices.as_chunks().0.iter(), encoded }
     }
 
     pub(super) fn encoded_len(&self) -> usize {
@@ -200,6 +203,30 @@ impl<'a> Iterator for ItemsIter<'a> {
 }
 
 impl ExactSizeIterator for ItemsIter<'_> {}
+
+struct Pairs<'a> {
+    slices: std::slice::Iter<'a, [&'a [u8]; 2]>,
+    encoded: EncodedItems<'a>,
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    // As a function of its own it takes longer than what is done with a pair.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.slices.next() {
+            Some(&[first, second]) => Some((first, second)),
+            None => self.next_encoded(),
+        }
+    }
+}
+
+impl<'a> Pairs<'a> {
+    fn next_encoded(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        Some((self.encoded.take(Reader::bytes)?, self.encoded.take(Reader::bytes)?))
+    }
+}
 
 struct ScoredItemsIter<'a> {
     slices: std::slice::Iter<'a, (f64, &'a [u8])>,

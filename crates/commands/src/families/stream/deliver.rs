@@ -97,10 +97,13 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     let call = Call::parse(args, true)?;
     let reader = Reader::of(&call).ok_or(CommandError::Syntax)?;
     let (mut froms, mut entries_max) = (Vec::with_capacity(call.keys.len()), 0);
+    let may_be_many = call.keys.len().saturating_mul(reader.count) > DELIVERIES_ADMITTED;
     for (key, word) in call.streams(args) {
         let found = reader.find(cx, key)?;
         let from = From::parse(word)?;
-        entries_max += reader.entries_max(found, from);
+        if may_be_many {
+            entries_max += reader.entries_max(found, from);
+        }
         froms.push(from);
     }
     if entries_max > DELIVERIES_ADMITTED {

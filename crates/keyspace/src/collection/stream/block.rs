@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
-use crate::effect::{Items, Reader, put_number};
+use crate::effect::{Items, Reader, number_len, put_number};
 
 /// Entries that a block takes, at most.
 const ENTRIES_MAX: u32 = 100;
@@ -164,7 +164,8 @@ impl Block {
         for (name, _) in pairs.pairs() {
             put_name(&mut room, name);
         }
-        put_entry(&mut room, id, id, pairs, true);
+        let values_len = pairs.pairs().map(|(_, value)| value.len()).sum();
+        put_entry(&mut room, id, id, pairs, true, values_len);
         Block { bytes: Bytes::Open(Arc::new(room)), entries: 1, captured }
     }
 
@@ -175,17 +176,24 @@ impl Block {
 
     /// Adds an entry with an id above all that are here, unless the block is full; returns whether it did.
     pub(super) fn push(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
-        let more: usize = pairs.iter().map(<[u8]>::len).sum();
-        if self.entries >= ENTRIES_MAX || self.bytes.len() + more >= BYTES_MAX {
+        if self.entries >= ENTRIES_MAX {
             return false;
         }
         let mut names = Names::of(&self.bytes);
         let base = names.base;
-        let has_names = names.left == pairs.len() as u64 / 2
-            && pairs.pairs().all(|(name, _)| names.next().is_some_and(|own| own == name));
+        let (mut names_len, mut values_len, mut has_names) = (0, 0, names.left == pairs.len() as u64 / 2);
+        for (name, value) in pairs.pairs() {
+            names_len += name.len();
+            values_len += value.len();
+            has_names = has_names && names.next().is_some_and(|own| own == name);
+        }
+        // What is too much for certain is not written first.
+        if self.bytes.len() + names_len + values_len >= BYTES_MAX {
+            return false;
+        }
         let before = self.bytes.len();
         let bytes = self.bytes.open();
-        put_entry(bytes, base, id, pairs, has_names);
+        put_entry(bytes, base, id, pairs, has_names, values_len);
         let fits = bytes.len() <= BYTES_MAX;
         match fits {
             true => self.entries += 1,
@@ -267,8 +275,18 @@ impl Block {
 }
 
 /// Writes an entry of the block with the id `base`, and the names of its fields if the block does not have them.
-fn put_entry(bytes: &mut Vec<u8>, base: StreamId, id: StreamId, pairs: Items<'_>, has_names: bool) {
+fn put_entry(
+    bytes: &mut Vec<u8>,
+    base: StreamId,
+    id: StreamId,
+    pairs: Items<'_>,
+    has_names: bool,
+    values_len: usize,
+) {
+    // The length comes first and is known last. It has as many bytes as if the values were short strings, or is made to fit.
     let start = bytes.len();
+    let room = number_len(((values_len + pairs.len() / 2) as u64) << 1);
+    bytes.resize(start + room, 0);
     let ms = id.ms - base.ms;
     put_number(bytes, ms);
     put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
@@ -279,14 +297,19 @@ fn put_entry(bytes: &mut Vec<u8>, base: StreamId, id: StreamId, pairs: Items<'_>
         if !has_names {
             put_name(bytes, name);
         }
-        let value = Encoded::of(value);
-        value.parts().into_iter().for_each(|part| bytes.extend_from_slice(part));
+        Encoded::of(value).write_to(bytes);
     }
-    // The length comes first and is known last.
-    let len = bytes.len() - start;
-    put_number(bytes, (len as u64) << 1 | u64::from(!has_names));
-    let behind = bytes.len() - start - len;
-    bytes[start..].rotate_right(behind);
+    let len = bytes.len() - start - room;
+    let head = (len as u64) << 1 | u64::from(!has_names);
+    match number_len(head) {
+        1 if room == 1 => bytes[start] = head as u8,
+        2 if room == 2 => (bytes[start], bytes[start + 1]) = (head as u8 | 0x80, (head >> 7) as u8),
+        other => {
+            bytes.drain(start..start + room);
+            put_number(bytes, head);
+            bytes[start..].rotate_right(other);
+        }
+    }
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
@@ -527,6 +550,31 @@ mod tests {
             let mut block = None;
             let pushed = (0..200).take_while(|&seq| push(&mut block, &entry(seq, len))).count();
             assert_eq!(pushed, expected, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn lengths_of_entries_are_as_short_as_they_can_be() {
+        let number = (b"n".to_vec(), b"1234567890123456789".to_vec());
+        let text = |len| (b"t".to_vec(), vec![b'x'; len]);
+        // Of four numbers, 80 bytes of text become 38.
+        let entries = [
+            vec![number; 4],
+            vec![text(60)],
+            vec![text(61)],
+            vec![text(8184)],
+            vec![text(8185)],
+            vec![text(9000)],
+        ];
+        for (pairs, head_len) in entries.into_iter().zip([1, 1, 2, 2, 3, 3]) {
+            let (mut block, entry) = (None, (StreamId::new(1, 1), pairs));
+            push(&mut block, &entry);
+            let block = block.expect("there is an entry");
+            let mut rest = Entries::of(&block.bytes).rest;
+            let all = rest.len();
+            let len = take_number(&mut rest) >> 1;
+            assert_eq!((all - rest.len(), len as usize), (head_len, rest.len()));
+            assert_eq!(plain(block.as_block()), [entry]);
         }
     }
 
