@@ -1,17 +1,71 @@
-//! The memory allocator: what it can say about itself, and giving memory back.
+//! The memory allocator: mimalloc behind Rust's interface, what it can say about itself, and giving memory back.
 //!
-//! What it is: calls that Rust's allocator interface lacks. What it is not: the choice of the allocator, which is the
-//! binary's; where it has chosen another one, the figures here are those of an unused one.
+//! What it is: an [`Allocator`] for binaries, and calls that Rust's interface lacks. What it is not: the choice of the
+//! allocator, which is the binary's; where it has chosen another one, the figures here are those of an unused one.
 
 #![allow(unsafe_code)]
 
 use std::{
+    alloc::{GlobalAlloc, Layout},
     ffi::{CStr, c_char, c_int, c_long, c_void},
     ptr,
 };
 
-// Linked with the allocator itself.
-use libmimalloc_sys as _;
+use libmimalloc_sys::{
+    mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+};
+
+/// What mimalloc aligns to without being asked, unless less is allocated than this.
+const NATURAL_ALIGN: usize = 16;
+/// What it aligns smaller things to.
+const SMALL_ALIGN: usize = 8;
+
+/// mimalloc. Asked for an alignment it takes a longer way, also for one that everything has anyhow.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allocator;
+
+/// Whether everything of this size has this alignment.
+#[inline]
+fn is_natural(size: usize, align: usize) -> bool {
+    align <= SMALL_ALIGN || align <= NATURAL_ALIGN && size >= NATURAL_ALIGN
+}
+
+// SAFETY: mimalloc's memory is valid for the size and alignment that it was asked for, until it is freed. Where no alignment is
+// asked for, the block has it all the same: sizes are rounded up to classes of 8 bytes and of multiples of 16 (its
+// `MI_MAX_ALIGN_SIZE`), and pages begin at multiples of their class. It does not unwind.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: any size may be asked for; the alignment is a power of two.
+        unsafe { if is_natural(size, align) { mi_malloc(size) } else { mi_malloc_aligned(size, align) } }
+            .cast()
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: as above.
+        unsafe { if is_natural(size, align) { mi_zalloc(size) } else { mi_zalloc_aligned(size, align) } }
+            .cast()
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
+        // SAFETY: the caller has it from this allocator.
+        unsafe { mi_free(ptr.cast()) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let (ptr, align) = (ptr.cast(), layout.align());
+        // SAFETY: the caller has `ptr` from this allocator; for the rest as above.
+        unsafe {
+            if is_natural(size, align) { mi_realloc(ptr, size) } else { mi_realloc_aligned(ptr, size, align) }
+        }
+        .cast()
+    }
+}
 
 /// `mi_option_purge_delay`: milliseconds after which the OS gets unused pages back; whole segments after ten times as many.
 const PURGE_DELAY: c_int = 15;

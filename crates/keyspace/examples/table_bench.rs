@@ -14,7 +14,7 @@ use std::hint::black_box;
 use keyspace::{AccessClock, DbId, Effect, Freed, KeyHash, Keyspace, Options, Value};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
 const GROUP: usize = 32;
 const VALUE: [u8; 32] = [b'v'; 32];

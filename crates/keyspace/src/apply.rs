@@ -83,6 +83,17 @@ struct Deadlines {
     new: Due,
 }
 
+impl Deadlines {
+    /// Whether the expiry heap must know: not of a deadline that is put off, which keeps the item that it has.
+    #[inline]
+    fn needs_item(&self) -> bool {
+        match (self.old.key_ms, self.new.key_ms) {
+            (Some(old_ms), Some(new_ms)) => new_ms < old_ms,
+            (old, new) => old != new,
+        }
+    }
+}
+
 impl SlotGuard<'_> {
     /// Applies an effect whose key belongs to this slot (both keys, for a Move), or this slot's share of a global one.
     /// Memory that would take long to free goes to `freed`.
@@ -233,7 +244,7 @@ impl SlotGuard<'_> {
         }
         if deadlines.old != deadlines.new {
             let item = |ms| Item::new(ms, target.db, target.hash.position());
-            if deadlines.old.key_ms != deadlines.new.key_ms {
+            if deadlines.needs_item() {
                 self.tend_expiry(deadlines.new.key_ms.map(item));
             }
             if deadlines.old.field_ms != deadlines.new.field_ms {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::expiry::Item;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
 use crate::slot::{NEVER, SlotGuard};
@@ -28,8 +29,7 @@ impl SlotGuard<'_> {
                 let has_item = self.has_item(db, entry.key(), entry.expire_at_ms());
                 assert!(has_item, "{entry:?} of db {db} has no expiry item");
                 if let Some(deadline_ms) = entry.next_field_deadline_ms() {
-                    let wanted =
-                        crate::expiry::Item::new(deadline_ms, db, keyspace.hash(entry.key()).position());
+                    let wanted = Item::new(deadline_ms, db, keyspace.hash(entry.key()).position());
                     let heap = self.state.field_heap().expect("a hash with field deadlines");
                     let has_item = heap.items().iter().any(|item| item.0 == wanted);
                     assert!(has_item, "{entry:?} of db {db} has no item for its fields");
@@ -50,8 +50,9 @@ impl SlotGuard<'_> {
     fn has_item(&self, db: DbId, key: &[u8], expire_at_ms: Option<u64>) -> bool {
         let Some(deadline_ms) = expire_at_ms else { return true };
         let position = self.keyspace.hash(key).position();
-        let wanted = crate::expiry::Item::new(deadline_ms, db, position);
-        self.state.heap().is_some_and(|heap| heap.items().iter().any(|item| item.0 == wanted))
+        let latest = Item::new(deadline_ms, db, position);
+        let is_not_later = |item: &Item| item.is_at_place_of(&latest) && item.deadline_ms <= deadline_ms;
+        self.state.heap().is_some_and(|heap| heap.items().iter().any(|item| is_not_later(&item.0)))
     }
 }
 

@@ -225,7 +225,11 @@ impl SlotGuard<'_> {
         let items = self.state.heap()?.items();
         let item = items.get(scale(sequence.next() as u32, items.len()))?.0;
         let mut found = None;
-        self.state.for_each_due(item, self.slot(), |entry| found = Some((item.db(), entry)));
+        self.state.table(item.db())?.for_each_at(&item.hash(self.slot()), |entry| {
+            if entry.expire_at_ms() >= Some(item.deadline_ms) {
+                found = Some((item.db(), entry));
+            }
+        });
         found
     }
 }

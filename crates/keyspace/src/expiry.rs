@@ -1,12 +1,13 @@
 //! The expiry index of one slot: which key is due next.
 //!
 //! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; one is stale
-//! when no entry at its place has its deadline.
+//! when no entry at its place has its deadline. A deadline that is put off keeps the item that it has, which is
+//! made anew when it is due: what is put off again and again (sessions, counters) costs nothing till then.
 //! What it is not: the truth about deadlines, which entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot`)
-//! - Every entry with a deadline has an item with that deadline, except between `expired_keys` and the
-//!   Delete.
+//! - Every entry with a deadline has an item at its place that is not later, except between `expired_keys` and
+//!   the Delete.
 //! - There are at most `2 * live + SLACK` items.
 
 use std::cmp::Reverse;
@@ -33,6 +34,16 @@ impl Item {
 
     pub(crate) fn db(&self) -> DbId {
         DbId::new((self.place >> 24) as u8).expect("items are made of a DbId")
+    }
+
+    /// The item of entries at the same place that are due later.
+    pub(crate) fn put_off(self, deadline_ms: u64) -> Self {
+        Item { deadline_ms, ..self }
+    }
+
+    /// Whether both stand for entries at one place.
+    pub(crate) fn is_at_place_of(&self, other: &Item) -> bool {
+        self.place == other.place
     }
 
     /// The hash of the keys that the item may stand for.

@@ -134,14 +134,23 @@ impl SlotState {
         self.tables().all(|(_, table)| table.len() == 0)
     }
 
-    /// The entries that an item of the heap stands for; none if it is stale.
-    pub(crate) fn for_each_due<'s>(&'s self, item: Item, slot: SlotId, mut visit: impl FnMut(EntryRef<'s>)) {
-        let Some(table) = self.table(item.db()) else { return };
-        table.for_each_at(&item.hash(slot), |entry| {
-            if entry.expire_at_ms() == Some(item.deadline_ms) {
-                visit(entry);
+    /// The entries with the deadline of an item of the heap, none if it is stale. Returns the item of those at its place that
+    /// have later ones: it may be the only one that they have.
+    pub(crate) fn for_each_due<'s>(
+        &'s self,
+        item: Item,
+        slot: SlotId,
+        mut visit: impl FnMut(EntryRef<'s>),
+    ) -> Option<Item> {
+        let mut later_ms = None;
+        self.table(item.db())?.for_each_at(&item.hash(slot), |entry| match entry.expire_at_ms() {
+            Some(deadline_ms) if deadline_ms == item.deadline_ms => visit(entry),
+            Some(deadline_ms) if deadline_ms > item.deadline_ms => {
+                later_ms = Some(later_ms.map_or(deadline_ms, |first: u64| first.min(deadline_ms)));
             }
+            _ => {}
         });
+        later_ms.map(|deadline_ms| item.put_off(deadline_ms))
     }
 }
 
@@ -283,7 +292,9 @@ impl<'k> SlotGuard<'k> {
             self.pop_item();
             // Equal items follow each other; the first of them found every entry that they stand for.
             if last != Some(item) {
-                self.state.for_each_due(item, self.slot, |entry| out.push((item.db(), entry.key().to_vec())));
+                let visit = |entry: EntryRef<'_>| out.push((item.db(), entry.key().to_vec()));
+                let later = self.state.for_each_due(item, self.slot, visit);
+                self.push_later(later);
             }
             last = Some(item);
         }
@@ -344,11 +355,12 @@ impl<'k> SlotGuard<'k> {
         let item = loop {
             let item = self.first_item()?;
             let mut is_stale = true;
-            self.state.for_each_due(item, self.slot, |_| is_stale = false);
+            let later = self.state.for_each_due(item, self.slot, |_| is_stale = false);
             if !is_stale {
                 break item;
             }
             self.pop_item();
+            self.push_later(later);
             self.publish_next_expiry();
         };
         let mut found = None;
@@ -363,6 +375,13 @@ impl<'k> SlotGuard<'k> {
     fn pop_item(&mut self) {
         if let Some(extra) = &mut self.state.extra {
             extra.heap.pop();
+        }
+    }
+
+    /// What an item that was taken out stood for beside what was due, comes up later.
+    fn push_later(&mut self, later: Option<Item>) {
+        if let (Some(extra), Some(later)) = (&mut self.state.extra, later) {
+            extra.heap.push(later);
         }
     }
 

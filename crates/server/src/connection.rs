@@ -236,6 +236,7 @@ impl Connection {
         self: &Rc<Self>,
         run: impl FnOnce(&mut Conversation, &mut crate::conversation::Round<'_>) -> Turn,
     ) {
+        self.worker.send_replies_of_before();
         let (turn, held, pause_ms) = {
             let mut conversation = self.conversation.borrow_mut();
             let turn = self.worker.with_round(|round| run(&mut conversation, round));
@@ -253,7 +254,11 @@ impl Connection {
             });
         }
         self.worker.after_round(self, held, turn == Turn::WaitForLog);
-        self.send();
+        if turn == Turn::Idle {
+            self.worker.send_together(self);
+        } else {
+            self.send();
+        }
     }
 
     /// A command has blocked: has the worker call [`Connection::time_out`] when its time is over.
@@ -299,7 +304,7 @@ impl Connection {
 
     /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
     /// reply is due when the pause ends.
-    fn send(&self) {
+    pub(crate) fn send(&self) {
         if self.turn.get() == Turn::Paused && !self.resumable.get() {
             return;
         }
@@ -458,6 +463,11 @@ impl Connection {
         self.forget_deadline();
         self.count_untaken(0);
         self.conversation.borrow_mut().close();
+    }
+
+    /// Whether there is something to send that waits for nothing.
+    pub(crate) fn has_sendable(&self) -> bool {
+        !self.conversation.borrow().outbox.sendable().is_empty()
     }
 
     /// Whether replies wait for the disk.

@@ -14,7 +14,7 @@ use server::{
 
 /// The allocator that the keyspace's accounting and memory figures assume.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
 /// Wrong usage, as clap exits.
 const EXIT_USAGE: u8 = 2;

@@ -1,7 +1,8 @@
 //! A worker: one thread, one single-threaded runtime, its connections, its executor, its appender to the log.
 //!
 //! ```text
-//! tick: every ready connection reads, executes, sends what is free, parks what is gated
+//! tick: every ready connection reads and executes; what is free of its replies is sent with that of the next ones, what is
+//!       gated is parked
 //!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable, deliver messages
 //! ```
 //!
@@ -15,6 +16,7 @@
 //!   few looks at the sockets that follow it while they bring further writes.
 
 mod messages;
+mod replies;
 mod upkeep;
 
 use std::{
@@ -36,6 +38,7 @@ use tokio::{
 };
 use wire::{Limits, RequestBatch};
 
+use self::replies::Replied;
 use crate::{
     connection::Connection,
     conversation::Round,
@@ -74,6 +77,8 @@ pub(crate) struct Worker {
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
     events: RefCell<EventQueue>,
+    /// Connections whose replies leave together.
+    replied: Replied,
     /// Connections that something was pushed to in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
     /// When blocked commands time out.
@@ -127,6 +132,7 @@ pub(crate) fn start(
             read_buffer: RefCell::new(vec![0; READ_BYTES]),
             parked: RefCell::default(),
             events: RefCell::default(),
+            replied: Replied::default(),
             pushed: RefCell::default(),
             timeouts: Timeouts::default(),
             awaiting_log: RefCell::default(),
@@ -333,6 +339,7 @@ impl Worker {
         loop {
             self.tick.notified().await;
             self.tick_due.set(false);
+            self.send_replies();
             self.gather_writes().await;
             self.see_to_log();
             self.gather().await;

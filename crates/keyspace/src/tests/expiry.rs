@@ -65,6 +65,44 @@ fn changed_and_removed_deadlines_leave_nothing_that_is_due() {
 }
 
 #[test]
+fn a_deadline_that_is_put_off_costs_nothing_until_its_item_is_due() {
+    let keyspace = keyspace();
+    let set = |key: &[u8], deadline_ms| {
+        apply(&keyspace, &Effect::SetExpiry { db: DbId::ZERO, key, expire_at_ms: Some(deadline_ms) }, 0);
+    };
+    put(&keyspace, DbId::ZERO, b"{k}", b"", Some(10));
+    put(&keyspace, DbId::ZERO, b"{k}other", b"", Some(25));
+    let slot = keyspace.hash(b"{k}").slot();
+    let items = || keyspace.lock(slot).state.heap().map_or(0, |heap| heap.items().len());
+    (11..=30).for_each(|deadline_ms| set(b"{k}", deadline_ms));
+    assert_eq!(items(), 2);
+    assert_eq!(expire(&keyspace, 10, 10), []);
+    assert_eq!((items(), due(&keyspace, 24)), (2, vec![]));
+    set(b"{k}", 20);
+    set(b"{k}", 40);
+    assert_eq!(items(), 3, "what is due sooner needs an item");
+    put(&keyspace, DbId::ZERO, b"{k}", b"new", Some(50));
+    assert_eq!(expire(&keyspace, 49, 10), [(DbId::ZERO, b"{k}other".to_vec())]);
+    assert_eq!(expire(&keyspace, 50, 10), [(DbId::ZERO, b"{k}".to_vec())]);
+    assert_eq!(items(), 0);
+}
+
+#[test]
+fn keys_that_were_put_off_come_in_order_and_once_if_all_is_due_at_once() {
+    for keyspace in [keyspace(), narrow(1, 0)] {
+        for n in 0..20 {
+            let key = format!("{{t}}{n}");
+            put(&keyspace, DbId::ZERO, key.as_bytes(), b"", Some(10 + n % 3));
+            put(&keyspace, DbId::ZERO, key.as_bytes(), b"", Some(100 - n));
+        }
+        assert_eq!(expire(&keyspace, 80, usize::MAX), []);
+        let keys = expire(&keyspace, 200, usize::MAX);
+        let expected = (0..20).rev().map(|n| (DbId::ZERO, format!("{{t}}{n}").into_bytes()));
+        assert_eq!(keys, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn keys_at_one_position_with_one_deadline_all_come_once() {
     let keyspace = narrow(1, 0);
     for n in 0..40 {
