@@ -221,12 +221,36 @@ const NAME_SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
 
 /// The rows, and a hash table over the names of the top-level ones. A lookup happens for every command: it reads the name
-/// once, folds its case and compares it with one candidate.
+/// once, folds its case and compares it with one candidate, which lies in the table itself.
 struct Table {
     rows: Vec<&'static Row>,
     /// For each row, [`member_index`].
     members: Vec<u8>,
-    names: Box<[u16; NAME_SLOTS]>,
+    names: Box<[Name; NAME_SLOTS]>,
+}
+
+/// The name of the row at an index, in one cache line.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+struct Name {
+    bytes: [u8; NAME_BYTES_MAX],
+    len: u8,
+    index: u16,
+}
+
+impl Name {
+    const NONE: Name = Name { bytes: [0; NAME_BYTES_MAX], len: 0, index: EMPTY };
+
+    fn new(name: &str, index: usize) -> Name {
+        let mut bytes = [0; NAME_BYTES_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Name { bytes, len: name.len() as u8, index: index as u16 }
+    }
+
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        self.bytes[..usize::from(self.len)].eq_ignore_ascii_case(name)
+    }
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
@@ -239,16 +263,16 @@ impl Table {
             rows.extend(row.subcommands);
         }
         let members = rows.iter().map(|row| member_index(row.name)).collect();
-        let mut table = Table { rows, members, names: Box::new([EMPTY; NAME_SLOTS]) };
+        let mut table = Table { rows, members, names: Box::new([Name::NONE; NAME_SLOTS]) };
         for index in 0..table.rows.len() {
             let name = table.rows[index].name;
             if !name.contains('|') {
                 assert!(table.find(name.as_bytes()).is_none(), "two rows named {name}");
                 let mut slot = name_hash(name.as_bytes());
-                while table.names[slot] != EMPTY {
+                while table.names[slot].index != EMPTY {
                     slot = (slot + 1) % NAME_SLOTS;
                 }
-                table.names[slot] = index as u16;
+                table.names[slot] = Name::new(name, index);
             }
         }
         table
@@ -261,12 +285,12 @@ impl Table {
         }
         let mut slot = name_hash(name);
         loop {
-            let index = self.names[slot];
-            if index == EMPTY {
+            let known = &self.names[slot];
+            if known.index == EMPTY {
                 return None;
             }
-            if self.rows[index as usize].name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(index);
+            if known.is(name) {
+                return Some(known.index);
             }
             slot = (slot + 1) % NAME_SLOTS;
         }

@@ -26,7 +26,6 @@ pub struct Returned {
     /// What the script asked for with `redis.setresp`.
     protocol: Protocol,
     bytes_max: usize,
-    meter: Meter,
 }
 
 /// What writing one reply may take.
@@ -36,8 +35,8 @@ struct Bounds<'m> {
 }
 
 impl Returned {
-    pub(crate) fn new(value: Value, protocol: Protocol, bytes_max: usize, meter: Meter) -> Returned {
-        Returned { value, protocol, bytes_max, meter }
+    pub(crate) fn new(value: Value, protocol: Protocol, bytes_max: usize) -> Returned {
+        Returned { value, protocol, bytes_max }
     }
 
     /// Whether it is an error.
@@ -45,13 +44,13 @@ impl Returned {
         matches!(&self.value, Value::Table(table) if matches!(table.raw_get("err"), Ok(Value::String(_))))
     }
 
-    /// Appends the reply.
+    /// Appends the reply, unless the script is stopped meanwhile.
     ///
     /// # Errors
     /// The value is too large or nested too deep. What was written of it is to be taken back.
-    pub fn write(&self, reply: &mut ReplyWriter<'_>) -> Result<(), ScriptError> {
+    pub fn write(&self, meter: &Meter, reply: &mut ReplyWriter<'_>) -> Result<(), ScriptError> {
         let end_max = reply.position().saturating_add(self.bytes_max);
-        let mut bounds = Bounds { end_max, steps: Steps::new(&self.meter) };
+        let mut bounds = Bounds { end_max, steps: Steps::new(meter) };
         self.append(&self.value, 0, &mut bounds, reply)
     }
 

@@ -96,7 +96,9 @@ impl TestVm {
             Ended::Stopped(stop) => return format!("stopped: {stop:?}"),
         };
         let mut bytes = Vec::new();
-        if let Err(problem) = returned.write(&mut ReplyWriter::new(&mut bytes, self.protocol)) {
+        if let Err(problem) =
+            returned.write(self.vm.meter(), &mut ReplyWriter::new(&mut bytes, self.protocol))
+        {
             return self.vm.meter().stopped().map_or(failed(problem), |stop| format!("stopped: {stop:?}"));
         }
         let (value, _) = decode(&bytes, &DecodeLimits::DEFAULT).expect("a reply").expect("all of it");

@@ -258,12 +258,7 @@ impl Vm {
         match outcome {
             Ok((true, value)) => {
                 let protocol = self.settings.protocol();
-                Ended::Returned(Returned::new(
-                    value,
-                    protocol,
-                    self.limits.memory_bytes_max,
-                    self.meter.clone(),
-                ))
+                Ended::Returned(Returned::new(value, protocol, self.limits.memory_bytes_max))
             }
             Ok((false, problem)) => Ended::Failed(composed(&problem, name)),
             Err(problem) => {

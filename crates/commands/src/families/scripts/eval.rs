@@ -219,7 +219,7 @@ pub(super) fn run_loaded(
 /// Replies with what a script returned. It can be large: until it is written, the script can be stopped.
 fn write(cx: &mut Context<'_, '_>, meter: &Meter, returned: Returned) -> Ended {
     let start = cx.reply.position();
-    let Err(problem) = returned.write(&mut cx.reply) else { return Ended::Returned(returned) };
+    let Err(problem) = returned.write(meter, &mut cx.reply) else { return Ended::Returned(returned) };
     cx.reply.truncate(start);
     meter.stopped().map_or(Ended::Failed(problem), Ended::Stopped)
 }
