@@ -45,8 +45,8 @@ type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 /// Gathers arguments for an effect in `slices`, where they stay: moving so large a thing about costs as much as using it.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
-    slices.reserve(args.len());
-    args.iter().for_each(|arg| slices.push(arg));
+    // Not pushed one by one: each would wait for the length that the one before has written.
+    slices.extend(args.iter());
     Items::Slices(slices)
 }
 
