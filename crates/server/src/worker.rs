@@ -511,5 +511,6 @@ impl Worker {
         self.parked.borrow_mut().clear();
         self.awaiting_log.borrow_mut().clear();
         self.pushed.borrow_mut().clear();
+        self.send_replies();
     }
 }
