@@ -17,7 +17,6 @@ use crate::{
     admission::ADMITTED_BYTES,
     blocking::{Later, Serving},
     context::Again,
-    event::Events,
     families::tell,
     leases::NO_TOKEN,
     observe::Watch,
@@ -25,16 +24,13 @@ use crate::{
     row::{Found, resolve_call},
     scripts::{ScriptKind, Scripting},
     stats::WorkerStats,
-    tracking::{BY_SERVER, Invalidations},
-    unit::{Locks, Patience, Scratch, Taken, Undo, next_random},
+    tracking::BY_SERVER,
+    unit::{Locks, Patience, Scratch, Taken, UnitAccess, next_random},
 };
 pub use merging::Merged;
 
 /// Subscriptions of a client that has gone that are ended at once: more would stop the worker for milliseconds.
 const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
-
-/// Effects buffers above this are given back after the command that needed them.
-const EFFECTS_BYTES_KEPT: usize = 1 << 20;
 
 /// A command found in its table, with what was computed ahead of its execution.
 #[derive(Debug, Clone, Copy)]
@@ -100,14 +96,8 @@ pub struct Executor {
     pub(crate) keyspace: Arc<Keyspace>,
     /// Absent while the log is still being recovered.
     appender: Option<Appender>,
-    interests: Arc<Interests>,
-    events: Events,
     channels: Local,
-    pub(crate) stats: Arc<WorkerStats>,
-    effects: Vec<u8>,
-    freed: Freed,
-    /// The memory of an undo that has ended.
-    undo: Option<Box<Undo>>,
+    pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
     /// Commands until one is sampled.
     pub(crate) until_sample: u32,
@@ -117,8 +107,6 @@ pub struct Executor {
     pub(crate) monitored: bool,
     /// Lines for the monitors.
     pub(crate) shown: Vec<u8>,
-    /// For clients that track.
-    pub(crate) invalidations: Invalidations,
     wrote: bool,
     /// What is left of the last admission.
     pub(crate) admitted_bytes: u64,
@@ -148,23 +136,16 @@ impl Executor {
         seed: u32,
     ) -> Executor {
         let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
-        let (effects, freed, undo, appender) = (Vec::new(), Freed::new(), None, None);
         Executor {
             keyspace,
-            appender,
-            interests,
-            events: Events::default(),
+            appender: None,
             channels: Hub::new(1, u64::from(seed)).local(0),
-            stats,
-            effects,
-            freed,
-            undo,
+            scratch: Scratch::new(stats, interests),
             clock,
             until_sample: 1,
             watch: Watch::Nothing,
             monitored: false,
             shown: Vec::new(),
-            invalidations: Invalidations::default(),
             wrote: false,
             admitted_bytes: 0,
             limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
@@ -196,7 +177,7 @@ impl Executor {
         self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
-        self.events.want(host.event_classes());
+        self.scratch.events.want(host.event_classes());
     }
 
     /// The keyspace it works on.
@@ -206,7 +187,7 @@ impl Executor {
 
     /// Who is interested in changes of keys.
     pub fn interests(&self) -> &Arc<Interests> {
-        &self.interests
+        &self.scratch.interests
     }
 
     /// Gives it the log: from now on all commands can run.
@@ -243,13 +224,13 @@ impl Executor {
 
     /// Takes the memory that commands have detached; freeing it can take long.
     pub fn take_freed(&mut self) -> Option<Freed> {
-        (!self.freed.is_empty()).then(|| std::mem::take(&mut self.freed))
+        (!self.scratch.freed.is_empty()).then(|| std::mem::take(&mut self.scratch.freed))
     }
 
     /// Takes what the units that have ended tell others, each to be [published](Executor::publish) once its gate is durable.
     #[inline]
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.events.take()
+        self.scratch.events.take()
     }
 
     /// Tells others what has become durable.
@@ -436,46 +417,20 @@ impl Executor {
         change: impl FnOnce(&mut Unit<'_>),
     ) -> Result<(), Taken> {
         let clock = self.next_clock();
-        let as_of_ms = clock.now_ms;
         let durability = self.durability();
-        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
-        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let invalidations = &mut self.invalidations;
-        let scratch = Scratch {
-            effects,
-            freed,
-            undo,
-            clock,
-            as_of_ms,
-            touches: false,
-            stats,
-            interests,
-            events,
-            invalidations,
-        };
         let locks = lock(&self.keyspace)?;
-        let mut unit = Unit::new(&self.keyspace, locks, scratch);
+        let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
         change(&mut unit);
         let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
         drop(unit);
         self.wrote |= wrote;
-        self.clear_effects();
-        let shown = gate(durability, false, seen);
-        self.events.seal(shown);
-        self.invalidations.sign(BY_SERVER, shown);
+        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
         Ok(())
-    }
-
-    fn clear_effects(&mut self) {
-        self.effects.clear();
-        if self.effects.capacity() > EFFECTS_BYTES_KEPT {
-            self.effects = Vec::new();
-        }
     }
 
     /// The counters of this worker.
     pub(crate) fn stats(&self) -> &WorkerStats {
-        &self.stats
+        &self.scratch.stats
     }
 
     /// Runs a command that has passed its checks; twice if it turns out to need more room in the log than its arguments say.
@@ -494,7 +449,7 @@ impl Executor {
                 Ok(outcome) => return outcome,
                 Err(again) => again,
             };
-            self.events.forget_unsealed();
+            self.scratch.events.forget_unsealed();
             self.shown.truncate(shown);
             let needed_bytes = match again {
                 Again::Room(needed_bytes) => needed_bytes,
@@ -535,23 +490,7 @@ impl Executor {
         let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
-        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
-        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let as_of_ms = session.as_of_ms(clock.now_ms);
-        let touches = !session.no_touch && !session.is_import_source;
-        let invalidations = &mut self.invalidations;
-        let scratch = Scratch {
-            effects,
-            freed,
-            undo,
-            clock,
-            as_of_ms,
-            touches,
-            stats,
-            interests,
-            events,
-            invalidations,
-        };
+        let access = UnitAccess::of(session, clock);
         let (keyspace, patience) = (&*self.keyspace, Patience(host));
         let locks = match row.keys {
             _ if locks_all => Locks::all(keyspace, patience),
@@ -571,7 +510,7 @@ impl Executor {
         let (seen, wrote) = {
             let session = &mut *session;
             let mut cx = Context {
-                unit: Unit::new(keyspace, locks.with_databases(databases), scratch),
+                unit: Unit::new(keyspace, locks.with_databases(databases), &mut self.scratch, access),
                 keyspace,
                 session,
                 host,
@@ -586,7 +525,7 @@ impl Executor {
                 monitor: self.monitored.then_some(&mut self.shown),
             };
             let succeeded = cx.handle(row, args)?;
-            self.stats.called(index as usize, !succeeded);
+            cx.unit.stats().called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
             let position = if cx.unit.has_ready() {
                 let serving = Serving { keyspace, host, durability, bulk_bytes_max };
@@ -625,13 +564,8 @@ impl Executor {
             self.wrote = true;
             session.last_write = session.last_write.max(seen);
         }
-        self.clear_effects();
         // Others than this client are shown the events and told of changes: for them the server's durability counts.
-        let shown = gate(durability, false, seen);
-        self.events.seal(shown);
-        if !self.invalidations.is_empty() {
-            self.invalidations.sign(session.client.id(), shown);
-        }
+        self.scratch.seal(session.client.id(), gate(durability, false, seen));
         if !later.is_empty() {
             self.serve_later(later, host);
         }
@@ -663,32 +597,13 @@ impl Executor {
                 later.push_front(next);
                 break;
             };
-            let as_of_ms = clock.now_ms;
-            let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
-            let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-            let invalidations = &mut self.invalidations;
-            let scratch = Scratch {
-                effects,
-                freed,
-                undo,
-                clock,
-                as_of_ms,
-                touches: false,
-                stats,
-                interests,
-                events,
-                invalidations,
-            };
-            let mut unit = Unit::new(&self.keyspace, locks, scratch);
+            let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
             let serving = Serving { keyspace, host, durability, bulk_bytes_max };
             let (seen, wrote) = serving.commit(unit, self.appender.as_mut(), None, &mut later);
             self.wrote |= wrote;
-            self.clear_effects();
-            let shown = gate(durability, false, seen);
-            self.events.seal(shown);
-            self.invalidations.sign(BY_SERVER, shown);
+            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
         }
         self.later = later;
     }

@@ -25,8 +25,8 @@ impl Executor {
             host.clients().monitors().publish(&self.shown);
             self.shown = Vec::new();
         }
-        if !self.invalidations.is_empty() {
-            let invalidations = std::mem::take(&mut self.invalidations);
+        if !self.scratch.invalidations.is_empty() {
+            let invalidations = std::mem::take(&mut self.scratch.invalidations);
             invalidations.publish(self.interests().tracking(), host.clients());
         }
     }
@@ -69,7 +69,7 @@ impl Executor {
             return outcome;
         }
         let usec = host.monotonic_us().saturating_sub(started_us);
-        self.stats.timed(index as usize, usec, stands_for);
+        self.stats().timed(index as usize, usec, stands_for);
         let (observer, now_ms) = (host.observer(), self.clock.now_ms);
         observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
         let event =
@@ -96,7 +96,7 @@ impl Executor {
         }
         if let Some(key) = chosen {
             let (hash, now_ms) = (self.keyspace.hash(key), self.clock.now_ms);
-            self.stats.key_sampled(session.db, hash, key, uses.into(), now_ms);
+            self.stats().key_sampled(session.db, hash, key, uses.into(), now_ms);
         }
     }
 }

@@ -11,6 +11,7 @@ mod databases;
 mod known_keys;
 mod locked;
 mod locks;
+mod scratch;
 mod undo;
 mod walk;
 
@@ -37,7 +38,8 @@ use known_keys::KnownKeys;
 use locked::Locked;
 pub(crate) use locked::Slots;
 pub(crate) use locks::{Locks, Patience, Taken};
-pub(crate) use undo::Undo;
+pub(crate) use scratch::{Scratch, UnitAccess};
+use undo::Undo;
 
 /// See the module documentation.
 pub struct Unit<'k> {
@@ -74,19 +76,13 @@ pub struct Unit<'k> {
 impl<'k> Unit<'k> {
     /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
     #[inline(always)]
-    pub(crate) fn new(keyspace: &'k Keyspace, locks: Locks<'k>, scratch: Scratch<'k>) -> Unit<'k> {
-        let Scratch {
-            effects,
-            freed,
-            undo,
-            clock,
-            as_of_ms,
-            touches,
-            stats,
-            interests,
-            events,
-            invalidations,
-        } = scratch;
+    pub(crate) fn new(
+        keyspace: &'k Keyspace,
+        locks: Locks<'k>,
+        scratch: &'k mut Scratch,
+        UnitAccess { clock, as_of_ms, touches }: UnitAccess,
+    ) -> Unit<'k> {
+        let Scratch { effects, freed, undo, stats, interests, events, invalidations } = scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
@@ -483,6 +479,11 @@ impl<'k> Unit<'k> {
         self.effects.len()
     }
 
+    /// What it tells others.
+    pub(crate) fn events(&self) -> &'k Events {
+        self.events
+    }
+
     /// The counters of the worker.
     pub(crate) fn stats(&self) -> &'k WorkerStats {
         self.stats
@@ -556,27 +557,6 @@ fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: 
     if !found {
         events.note(EventClass::KEY_MISS, "keymiss", db, key);
     }
-}
-
-/// Buffers of the executor that a unit works with.
-pub(crate) struct Scratch<'k> {
-    pub(crate) effects: &'k mut Vec<u8>,
-    pub(crate) freed: &'k mut Freed,
-    /// The memory of an undo that has ended.
-    pub(crate) undo: &'k mut Option<Box<Undo>>,
-    pub(crate) clock: AccessClock,
-    /// See [`Unit::as_of_ms`].
-    pub(crate) as_of_ms: u64,
-    /// Whether reads renew access stamps.
-    pub(crate) touches: bool,
-    /// Counts hits and misses.
-    pub(crate) stats: &'k WorkerStats,
-    /// Learn of changes.
-    pub(crate) interests: &'k Arc<Interests>,
-    /// What clients that track must be told.
-    pub(crate) invalidations: &'k mut Invalidations,
-    /// Takes the events.
-    pub(crate) events: &'k Events,
 }
 
 /// The number after this one in the sequence that random choices are made from.

@@ -21,7 +21,7 @@ use crate::{
     blocking::Serving,
     postponed::Postponed,
     row::Found,
-    unit::{Locks, Patience, Scratch},
+    unit::{Locks, Patience, UnitAccess},
 };
 
 /// A run that has made this many bytes of replies or of its record ends: others want the slot, too.
@@ -54,23 +54,7 @@ impl Executor {
         let Some(hash) = resolved.hash else { return none };
 
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
-        let (effects, freed, undo) = (&mut self.effects, &mut self.freed, &mut self.undo);
-        let (stats, interests, events) = (&*self.stats, &self.interests, &self.events);
-        let as_of_ms = session.as_of_ms(clock.now_ms);
-        let touches = !session.no_touch && !session.is_import_source;
-        let invalidations = &mut self.invalidations;
-        let scratch = Scratch {
-            effects,
-            freed,
-            undo,
-            clock,
-            as_of_ms,
-            touches,
-            stats,
-            interests,
-            events,
-            invalidations,
-        };
+        let access = UnitAccess::of(session, clock);
         // If a script keeps the slot, the first command, alone, is told so.
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
             return none;
@@ -82,7 +66,7 @@ impl Executor {
             let reply_bytes_max = out.len() + MERGED_BYTES_MAX;
             let reply = ReplyWriter::new(out, session.protocol);
             let mut cx = Context {
-                unit: Unit::new(keyspace, locks, scratch),
+                unit: Unit::new(keyspace, locks, &mut self.scratch, access),
                 keyspace,
                 session,
                 host,
@@ -99,13 +83,13 @@ impl Executor {
             for Call { args, resolved } in calls.take(mergeable) {
                 let Some(Found { row, index }) = resolved.found else { break };
                 cx.unit.turn_to(args.at(1), hash);
-                let noted = events.noted();
+                let noted = cx.unit.events().noted();
                 let Ok(succeeded) = cx.handle(row, args) else {
-                    events.forget_from(noted);
+                    cx.unit.events().forget_from(noted);
                     break;
                 };
                 cx.session.client.runs(index.into(), now_ms);
-                stats.called(index.into(), !succeeded);
+                cx.unit.stats().called(index.into(), !succeeded);
                 count += 1;
                 if cx.unit.has_ready()
                     || cx.unit.record_bytes() > MERGED_BYTES_MAX
