@@ -37,8 +37,13 @@ impl Place {
 
     /// The place that a score stands for: the middle of its cell.
     pub(super) fn of_score(score: f64) -> Place {
-        // Scores need not be those of places; negative ones wrap.
-        let number = if score < 0.0 { score as i64 as u64 } else { score as u64 };
+        // Scores need not be those of places: negative ones wrap, and what 64 bits do not hold is 0, as it happens to be in Redis.
+        const END: f64 = 18_446_744_073_709_551_616.0;
+        let number = match score {
+            ..0.0 => score as i64 as u64,
+            ..END => score as u64,
+            _ => 0,
+        };
         let cell = Cell { row: even_bits(number), column: even_bits(number >> 1), step: STEP_MAX };
         let Area { longitudes, latitudes } = cell.area();
         Place {
@@ -208,6 +213,22 @@ mod tests {
         }
         assert!(!Place { longitude: 180.1, latitude: 0.0 }.is_on_map());
         assert!(!Place { longitude: 0.0, latitude: -85.06 }.is_on_map());
+    }
+
+    /// What Redis 7.0 shows for such scores.
+    #[test]
+    fn any_score_is_some_place() {
+        let shown = |score| {
+            let Place { longitude, latitude } = Place::of_score(score);
+            format!("{longitude:.17} {latitude:.17}")
+        };
+        for score in [f64::INFINITY, 1e30, 18_446_744_073_709_551_616.0, 0.0] {
+            assert_eq!(shown(score), "-179.99999731779098511 -85.05112751263942528", "{score}");
+        }
+        for score in [f64::NEG_INFINITY, 9_223_372_036_854_775_808.0] {
+            assert_eq!(shown(score), "180.00000000000000000 -85.05112751263942528", "{score}");
+        }
+        assert_eq!(shown(-1.0), "180.00000000000000000 85.05112877999999910");
     }
 
     #[test]
