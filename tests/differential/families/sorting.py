@@ -55,14 +55,16 @@ def sources(draw: Draw) -> list:
 @family.draws("SORT", "SORT_RO", weight=4)
 def sort(draw: Draw, name: str) -> Step:
     of_type = draw.one(SORTED_TYPES)
-    key: object = f"sort:{of_type}" if draw.chance(0.95) else draw.key("string")
+    is_any = draw.chance(0.05)
+    key: object = draw.key("string") if is_any else f"sort:{of_type}"
     by = draw.one(("", "", "weight:*", "object:*->weight", "nosort", "object:*->nothing"))
     alpha = draw.chance(0.3)
     limit = draw.maybe(0.4, draw.case("LIMIT"), draw.integer(-2, 5), draw.integer(-2, 8))
     store = draw.maybe(0.25 if name == "SORT" else 0.03, draw.case("STORE"), draw.key("list"))
     agree: Agreement = exactly
-    # The order of equal weights compared as text is open; so is that of a set that is not sorted.
-    if by not in ("", "nosort") and alpha or by == "nosort" and of_type == "set":
+    # The order of equal weights compared as text is open; so is that of a set that is not sorted, and any key may have become
+    # one.
+    if by not in ("", "nosort") and alpha or by == "nosort" and (of_type == "set" or is_any):
         limit, store, agree = (), (), in_any_order
     options = [
         draw.maybe(1 if by else 0, draw.case("BY"), by),
