@@ -95,7 +95,10 @@ def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 def _more_than_a_double(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or not _only_for_redis(command.arguments[-1]):
+    if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT"):
+        return redis
+    # What was added to may be the one that only `strtold` takes; then so is the sum.
+    if not _only_for_redis(command.arguments[-1]) and not (redis[0] == b"$" and _only_for_redis(redis[1])):
         return redis
     # Looked at before the value, so that this comes instead of whatever Redis has to say.
     return (b"-", b"ERR value is not a valid float")
