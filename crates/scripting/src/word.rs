@@ -29,7 +29,7 @@ pub(crate) fn sequence<'a>(
     problem.map_or(Ok(table), Err)
 }
 
-/// A table of so many keys and values as they are read. No key may be nil or no number.
+/// A table of so many keys and values as they are read. No key may be nil or NaN.
 ///
 /// # Errors
 /// One of them cannot be read.

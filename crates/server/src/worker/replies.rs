@@ -2,10 +2,11 @@
 //!
 //! A client that sleeps is woken by what it is sent, takes it, and sleeps again before the next connection of it has its reply: for
 //! commands that take some microseconds (scripts, above all) the waking is a tenth of what the server does. Replies are therefore
-//! kept while other connections of the tick are served, but never for long.
+//! kept while other connections of the tick are served.
 //!
 //! Invariants
-//! - Replies wait for no more than [`TOGETHER_MAX`] connections, and not beyond the round in which a millisecond ends.
+//! - Replies wait for no more than [`TOGETHER_MAX`] connections, and not beyond the round in which a millisecond ends: a command that
+//!   takes long holds up what came just before it, as it holds up all that its worker does.
 //! - At the end of a tick none waits: who is alone waits for nobody.
 
 use std::{
