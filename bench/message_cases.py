@@ -81,6 +81,13 @@ def _publish(op: str, *flags: str, **options: int) -> Run:
     return Run(op, ("publish", *words, *flags))
 
 
+FLOOD_SUBSCRIBERS = 100
+FLOOD = Run(
+    "closed loop",
+    ("flood", "--publishers", "50", "--pipeline", "16", "--subscribers", str(FLOOD_SUBSCRIBERS)),
+)
+FLOOD_RATES = (20_000, 40_000, 60_000)
+
 MESSAGE_CASES: tuple[MessageCase, ...] = (
     MessageCase(
         name="publish-unheard",
@@ -113,6 +120,20 @@ MESSAGE_CASES: tuple[MessageCase, ...] = (
         + at_most(CPU_DELIVERY, 0.4, "redis", "100 subscribers")
         + at_least(DELIVERIES_S, 1.5, "redis", "10 subscribers")
         + at_least(DELIVERIES_S, 2.0, "redis", "100 subscribers"),
+    ),
+    MessageCase(
+        name="publish-flood",
+        title="PUBLISH to one channel, 50 publishers, P=16, 100 subscribers that read on a thread of their own",
+        runs=(FLOOD, *(Run(f"{rate:,}/s", (*FLOOD.arguments, "--rate", str(rate))) for rate in FLOOD_RATES)),
+        metrics=(PUBLISHES_S, DELIVERIES_S, P50_MS, P99_MS, DELAY_P99_MS, CPU_DELIVERY, CLIENT_SHARE, CHECKED),
+        ratios=(DELIVERIES_S, CPU_DELIVERY),
+        targets=at_least(DELIVERIES_S, 1.0, "redis", FLOOD.op)
+        + at_most(CPU_DELIVERY, 0.5, "redis", FLOOD.op)
+        + tuple(
+            target
+            for rate in FLOOD_RATES
+            for target in at_least(DELIVERIES_S, 0.99 * rate * FLOOD_SUBSCRIBERS, None, f"{rate:,}/s")
+        ),
     ),
     MessageCase(
         name="publish-patterns",

@@ -19,6 +19,8 @@ pub struct Ledger {
     confirmed: Vec<u64>,
     /// All replies to PUBLISH.
     pub publishes: u64,
+    /// How many heard each message, by the replies, in all.
+    pub heard: u64,
     /// All messages received.
     pub deliveries: u64,
     /// From sending a message to receiving it.
@@ -38,6 +40,7 @@ impl Ledger {
             sent: vec![0; channels * publishers],
             confirmed: vec![0; channels * publishers],
             publishes: 0,
+            heard: 0,
             deliveries: 0,
             delays: Latencies::default(),
             faults: Faults::default(),
@@ -73,10 +76,16 @@ impl Ledger {
         self.publishings[channel].write(stamp, out);
     }
 
-    /// The reply to a publisher's next message to a channel has come.
-    pub fn confirm(&mut self, publisher: usize, channel: usize) {
+    /// The reply to a publisher's next message to a channel has come: so many hear it.
+    pub fn confirm(&mut self, publisher: usize, channel: usize, heard: u64) {
         self.confirmed[channel * self.publishers + publisher] += 1;
         self.publishes += 1;
+        self.heard += heard;
+    }
+
+    /// Somebody else has published so many messages to a channel, by publisher.
+    pub fn owe(&mut self, channel: usize, sent: &[u64]) {
+        self.sent[channel * self.publishers..][..self.publishers].copy_from_slice(sent);
     }
 }
 

@@ -13,6 +13,7 @@
 mod connection;
 mod documents;
 mod failure;
+mod flood;
 mod frames;
 mod jobs;
 mod latency;
@@ -73,10 +74,12 @@ fn run(matches: &ArgMatches) -> Result<Value, Failure> {
         slow: count("slow"),
         patterns: count("patterns"),
         churn_per_s: count("churn") as u64,
+        rate_per_s: count("rate") as u64,
         seconds: seconds(),
     };
     match task {
         "publish" => publish::run(plan(if options.get_flag("log") { From::LogEnd } else { From::Now })),
+        "flood" => flood::run(Plan { channels: 1, listened: 1, ..plan(From::Now) }),
         "replay" => replay::run(plan(From::LogStart), count("messages") as u64),
         "put" | "bulk" | "changes" | "all-docs" | "pull" => documents::run(task, address, process, options),
         "jobs" => jobs::run(address, process, count("connections"), count("jobs")),
@@ -98,6 +101,16 @@ fn command() -> Command {
         .arg(number("patterns", "0", "Patterns subscribed to, none of which matches"))
         .arg(number("churn", "0", "SUBSCRIBE and UNSUBSCRIBE of others, pairs per second"))
         .arg(seconds());
+    let flood = common("flood", "Publishes to one channel, and listens on a thread of its own")
+        .arg(positive("publishers", "50", "Connections that publish"))
+        .arg(positive("pipeline", "16", "Messages that each has on its way"))
+        .arg(positive("subscribers", "100", "Connections that listen, as fast as they can"))
+        .arg(number(
+            "rate",
+            "0",
+            "Messages per second of all publishers together; 0: as many as the server takes",
+        ))
+        .arg(seconds());
     let replay = common("replay", "Publishes to durable channels, and gets it all from the log")
         .arg(positive("publishers", "50", "Connections that publish"))
         .arg(positive("pipeline", "16", "Messages that each has on its way"))
@@ -115,7 +128,7 @@ fn command() -> Command {
     Command::new("traffic")
         .about("Publishers and subscribers that check every message; writers and readers of documents")
         .subcommand_required(true)
-        .subcommands([publish, replay, jobs, many, pairs])
+        .subcommands([publish, flood, replay, jobs, many, pairs])
         .subcommands(documents::commands())
 }
 

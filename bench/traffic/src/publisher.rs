@@ -71,11 +71,11 @@ impl Publisher {
         let Publisher { connection, index, channels, confirmed, .. } = self;
         let before = *confirmed;
         connection.receive(buffer, |frame| {
-            let (Frame::Integer(_), Some(channel)) = (frame, channels.get(*confirmed)) else {
+            let (Frame::Integer(heard), Some(channel)) = (frame, channels.get(*confirmed)) else {
                 return Err(Garbled.into());
             };
             *confirmed += 1;
-            ledger.confirm(*index, *channel);
+            ledger.confirm(*index, *channel, heard);
             Ok(())
         })?;
         latencies.add(now_us.saturating_sub(self.sent_at_us), (self.confirmed - before) as u64);

@@ -1,7 +1,7 @@
 //! Connections that publish, listen, come and go, or take too little, on one thread: so the order in which things were seen
 //! is known, and the CPU time of this process says whether it was the limit.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use env::{Clock, RealClock};
 use mio::{Events, Poll, Token};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// For so long nothing may come.
-const SILENCE_US_MAX: u64 = 10_000_000;
+pub const SILENCE_US_MAX: u64 = 10_000_000;
 /// Connections that come and go, and the channels that each of them asks for at once.
 const CHURNERS: usize = 10;
 const CHURNED_CHANNELS: usize = 20;
@@ -55,6 +55,8 @@ pub struct Plan {
     pub patterns: usize,
     /// SUBSCRIBE and UNSUBSCRIBE of others, pairs per second.
     pub churn_per_s: u64,
+    /// Messages per second of all publishers together; 0 for as many as the server takes.
+    pub rate_per_s: u64,
     /// For how long it is measured.
     pub seconds: f64,
 }
@@ -74,9 +76,13 @@ pub struct Traffic {
     slow: Vec<SlowReader>,
     /// Somebody must hold it.
     _patterns: Option<(Connection, Poll)>,
-    /// Pairs that were begun, and since when.
+    /// When publishing began.
+    since_us: u64,
+    /// Pairs that were begun.
     churned: u64,
-    churned_since_us: u64,
+    /// Messages sent, and publishers that have nothing to do until more are due.
+    sent: u64,
+    idle: VecDeque<usize>,
     is_publishing: bool,
     heard_at_us: u64,
 }
@@ -134,7 +140,9 @@ impl Traffic {
             slow: Vec::new(),
             _patterns: subscribe_patterns(&plan)?,
             churned: 0,
-            churned_since_us: 0,
+            since_us: 0,
+            sent: 0,
+            idle: VecDeque::new(),
             is_publishing: false,
             heard_at_us: RealClock.monotonic_us(),
         })
@@ -168,9 +176,22 @@ impl Traffic {
             let channel = channel_name(index % self.plan.listened);
             self.slow.push(SlowReader::open(self.plan.address, channel, due_us)?);
         }
-        (self.is_publishing, self.churned_since_us) = (true, now_us);
-        for publisher in &mut self.publishers {
-            publisher.publish(self.plan.pipeline, &mut self.ledger, now_us)?;
+        (self.is_publishing, self.since_us) = (true, now_us);
+        self.idle = (0..self.publishers.len()).collect();
+        self.publish_due(now_us)
+    }
+
+    /// Has publishers that are idle publish, as far as the rate allows.
+    fn publish_due(&mut self, now_us: u64) -> Result<(), Failure> {
+        let Plan { rate_per_s, pipeline, .. } = self.plan;
+        let due = match rate_per_s {
+            0 => u64::MAX,
+            rate => rate * (now_us - self.since_us) / 1_000_000,
+        };
+        while self.is_publishing && self.sent < due {
+            let Some(index) = self.idle.pop_front() else { break };
+            self.publishers[index].publish(pipeline, &mut self.ledger, now_us)?;
+            self.sent += pipeline as u64;
         }
         Ok(())
     }
@@ -204,6 +225,7 @@ impl Traffic {
             let now_us = RealClock.monotonic_us();
             self.slow.iter_mut().try_for_each(|reader| reader.advance(now_us))?;
         }
+        self.publish_due(RealClock.monotonic_us())?;
         self.churn()
     }
 
@@ -212,11 +234,12 @@ impl Traffic {
         self.heard_at_us = now_us;
         let Traffic { publishers, listeners, churners, buffer, ledger, latencies, .. } = self;
         if let Some(publisher) = publishers.get_mut(token) {
+            let was_busy = !publisher.is_idle();
             publisher.advance(buffer, ledger, latencies, now_us)?;
-            if publisher.is_idle() && self.is_publishing {
-                publisher.publish(self.plan.pipeline, ledger, now_us)?;
+            if publisher.is_idle() && was_busy {
+                self.idle.push_back(token);
             }
-            return Ok(());
+            return self.publish_due(now_us);
         }
         let index = token - publishers.len();
         if let Some(listener) = listeners.get_mut(index) {
@@ -235,7 +258,7 @@ impl Traffic {
         if !self.is_publishing {
             return Ok(());
         }
-        let elapsed_us = RealClock.monotonic_us() - self.churned_since_us;
+        let elapsed_us = RealClock.monotonic_us() - self.since_us;
         let due = self.plan.churn_per_s * elapsed_us / 1_000_000;
         let span = CHURNED_CHANNELS.min(self.plan.channels) as u64;
         for churner in self.churners.iter_mut().filter(|churner| churner.is_silent()) {
