@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sequences", type=int, default=30_000, help="the same with scripts or streams as theme: two thirds are theirs"
     )
     parser.addoption("--races", type=int, default=2000, help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
+    parser.addoption("--promotions", type=int, default=3, help="rounds of two replicas that are promoted at the same time")
+    parser.addoption("--script-rounds", type=int, default=15, help="rounds of endless scripts of all kinds")
     parser.addoption("--churn-seconds", type=int, default=10, help="how long subscriptions come and go under load")
     parser.addoption("--traffic", help="bench/traffic, to measure others beside slow listeners")
     parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")

@@ -6,7 +6,7 @@ use lsn::Lsn;
 use replication::{
     Receiver, Relay, RelayOptions,
     frame::{Frame, HEADER_BYTES, PAYLOAD_BYTES_MAX},
-    join::{Answer, Claim, parse_marks},
+    join::{Answer, Claim, PROTOCOL_VERSION, parse_marks},
 };
 
 const START: Lsn = Lsn::new(4096);
@@ -51,7 +51,7 @@ fuzz_target!(|input: (u8, bool, &[u8])| {
     if let Some(claim) = Claim::parse(&words) {
         let again = claim.arguments();
         let again: Vec<&[u8]> = again.iter().map(String::as_bytes).collect();
-        assert!(claim.version != 1 || Claim::parse(&again) == Some(claim));
+        assert!(claim.version != PROTOCOL_VERSION || Claim::parse(&again) == Some(claim));
     }
     let _ = parse_marks(&words);
     if let Some(answer) = Answer::parse(&bytes) {

@@ -69,6 +69,23 @@ def test_read_only_while_full_and_by_itself_again(on_volume, volume):
     assert on_volume.stop() == 0
 
 
+def test_a_full_disk_is_told_to_whoever_watches(on_volume, volume):
+    writers = [Writer(number, seed=3) for number in range(WRITERS)]
+    with Couch(on_volume.http_port) as couch, on_volume.connect() as connection:
+        assert couch.get("/_up").json == {"status": "ok"}
+        write_until_refused(on_volume, writers)
+        volume.fill()
+        answer = couch.get("/_up")
+        assert answer.status == 503 and answer.json["error"] == "disk_full" and answer.json["reason"]
+        assert b'\nsheaf_read_only{reason="disk_full"} 1\n' in couch.get("/metrics").body
+        assert b"aof_last_write_status:err\r\n" in connection.call("INFO", "persistence")
+        volume.release()
+        wait_until("writes to be accepted", lambda: connection.call("SET", "healed", "yes") == b"OK")
+        assert couch.get("/_up").json == {"status": "ok"}
+        assert b'\nsheaf_read_only{reason="disk_full"} 0\n' in couch.get("/metrics").body
+        assert b"aof_last_write_status:ok\r\n" in connection.call("INFO", "persistence")
+
+
 def test_nothing_acknowledged_is_lost_if_it_dies_while_full(on_volume, volume):
     writers = [Writer(number, seed=2) for number in range(WRITERS)]
     write_until_refused(on_volume, writers)

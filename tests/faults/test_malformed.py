@@ -124,3 +124,36 @@ def test_closed_connections_leave_no_descriptors(server):
             assert answer_to(server.port, raw) == protocol_error(text)
         server.wait_until_idle()
         assert procfs.open_files(server.pid) <= before
+
+
+HTTP = {
+    "a form that a page posts": b"POST / HTTP/1.1\r\nHost: localhost:6379\r\nContent-Type: text/plain\r\n\r\n",
+    "a header": b"Host: localhost:6379\r\n",
+    "POST alone": b"post\r\n",
+    "an image": b"GET /a.png HTTP/1.1\r\n",
+    "a question before a request": b"OPTIONS / HTTP/1.1\r\n",
+    "other methods": b"PUT / HTTP/1.1\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", HTTP.values(), ids=HTTP.keys())
+def test_a_browser_is_told_nothing_and_what_it_posts_is_not_executed(server, raw):
+    posted = b"SET posted yes\r\nCONFIG SET requirepass x\r\n" + encode("SET", "posted", "yes")
+    assert answer_to(server.port, raw + posted) == b""
+    with server.connect() as connection:
+        assert connection.call("EXISTS", "posted") == 0
+        assert connection.call("PING") == b"PONG"
+        assert connection.call("GET", "k") is None
+
+
+@pytest.mark.sheaf_only
+def test_browsers_on_the_wrong_port_do_not_fill_the_log(server):
+    for _ in range(20):
+        assert answer_to(server.port, b"POST / HTTP/1.1\r\n") == b""
+    assert server.log().count("speaks HTTP on the port for Redis") == 1
+
+
+def test_inline_commands_that_only_look_like_http_are_executed(server):
+    with Connection(server.port) as connection:
+        connection.send(b"SET k HTTP/1.1\r\nGET k\r\n")
+        assert [connection.read(), connection.read()] == [b"OK", b"HTTP/1.1"]

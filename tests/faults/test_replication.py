@@ -10,6 +10,7 @@ from harness.couch import Couch
 from harness.cutting_proxy import CuttingProxy
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server, free_port
+from harness.storm import contents
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -181,7 +182,7 @@ def flushed_by_replica(leader: Server) -> int:
 
 
 def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_server):
-    extra = ("--durable-channels", "log")
+    extra = ("--durable-channels", "log", "--ack-timeout", "0")
     leader = new_server(extra=extra).start()
     replica, other = (follower_of(new_server, leader, extra=extra) for _ in range(2))
     assert call(leader, "CONFIG", "SET", "ack-replicas", 2) == b"OK"
@@ -286,7 +287,7 @@ def test_a_replica_may_be_copied_exactly_where_its_own_copy_ends(new_server, pai
 
 
 def test_acks_of_replicas_are_waited_for(new_server, pair):
-    leader, replica = pair(extra=("--ack-replicas", "1"))
+    leader, replica = pair(extra=("--ack-replicas", "1", "--ack-timeout", "0"))
     assert call(leader, "SET", "k", "v") == b"OK"
     replica.kill()
     with leader.connect() as connection, leader.connect() as other:
@@ -358,7 +359,87 @@ def test_a_leader_hands_over_without_loss(pair):
             assert connection.call("GET", f"key:{number}") == str(number).encode()
     call(replica, "SET", "after", "1")
     wait_same(replica, leader)
+    assert_nothing_parted(leader, replica)
     assert error_of(call(replica, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+
+
+def assert_nothing_parted(*servers: Server) -> None:
+    """Nobody had anything that the other one had not."""
+    for server in servers:
+        assert not list(server.directory.glob("diverged-*")), server.log()
+        assert "parted" not in server.log() and "goes on otherwise" not in server.log(), server.log()
+
+
+@pytest.mark.parametrize("durability", ["strict", "interval"])
+@pytest.mark.parametrize("count", [0, 20])
+def test_a_hand_over_there_and_back_leaves_one_history(pair, durability, count):
+    """However much there is: the old leader's log ends where the new one's begins."""
+    leader, replica = pair(durability=durability)
+    for number in range(count):
+        assert call(leader, "SET", f"key:{number}", number) == b"OK"
+
+    def are_same() -> bool:
+        with leader.connect() as one, replica.connect() as other:
+            return contents(one) == contents(other)
+
+    for number in range(2):
+        wait_until("the replica to have everything", are_same)
+        assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "TIMEOUT", 30_000) == b"OK"
+        leader, replica = replica, leader
+
+        def have_changed(leader=leader, replica=replica) -> bool:
+            return has_role(leader, "master") and is_following(replica)
+
+        wait_until("the roles to change", have_changed)
+        if count:
+            assert call(leader, "SET", "turn", number) == b"OK"
+    wait_until("the replica to have everything", are_same)
+    assert_nothing_parted(leader, replica)
+
+
+@pytest.mark.parametrize("way", ["command", "flag"])
+def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
+    """It was started, and stopped, and its log has batches; but nothing was ever written to it."""
+    leader = new_server().start()
+    write_all_types(leader, "leader")
+    replica = new_server().start()
+    assert replica.stop() == 0
+    if way == "flag":
+        replica.options.extra = ("--replica-of", f"127.0.0.1:{leader.port}")
+    replica.start()
+    if way == "command":
+        assert call(replica, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+    wait_same(leader, replica)
+    assert_nothing_parted(leader, replica)
+
+
+def test_a_server_with_data_of_its_own_is_refused(new_server):
+    leader, other = new_server().start(), new_server().start()
+    assert call(leader, "SET", "k", "leader") == b"OK"
+    assert call(other, "SET", "k", "other") == b"OK"
+    assert call(other, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+    other.wait_for_log("the replica holds another log")
+    assert call(other, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(other, "GET", "k") == b"other"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::ffff:127.0.0.1"])
+def test_a_server_does_not_follow_itself(server, host):
+    assert call(server, "SET", "k", "v") == b"OK"
+    assert "is this server itself" in error_of(call(server, "REPLICAOF", host, server.port))
+    assert call(server, "SET", "k", "w") == b"OK"
+    assert call(server, "GET", "k") == b"w"
+
+
+def test_a_server_does_not_follow_itself_by_another_name(server):
+    """Whatever leads there, it meets its own id."""
+    assert call(server, "SET", "k", "v") == b"OK"
+    with CuttingProxy(server.port) as proxy:
+        assert call(server, "REPLICAOF", "127.0.0.1", proxy.port) == b"OK"
+        server.wait_for_log("to follow itself")
+        assert info(server)["master_link_status"] == "down"
+    assert call(server, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(server, "GET", "k") == b"v"
 
 
 def test_a_hand_over_that_cannot_be_is_given_up(pair):
@@ -392,9 +473,9 @@ def test_strangers_are_refused_and_harm_nothing(pair):
     attempts = [
         b"REPLICATE\r\n",
         b"REPLICATE x\r\n",
-        b"REPLICATE 1 2 3 4 5 6 7\r\n",
+        b"REPLICATE 2 2 3 4 5 6 7\r\n",
         b"REPLICATE 99 whatever\r\n",
-        resp.encode("REPLICATE", 1, "00" * 16, 0, 4096, "00000000", 1, "11" * 16),
+        resp.encode("REPLICATE", 2, "00" * 16, 0, 4096, "00" * 8, 1, "11" * 16),
         b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
     ]
     for attempt in attempts:
@@ -415,10 +496,10 @@ def follower_of_another(server: Server) -> str:
     log_id, end = fields["master_replid"][:32], fields["master_repl_offset"]
     with socket.create_connection(("127.0.0.1", server.port)) as stranger:
         stranger.settimeout(30)
-        stranger.sendall(resp.encode("REPLICATE", 1, log_id, 0, end, "00000000", 1, "22" * 16))
+        stranger.sendall(resp.encode("REPLICATE", 2, log_id, 0, end, "00" * 8, 1, "22" * 16))
         answer = stranger.recv(4096).split(b"\r\n")[0].decode()
         if answer.startswith("+PROBE"):
-            return "+RESUME is not for who does not know the hash"
+            return "+RESUME is not for who does not know the chain"
         stranger.sendall(b"\xff" * 4096)
         while stranger.recv(4096):
             pass

@@ -43,7 +43,7 @@ class Trio:
     """A leader that waits for one replica, and two replicas, under load; whoever is killed comes back as a replica."""
 
     def __init__(self, new_server, seed: int):
-        extra = ("--ack-replicas", "1")
+        extra = ("--ack-replicas", "1", "--ack-timeout", "0")
         self.leader = new_server(port=free_port(), extra=extra).start()
         self.replicas = [follower_of(new_server, self.leader, extra=extra) for _ in range(2)]
         for replica in self.replicas:

@@ -75,7 +75,7 @@ def test_a_cut_is_noticed_and_made_up_for(line, apart, direction):
 
 
 def test_a_leader_that_is_cut_off_acknowledges_nothing_while_another_leads(line, apart):
-    leader, replica = apart("--ack-replicas", "1")
+    leader, replica = apart("--ack-replicas", "1", "--ack-timeout", "0")
     write(leader, "shared")
     line.cut()
     with leader.connect() as connection, leader.connect() as other:

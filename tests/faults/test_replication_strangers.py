@@ -20,9 +20,9 @@ EPOCH_MAX = (1 << 32) - 1
 # -- strangers to a leader -----------------------------------------------------------------------------------------
 
 
-def claim_of(end: int, epoch: int = 0, version: int = 1, log_id: str = "00" * 16) -> bytes:
+def claim_of(end: int, epoch: int = 0, version: int = 2, log_id: str = "00" * 16) -> bytes:
     """REPLICATE with these words."""
-    return resp.encode("REPLICATE", version, log_id, epoch, end, "00000000", 1, "11" * 16)
+    return resp.encode("REPLICATE", version, log_id, epoch, end, "00" * 8, 1, "11" * 16)
 
 
 def test_huge_and_impossible_claims_and_marks_are_refused(new_server):
@@ -30,18 +30,18 @@ def test_huge_and_impossible_claims_and_marks_are_refused(new_server):
     call(leader, "SET", "k", "v")
     with leader.connect() as connection:
         for position in (POSITION_MAX, POSITION_MAX - 4096, 1):
-            assert connection.call("REPLICATE", "MARKS", position, "ffffffff") == -1
-        marks = [word for number in range(256) for word in (POSITION_MAX - number, "00000000")]
+            assert connection.call("REPLICATE", "MARKS", position, "ff" * 8) == -1
+        marks = [word for number in range(256) for word in (POSITION_MAX - number, "00" * 8)]
         assert connection.call("REPLICATE", "MARKS", *marks) == -1
         impossible = [
             (),
             (1,),
-            (1 << 62, "00000000"),
-            (1 << 64, "00000000"),
-            (-1, "00000000"),
-            (1, "0000000"),
-            (1, "0000000x"),
-            (*marks, 1, "00000000"),
+            (1 << 62, "00" * 8),
+            (1 << 64, "00" * 8),
+            (-1, "00" * 8),
+            (1, "0" * 15),
+            (1, "0" * 15 + "x"),
+            (*marks, 1, "00" * 8),
             ("x" * 100_000, "y" * 100_000),
         ]
         for words in impossible:
@@ -73,7 +73,7 @@ def answer_to(server, request: bytes) -> bytes:
 def test_a_transaction_cannot_become_a_replica(new_server):
     leader = new_server().start()
     with leader.connect() as connection:
-        for request in (claim_of(0), resp.encode("REPLICATE", "MARKS", 1, "00000000")):
+        for request in (claim_of(0), resp.encode("REPLICATE", "MARKS", 1, "00" * 8)):
             assert connection.call("MULTI") == b"OK"
             connection.send(request)
             assert error_of(connection.read()) == "ERR Command not allowed inside a transaction"
@@ -83,7 +83,7 @@ def test_a_transaction_cannot_become_a_replica(new_server):
 
 def test_who_does_not_know_the_password_is_no_replica(new_server):
     leader = new_server(requirepass="secret").start()
-    for attempt in (claim_of(0), claim_of(4096), resp.encode("REPLICATE", "MARKS", 1, "00000000")):
+    for attempt in (claim_of(0), claim_of(4096), resp.encode("REPLICATE", "MARKS", 1, "00" * 8)):
         with resp.Connection(leader.port) as stranger:
             stranger.send(attempt)
             assert error_of(stranger.read()).startswith("NOAUTH")

@@ -1,13 +1,15 @@
 """Starting with mistakes, starting twice, being reached from outside, stopping."""
 
+import contextlib
 import signal
 import subprocess
 
 import pytest
 
-from harness.resp import encode
+from harness.resp import Closed, ErrorReply, encode
 from harness.server import free_port, run_sheaf, sheaf_binary
 from harness.storm import Reader, Storm, Writer
+from harness.terminal import Terminal
 from harness.waiting import PATIENCE_S, wait_until
 
 OUTSIDE = "198.18.0.1"
@@ -89,6 +91,79 @@ class TestRefusedStarts:
         assert str(place) in refused.stderr
         assert place.read_text() == "not a directory"
 
+    @pytest.mark.parametrize("command", ["serve", "import"])
+    def test_a_directory_with_files_of_somebody_else(self, tmp_path, command):
+        place = tmp_path / "home"
+        place.mkdir()
+        (place / "thesis.odt").write_text("years of work")
+        dump = tmp_path / "dump.rdb"
+        dump.write_bytes(b"")
+        ports = ("--port", str(free_port()), "--http-port", "0") if command == "serve" else (str(dump),)
+        refused = run_sheaf(command, *ports, "--dir", str(place))
+        assert refused.returncode == 1, refused.stderr
+        for part in (str(place), "thesis.odt", "not empty and not a data directory", "--dir"):
+            assert part in refused.stderr, part
+        assert [path.name for path in place.iterdir()] == ["thesis.odt"]
+
+
+@pytest.mark.sheaf_only
+def test_what_is_hidden_or_of_the_file_system_is_nobodys_data(new_server):
+    server = new_server()
+    (server.directory / "lost+found").mkdir(parents=True)
+    (server.directory / ".gitkeep").write_text("")
+    server.start()
+    # From then on it is a data directory, whatever else is put there.
+    server.stop()
+    (server.directory / "notes.txt").write_text("")
+    server.start()
+
+
+@pytest.mark.sheaf_only
+class TestTheHoldOnTheDirectory:
+    """One server per directory, whatever becomes of its lock file; and one that has lost it acknowledges nothing."""
+
+    def test_without_the_lock_file_a_second_server_is_refused(self, server):
+        (server.directory / "sheaf.lock").unlink()
+        ports = ("--port", str(free_port()), "--http-port", str(free_port()))
+        second = run_sheaf("serve", "--dir", str(server.directory), *ports)
+        assert second.returncode == 1, second.stderr
+        assert "a directory serves one server at a time" in second.stderr
+
+    @pytest.mark.parametrize("loss", ["file removed", "file replaced", "moved", "replaced"])
+    @pytest.mark.parametrize("is_idle", [False, True])
+    def test_a_server_that_has_lost_it_stops_and_says_why(self, new_server, loss, is_idle):
+        server = new_server().start()
+        kept = server.directory
+        with server.connect() as connection:
+            assert connection.call("SET", "before", "1") == b"OK"
+            match loss:
+                case "file removed":
+                    (kept / "sheaf.lock").unlink()
+                case "file replaced":
+                    (kept / "new").write_text("")
+                    (kept / "new").rename(kept / "sheaf.lock")
+                case _:
+                    kept = kept.with_name("elsewhere")
+                    server.directory.rename(kept)
+                    if loss == "replaced":
+                        server.directory.mkdir()
+                        (server.directory / "sheaf.lock").write_text("")
+            if not is_idle:
+                with contextlib.suppress(Closed, OSError):
+                    reply = connection.call("SET", "after", "1")
+                    assert isinstance(reply, ErrorReply), reply
+        assert server.wait_exit() == 66
+        assert "was moved, replaced or removed" in server.log()
+        if loss == "replaced":
+            assert [path.name for path in server.directory.iterdir()] == ["sheaf.lock"], "nothing was made in another's directory"
+            (server.directory / "sheaf.lock").unlink()
+            server.directory.rmdir()
+        if kept != server.directory:
+            kept.rename(server.directory)
+        server.start()
+        with server.connect() as connection:
+            assert connection.call("GET", "before") == b"1"
+
 
 @pytest.mark.sheaf_only
 def test_settings_from_file_environment_and_flags(new_server, tmp_path):
@@ -111,6 +186,23 @@ def test_settings_from_file_environment_and_flags(new_server, tmp_path):
 def test_the_banner_says_what_matters(server):
     for part in (str(server.port), str(server.http_port), str(server.directory), "strict", "version"):
         assert part in server.log(), part
+
+
+@pytest.mark.sheaf_only
+def test_a_recovery_begins_with_nothing_done(new_server):
+    """Never 100 % of nothing, and never back."""
+    server = new_server(log_segment_bytes="64mb").start()
+    with server.connect() as connection:
+        connection.send(b"".join(encode("SET", f"key:{number}", "x" * 100) for number in range(200_000)))
+        assert {connection.read() for _ in range(200_000)} == {b"OK"}
+    server.kill()
+    ports = ("--port", free_port(), "--http-port", free_port())
+    with Terminal("serve", "--dir", server.directory, *ports) as terminal:
+        terminal.wait_for("ready")
+        percents = terminal.percents()
+    assert percents, "it was fast, but not that fast"
+    assert percents[0] == 0
+    assert percents == sorted(percents)
 
 
 class TestProtectedMode:

@@ -61,6 +61,10 @@ class Connection:
         except (BrokenPipeError, ConnectionResetError) as cut:
             raise Closed(b"") from cut
 
+    def has_input(self) -> bool:
+        """Whether something was received that was not read."""
+        return self._position < len(self._buffer)
+
     def call(self, *arguments: bytes | str | int):
         """One command, one reply."""
         self.send(encode(*arguments))

@@ -87,7 +87,8 @@ class Options:
     port: int | None = None
     maxclients: int | None = None
     requirepass: str | None = None
-    workers: int = 2
+    # None: as many as the server takes by itself.
+    workers: int | None = 2
     # Small, because every test makes new ones and zero-fills them.
     log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
@@ -111,7 +112,8 @@ class Options:
             fsync = {"strict": "always", "commit": "always", "interval": "everysec", "none": "no"}[self.durability]
             log = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--enable-debug-command", "local"]
             return [*wrapper, "redis-server", *place, *log, *limits]
-        log = ["--http-port", str(http_port), "--durability", self.durability, "--workers", str(self.workers)]
+        log = ["--http-port", str(http_port), "--durability", self.durability]
+        log += [] if self.workers is None else ["--workers", str(self.workers)]
         log += ["--log-segment-bytes", self.log_segment_bytes, "--enable-debug-command", "local"]
         return [*wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
 

@@ -44,6 +44,8 @@ pub(crate) enum Again {
     Room(u64),
     /// Every slot must be locked.
     AllSlots,
+    /// It must be handed over to a thread of its own.
+    OwnThread,
     /// A script must give back a slot.
     Slot(Taken),
 }
@@ -68,6 +70,8 @@ pub struct Context<'a, 'k> {
     pub bulk_bytes_max: usize,
     /// Whether it is one of several commands of its unit: it must not block.
     pub in_transaction: bool,
+    /// Whether a script runs it.
+    pub(crate) in_script: bool,
     /// The log has admitted a record of this many bytes.
     pub(crate) admitted_bytes: u64,
     /// The channels of the worker; `None` where only keys are served.
@@ -154,7 +158,12 @@ impl Context<'_, '_> {
     #[inline]
     pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Again> {
         let is_inner = self.in_transaction;
-        let result = self.attempt(|cx| (row.handler)(cx, args));
+        let result = self.attempt(|cx| {
+            if row.flags.has(Flags::WALKS) {
+                cx.require_short_walk(row, args)?;
+            }
+            (row.handler)(cx, args)
+        });
         if self.session.tracking.is_some() {
             self.track(row, args, is_inner);
         }
@@ -175,6 +184,7 @@ impl Context<'_, '_> {
         match error {
             CommandError::NeedsRoom(bytes) => return Err(Again::Room(bytes)),
             CommandError::NeedsAllSlots => return Err(Again::AllSlots),
+            CommandError::NeedsOwnThread => return Err(Again::OwnThread),
             CommandError::SlotTaken { pause_ms } => return Err(Again::Slot(Taken::Later(pause_ms))),
             _ => {}
         }
@@ -219,8 +229,20 @@ impl Context<'_, '_> {
     }
 
     /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value or an error, or no
-    /// value for a command that says nothing. Monitors are told that it came from `origin`; `None`: from the client.
-    pub(crate) fn run_inner(&mut self, Found { row, index }: Found, args: Args<'_>, origin: Option<&str>) {
+    /// value for a command that says nothing. Monitors are told that it came from `origin`; `None`: from the client. Returns
+    /// whether it succeeded.
+    ///
+    /// # Errors
+    /// To be passed on, when what the unit has done is undone: [`CommandError::NeedsOwnThread`].
+    ///
+    /// # Panics
+    /// If anything else must be done before it can run.
+    pub(crate) fn run_inner(
+        &mut self,
+        Found { row, index }: Found,
+        args: Args<'_>,
+        origin: Option<&str>,
+    ) -> Result<bool, CommandError> {
         self.reply.set_protocol(self.session.protocol);
         let reply_start = self.reply.position();
         let record_bytes = self.unit.record_bytes() + args.size_bytes() + EFFECT_BYTES_BESIDE_ARGS;
@@ -228,7 +250,11 @@ impl Context<'_, '_> {
             self.reply_error(&RECORD_TOO_LARGE);
             false
         } else {
-            self.handle(row, args).expect("everything is admitted")
+            match self.handle(row, args) {
+                Ok(succeeded) => succeeded,
+                Err(Again::OwnThread) => return Err(CommandError::NeedsOwnThread),
+                Err(again) => panic!("everything is admitted, and locked: {again:?}"),
+            }
         };
         if self.reply.position() == reply_start {
             self.reply.null();
@@ -242,5 +268,6 @@ impl Context<'_, '_> {
             let peer = origin.unwrap_or(self.session.client.peer());
             append_line(lines, now_ms, db, peer, shown_args(row, args));
         }
+        Ok(succeeded)
     }
 }

@@ -79,6 +79,8 @@ pub enum CommandError {
     LogStalled,
     /// The log is poisoned.
     LogFailed,
+    /// Too few replicas have acknowledged for `ack-timeout`. It is on this disk.
+    NotReplicated,
     /// Not for clients: the record will be so many bytes, which must be admitted first. The executor sees to it.
     NeedsRoom(u64),
     /// Not for clients: it needs other slots than its arguments say. The executor runs it again with all of them.
@@ -88,6 +90,8 @@ pub enum CommandError {
         /// When, in milliseconds.
         pause_ms: u64,
     },
+    /// Not for clients: it takes long, and others wait for the thread. The executor has it handed over.
+    NeedsOwnThread,
     /// A script keeps what it needs for too long already.
     Busy,
     /// A function does.
@@ -160,6 +164,7 @@ impl fmt::Display for CommandError {
                 "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
             }
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
+            CommandError::NeedsOwnThread => "ERR the command needs a thread of its own",
             CommandError::SlotTaken { .. } => "ERR a script has what the command needs",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",
@@ -193,6 +198,10 @@ impl fmt::Display for CommandError {
                 "BUSY log stalled: the disk has not answered for seconds, try again later"
             }
             CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
+            CommandError::NotReplicated => {
+                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what was written is executed and in the \
+                 log of this server, and is lost if another leads that does not have it"
+            }
             CommandError::Text(text) => text,
         };
         f.write_str(text)

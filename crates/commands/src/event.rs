@@ -21,7 +21,7 @@ use std::{
 
 use keyspace::DbId;
 use lsn::Lsn;
-use pubsub::{Kind, Local};
+use pubsub::Kind;
 
 /// A set of kinds of events, as the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -199,31 +199,29 @@ impl Notice {
         size_of::<Notice>() + own
     }
 
-    /// Tells it to all who listen.
-    pub(crate) fn publish(&self, channels: &mut Local) {
+    /// The messages that tell it: kind, channel and payload.
+    pub(crate) fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
         match self {
-            Notice::Message(message) => {
-                channels.publish(message.kind, &message.channel, &message.payload);
-            }
-            Notice::Event(event) => event.publish(channels),
+            Notice::Message(message) => each(message.kind, &message.channel, &message.payload),
+            Notice::Event(event) => event.for_each_message(each),
         }
     }
 }
 
 impl Event {
-    /// Tells it on the channel of the key and on that of the event, as far as they are wanted.
-    fn publish(&self, channels: &mut Local) {
+    /// On the channel of the key and on that of the event, as far as they are wanted.
+    fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
         let Event { classes, name, db, key, .. } = self;
         let mut channel = Vec::with_capacity(24 + key.len());
         if classes.intersects(EventClass::KEYSPACE) {
             channel.extend_from_slice(format!("__keyspace@{}__:", db.get()).as_bytes());
             channel.extend_from_slice(key);
-            channels.publish(Kind::Channel, &channel, name.as_bytes());
+            each(Kind::Channel, &channel, name.as_bytes());
         }
         if classes.intersects(EventClass::KEYEVENT) {
             channel.clear();
             channel.extend_from_slice(format!("__keyevent@{}__:{name}", db.get()).as_bytes());
-            channels.publish(Kind::Channel, &channel, key);
+            each(Kind::Channel, &channel, key);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
 //!
 //! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory
-//! never come here.
+//! never come here. What is above a limit that was lowered goes without any command.
 
 use keyspace::{Effect, EvictionPolicy};
+use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::Patience};
 
@@ -11,6 +12,16 @@ use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, uni
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {
+    /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to evict.
+    pub fn evict_excess(&mut self, host: &dyn Host) -> bool {
+        let (limits, bytes) = (self.limits, self.keyspace().bytes());
+        let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
+        if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
+            return false;
+        }
+        self.make_room(host).is_err() && self.keyspace().bytes() < bytes
+    }
+
     /// Evicts until the data fits the limit, or says that it cannot.
     #[inline]
     pub(crate) fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {

@@ -19,10 +19,11 @@ use crate::{
     context::Again,
     families::tell,
     leases::NO_TOKEN,
+    long_units::{Place, busy_error},
     observe::Watch,
     postponed::Postponed,
     row::{Found, resolve_call},
-    scripts::{ScriptKind, Scripting},
+    scripts::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,
     unit::{Locks, Patience, Scratch, Taken, UnitAccess, next_random},
@@ -47,6 +48,12 @@ impl Resolved {
     #[inline]
     pub fn shares_key(&self, other: &Resolved) -> bool {
         self.hash == other.hash
+    }
+
+    /// Whether the command runs scripts, perhaps, which can take longer than any other.
+    pub fn may_take_long(&self) -> bool {
+        self.found
+            .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
     }
 
     pub(crate) fn found(&self) -> Option<Found> {
@@ -86,6 +93,8 @@ pub enum Outcome {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,
     },
+    /// It takes long, and others wait for this thread. Nothing happened; take it to another one with [`Executor::hand_over`].
+    Long,
     /// The log cannot take it now, or a script has what it needs. Nothing happened; execute it again after the next movement
     /// of the log or, if the session says so, after [`Session::pause_ms`].
     Wait,
@@ -195,6 +204,11 @@ impl Executor {
         self.appender = Some(appender);
     }
 
+    /// Takes the log away again, for another executor.
+    pub fn detach(&mut self) -> Option<Appender> {
+        self.appender.take()
+    }
+
     /// Its access to the log; `None` while loading.
     #[inline]
     pub fn appender(&self) -> Option<&Appender> {
@@ -235,13 +249,26 @@ impl Executor {
 
     /// Tells others what has become durable.
     pub fn publish(&mut self, notice: &Notice) {
-        notice.publish(&mut self.channels);
+        notice.for_each_message(|kind, channel, payload| {
+            self.channels.publish(kind, channel, payload);
+        });
     }
 
     /// Does what the thread of durable channels tells this client's worker, and appends what the client is told.
     pub fn tell(&mut self, told: &Told, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
         tell(&mut self.channels, session, told, &mut reply);
+    }
+
+    /// Counts the messages of a notice as if they were published now: their publisher may have to wait for subscribers.
+    pub fn weigh(&mut self, notice: &Notice) {
+        notice.for_each_message(|kind, channel, _| self.channels.weigh_later(kind, channel));
+    }
+
+    /// Whether the publisher of the last message should wait.
+    #[inline]
+    pub fn has_backpressure(&self) -> bool {
+        self.channels.has_backpressure()
     }
 
     /// Shares channels with other workers; before, it has channels of its own.
@@ -325,7 +352,7 @@ impl Executor {
         if session.tells_lsn && session.last_write != last_write {
             tell_lsn(session, out, before);
         }
-        if outcome != Outcome::Wait && session.reply_mode != ReplyMode::On {
+        if matches!(outcome, Outcome::Done { .. }) && session.reply_mode != ReplyMode::On {
             silence(session, out, before);
         }
         outcome
@@ -374,7 +401,7 @@ impl Executor {
         } else {
             self.run(found, call, session, host, out)
         };
-        if self.monitored && outcome != Outcome::Wait && !row.flags.has(Flags::RUNS_SCRIPTS) {
+        if self.monitored && matches!(outcome, Outcome::Done { .. }) && !row.flags.has(Flags::RUNS_SCRIPTS) {
             self.show(row, call.args, session, host);
         }
         outcome
@@ -433,7 +460,8 @@ impl Executor {
         &self.scratch.stats
     }
 
-    /// Runs a command that has passed its checks; twice if it turns out to need more room in the log than its arguments say.
+    /// Runs a command that has passed its checks.
+    #[inline]
     pub(crate) fn run(
         &mut self,
         found: Found,
@@ -442,34 +470,80 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let (mut admitted_bytes, mut locks_all) = (ADMITTED_BYTES, false);
+        if !matches!(self.scripting.place, Place::Own) {
+            return self.run_until_done(found, call, session, host, out);
+        }
+        let runs_scripts = match (&session.transaction, found.row.keys) {
+            (Some(transaction), Keys::Queued) => transaction.any(Flags::RUNS_SCRIPTS),
+            _ => found.row.flags.has(Flags::RUNS_SCRIPTS),
+        };
+        self.holding_visibly(runs_scripts, host, |it| it.run_until_done(found, call, session, host, out))
+    }
+
+    #[inline]
+    fn run_until_done(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         let shown = self.shown.len();
+        match self.run_once(found, call, session, host, out, (ADMITTED_BYTES, false)) {
+            Ok(outcome) => outcome,
+            Err(again) => {
+                let outcome = self.run_again(again, found, call, session, host, out, shown);
+                // On a thread of its own it is known until it has ended, however often it is tried again.
+                if outcome != Outcome::Long && !matches!(self.scripting.place, Place::Own) {
+                    self.forget_handed_over(host);
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Goes on with a command that could not run as its arguments told: because it needs more room in the log, or other slots.
+    /// `shown` is what monitors had been shown before it.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]
+    fn run_again(
+        &mut self,
+        mut again: Again,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+        shown: usize,
+    ) -> Outcome {
+        let (mut admitted_bytes, mut locks_all) = (ADMITTED_BYTES, false);
         loop {
-            let again = match self.run_once(found, call, session, host, out, (admitted_bytes, locks_all)) {
-                Ok(outcome) => return outcome,
-                Err(again) => again,
-            };
             self.scratch.events.forget_unsealed();
             self.shown.truncate(shown);
-            let needed_bytes = match again {
-                Again::Room(needed_bytes) => needed_bytes,
-                Again::AllSlots => {
-                    locks_all = true;
-                    continue;
-                }
+            if let Some(held) = &self.scratch.held_slots {
+                held.clear();
+            }
+            match again {
+                Again::AllSlots => locks_all = true,
+                Again::OwnThread => return Outcome::Long,
                 Again::Slot(taken) => {
-                    let error = match (taken.into(), host.scripts().longest()) {
-                        (CommandError::Busy, Some(ScriptKind::Function)) => CommandError::BusyFunction,
-                        (error, _) => error,
+                    let error = match taken {
+                        Taken::Busy => busy_error(host),
+                        later => later.into(),
                     };
                     return self.reject(found, error, session, out);
                 }
-            };
-            match self.admit_write(needed_bytes) {
-                Ok(true) => admitted_bytes = needed_bytes,
-                Ok(false) => return Outcome::Wait,
-                Err(error) => return self.reject(found, error, session, out),
+                Again::Room(needed_bytes) => match self.admit_write(needed_bytes) {
+                    Ok(true) => admitted_bytes = needed_bytes,
+                    Ok(false) => return Outcome::Wait,
+                    Err(error) => return self.reject(found, error, session, out),
+                },
             }
+            again = match self.run_once(found, call, session, host, out, (admitted_bytes, locks_all)) {
+                Ok(outcome) => return outcome,
+                Err(again) => again,
+            };
         }
     }
 
@@ -497,6 +571,9 @@ impl Executor {
             Keys::First => Locks::one(keyspace, args.at(1), call.resolved.hash, patience),
             keys if keys.spans_all(args) => Locks::all(keyspace, patience),
             Keys::Libraries => Locks::slots(keyspace, smallvec::smallvec![LIBRARIES_SLOT], patience),
+            Keys::Settings if changes_data(args, host) => {
+                Locks::slots(keyspace, smallvec::smallvec![LIBRARIES_SLOT], patience)
+            }
             Keys::Queued => match session.slots_of_transaction() {
                 Some(slots) => Locks::slots(keyspace, slots, patience),
                 None => Locks::all(keyspace, patience),
@@ -519,11 +596,13 @@ impl Executor {
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
+                in_script: false,
                 admitted_bytes,
                 channels: Some(&mut self.channels),
                 scripting: Some(&mut self.scripting),
                 monitor: self.monitored.then_some(&mut self.shown),
             };
+            cx.unit.show_held_slots();
             let succeeded = cx.handle(row, args)?;
             cx.unit.stats().called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
@@ -538,8 +617,16 @@ impl Executor {
             }
             position
         };
+        if let Some(held) = &self.scratch.held_slots {
+            held.clear();
+        }
+        if let Keys::Settings = row.keys {
+            // Not under the lock: to ask for more acknowledgements begins an epoch, which waits for the disk.
+            host.follow_data_settings();
+        }
         if !session.granted.is_empty() {
-            tell_tokens(session, out, seen);
+            let token = self.appender.as_ref().map_or(seen.get(), |appender| appender.log().token(seen));
+            tell_tokens(session, out, token);
         }
         // The log of a replica may hold more than is in its memory.
         let shown = || {
@@ -571,6 +658,12 @@ impl Executor {
         }
         gate(session.effective_durability(durability), wrote, seen)
     }
+}
+
+/// Whether a CONFIG SET names a setting that belongs to the data.
+#[cold]
+fn changes_data(args: Args<'_>, host: &dyn Host) -> bool {
+    host.loading().is_none() && args.skip(2).iter().step_by(2).any(|name| host.is_of_data(name))
 }
 
 impl Executor {
@@ -631,8 +724,8 @@ pub(crate) fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
 
 /// LEASE: puts its token where the reply has room for it.
 #[cold]
-fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, lsn: Lsn) {
-    let token = i64::try_from(lsn.get()).unwrap_or(i64::MAX);
+fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
+    let token = i64::try_from(token).unwrap_or(i64::MAX);
     for at in session.granted.drain(..).rev() {
         out.splice(at..at + NO_TOKEN.len(), format!(":{token}\r\n").into_bytes());
     }
@@ -647,16 +740,20 @@ fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
     }
 }
 
-/// CLIENT REPLY OFF and SKIP: takes the reply back.
+/// CLIENT REPLY OFF and SKIP: takes the reply back, but for changes of subscriptions, which are none.
 #[cold]
-fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
+pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
     match session.reply_mode {
         ReplyMode::On => {}
-        ReplyMode::Off => out.truncate(before),
+        ReplyMode::Off => {
+            out.truncate(before);
+            out.append(&mut session.said_anyway);
+        }
         // The reply of CLIENT REPLY SKIP itself, which has none.
         ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
         ReplyMode::Skip => {
             out.truncate(before);
+            out.append(&mut session.said_anyway);
             session.reply_mode = ReplyMode::On;
         }
     }

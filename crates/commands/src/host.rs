@@ -149,15 +149,24 @@ pub trait Host: Send + Sync {
     fn requires_password(&self) -> bool;
     /// Whether this name and password open the server.
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
-    /// The text of INFO for the given lower-case section names; none: the default sections.
-    fn info(&self, sections: &[String]) -> String;
+    /// The text of INFO for the given lower-case section names; none: the default sections. It shows what is in the log up to
+    /// the position; [`lsn::Lsn::ZERO`]: nothing that must be waited for.
+    fn info(&self, sections: &[String]) -> (String, lsn::Lsn);
     /// (name, value) of every setting whose name matches the glob, in table order.
     fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
-    /// Sets all or nothing. The error is the whole error text, prefix included.
+    /// Whether the setting of this name belongs to the data.
+    fn is_of_data(&self, setting: &[u8]) -> bool {
+        let _ = setting;
+        false
+    }
+    /// Sets all or nothing, but for those settings that belong to the data: these are returned, and are in force when
+    /// [`Host::follow_data_settings`] is called after their record has a position. The error is the whole error text, prefix included.
     ///
     /// # Errors
-    /// An unknown or immutable setting, or a value out of range.
-    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<(), String>;
+    /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
+    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String>;
+    /// Puts in force what the data say of settings. Not under the lock of a slot.
+    fn follow_data_settings(&self) {}
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors

@@ -333,6 +333,11 @@ impl Watches {
         })
     }
 
+    /// Whether nothing is watched.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watching.is_none()
+    }
+
     /// Watches nothing any more.
     pub(crate) fn clear(&mut self) {
         self.watching = None;

@@ -1,7 +1,7 @@
 //! Leases: keys that a connection holds until it gives them back, their time is over, or it closes.
 //!
 //! ```text
-//! LEASE:                 lock slot  -> free, or the owner's? -> put -> watch -> record -> unlock     token: its position
+//! LEASE:                 lock slot  -> free, or the owner's? -> put -> watch -> record -> unlock     token: position + reign
 //! the connection closes: lock slots -> unchanged since then? -> delete      -> record -> unlock
 //! ```
 //!
@@ -12,7 +12,8 @@
 //! Invariants
 //! - A key is released only if nothing has happened to it since this connection leased it last: it watches the key as WATCH
 //!   does. Whoever renews the lease, sets the key, or removes it has taken it over.
-//! - The token is the position of the record that grants the lease, so it is greater than every token of the key before.
+//! - The token is the position of the record that grants the lease plus the reign of the log (`storage::Log::token`), so it is greater
+//!   than every token of the key before, and not the same as one that another leader grants at the same position.
 //! - Connections end with the server that has them. What they held ends at its deadline, also on a replica that takes over.
 
 use std::collections::BTreeMap;

@@ -31,6 +31,7 @@ pub mod families;
 mod host;
 mod interest;
 mod leases;
+mod long_units;
 pub mod observe;
 mod observing;
 mod onlookers;
@@ -57,10 +58,11 @@ pub use host::{
     DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
 };
 pub use interest::{Interests, Watches};
+pub use long_units::{LongReply, LongUnit};
 pub use onlookers::Onlookers;
 pub use promise::Promise;
 pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
-pub use scripting::LogLevel;
+pub use scripting::{ClockUs, LogLevel};
 pub use scripts::{LibraryReader, ScriptSettings, Scripts, require_few_libraries};
 pub use session::{Follower, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};

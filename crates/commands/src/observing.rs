@@ -65,7 +65,7 @@ impl Executor {
         let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
         let started_us = host.monotonic_us();
         let outcome = self.run(found, call, session, host, out);
-        if outcome == Outcome::Wait {
+        if !matches!(outcome, Outcome::Done { .. }) {
             return outcome;
         }
         let usec = host.monotonic_us().saturating_sub(started_us);

@@ -142,6 +142,17 @@ impl Row {
         }
     }
 
+    /// Whether all that it does is in its unit, which can undo it: keys, documents, messages. What a script may not run does more
+    /// than that, unless it is barred there for another reason.
+    pub(crate) const fn can_be_undone(&self) -> bool {
+        let flags = self.flags;
+        let is_barred_otherwise = flags.has(Flags::READONLY)
+            || flags.has(Flags::BLOCKING)
+            || flags.has(Flags::DOCUMENTS)
+            || flags.has(Flags::RUNS_SCRIPTS);
+        !flags.has(Flags::FLUSHES) && (!flags.has(Flags::NOSCRIPT) || is_barred_otherwise)
+    }
+
     /// The position in [`rows`], subcommands after their container: the index of its counters.
     pub fn index(&'static self) -> usize {
         TABLE.index_of(self)

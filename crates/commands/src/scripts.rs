@@ -13,11 +13,14 @@ mod libraries;
 mod running;
 mod settings;
 
-use scripting::Vm;
+use scripting::{Meter, Vm};
 
-use crate::CommandError;
+use crate::{
+    CommandError,
+    long_units::{LONG_AFTER_US, Place, STAYING_US},
+};
 pub use cache::Scripts;
-pub(crate) use cache::{LONG_SCRIPT_US, Script};
+pub(crate) use cache::{HandedOver, Script};
 pub(crate) use libraries::{
     FUNCTIONS_MAX, LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LOADING_MS_MAX, Loading, RESTORING_MS_MAX, TOO_MANY,
     WorkerLibraries, load_library,
@@ -27,7 +30,7 @@ pub(crate) use running::{Kill, RunningFunction, ScriptKind};
 pub use settings::ScriptSettings;
 
 /// What a worker runs scripts with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Scripting {
     vm: Option<Box<Vm>>,
     /// The generation of the scripts that it has compiled.
@@ -38,13 +41,21 @@ pub(crate) struct Scripting {
     pub(crate) no_writes: Option<CommandError>,
     /// Why it may not add data.
     pub(crate) no_growth: Option<CommandError>,
+    /// Where it runs.
+    pub(crate) place: Place,
+    /// The unit that runs cannot be handed over.
+    pub(crate) stays: bool,
+    /// When a unit of several scripts has to have ended.
+    pub(crate) deadline_us: Option<u64>,
+    /// The script that was stopped to run again.
+    pub(crate) handed_over: Option<HandedOver>,
 }
 
 impl Scripting {
     /// Takes the machine, for the time of a script; the first script of a worker makes it.
     pub(crate) fn take_vm(&mut self, scripts: &Scripts) -> Box<Vm> {
         let limits = scripts.settings.limits();
-        let mut vm = self.vm.take().unwrap_or_else(|| Box::new(Vm::new(limits)));
+        let mut vm = self.vm.take().unwrap_or_else(|| Box::new(Vm::metered(limits, self.new_meter())));
         vm.set_limits(limits);
         let generation = scripts.generation();
         if generation != self.generation {
@@ -52,6 +63,24 @@ impl Scripting {
             vm.forget_scripts();
         }
         vm
+    }
+
+    fn new_meter(&self) -> Meter {
+        match &self.place {
+            Place::Shared(clock) => Meter::with_clock(clock.clone()),
+            Place::Only | Place::Own => Meter::default(),
+        }
+    }
+
+    /// Whether what takes long is handed over.
+    pub(crate) fn hands_over(&self) -> bool {
+        matches!(self.place, Place::Shared(_)) && !self.stays
+    }
+
+    /// When a unit with scripts that begins now has to have ended where it runs, if it has to.
+    pub(crate) fn deadline_us(&self, now_us: u64) -> Option<u64> {
+        let is_shared = matches!(self.place, Place::Shared(_));
+        is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
     }
 
     /// Gives the machine back.

@@ -51,6 +51,8 @@ pub struct Session {
     pub authenticated: bool,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
+    /// What the present command has said that is sent even if its reply is not: changes of subscriptions.
+    pub(crate) said_anyway: Vec<u8>,
     /// A durability weaker than the server's that this client has asked for.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
@@ -103,6 +105,7 @@ impl Session {
             protocol: Protocol::Resp2,
             authenticated,
             reply_mode: ReplyMode::On,
+            said_anyway: Vec::new(),
             durability: None,
             no_touch: false,
             is_import_source: false,
@@ -132,6 +135,44 @@ impl Session {
         let mut slots = transaction.slots()?.clone();
         slots.extend(self.watches.keys().map(keyspace::slot_of));
         Some(slots)
+    }
+
+    /// From now on replies are sent so.
+    pub(crate) fn set_reply_mode(&mut self, mode: ReplyMode) {
+        self.reply_mode = mode;
+        // The command that changes it is answered by the new rule.
+        self.said_anyway.clear();
+    }
+
+    /// Whether the present command has no reply.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
+    }
+
+    /// Takes the session away for a command that runs on another thread. What stays is what channels, and whoever ends the
+    /// connection, have to do with; nothing else of it may be used until the session [comes back](Session::come_back).
+    pub(crate) fn go_away(&mut self) -> Session {
+        let stand_in = Session::new(self.client.clone(), self.authenticated);
+        let mut away = std::mem::replace(self, stand_in);
+        away.swap_connection(self);
+        self.protocol = away.protocol;
+        away
+    }
+
+    /// The session is back.
+    pub fn come_back(&mut self, mut session: Session) {
+        session.swap_connection(self);
+        session.closing |= self.closing;
+        *self = session;
+    }
+
+    /// What belongs to the worker and its connection.
+    fn swap_connection(&mut self, other: &mut Session) {
+        std::mem::swap(&mut self.subscriber, &mut other.subscriber);
+        std::mem::swap(&mut self.follower, &mut other.follower);
+        std::mem::swap(&mut self.follower_generation, &mut other.follower_generation);
+        std::mem::swap(&mut self.subscribed, &mut other.subscribed);
+        std::mem::swap(&mut self.wait, &mut other.wait);
     }
 
     /// Whether there are leases for [`Executor::release_leases`](crate::Executor::release_leases) when it has gone.

@@ -12,10 +12,7 @@ use parking_lot::Mutex;
 
 pub use histogram::Histogram;
 
-use crate::{
-    observe::{HotKey, HotKeys},
-    scripts::LONG_SCRIPT_US,
-};
+use crate::observe::{HotKey, HotKeys};
 
 /// Of so many commands one is timed, and counts for all of them, unless they are timed anyway.
 pub(crate) const TIMED_EVERY: u64 = 32;
@@ -67,8 +64,6 @@ pub struct WorkerStats {
     hits: AtomicU64,
     misses: AtomicU64,
     hot_keys: Mutex<HotKeys>,
-    /// Since when it runs a script, in microseconds of the monotonic clock; 0: it runs none.
-    script_since_us: AtomicU64,
     /// Memory of its machine for scripts.
     vm_bytes: AtomicU64,
 }
@@ -82,22 +77,6 @@ impl WorkerStats {
     /// Its machine for scripts takes so much memory.
     pub(crate) fn set_vm_bytes(&self, bytes: usize) {
         self.vm_bytes.store(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// It begins to run a script.
-    pub(crate) fn begin_script(&self, now_us: u64) {
-        self.script_since_us.store(now_us.max(1), Ordering::Relaxed);
-    }
-
-    /// The script has ended.
-    pub(crate) fn end_script(&self) {
-        self.script_since_us.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether it runs a script that has run for long: it serves nobody until that has ended.
-    pub fn is_held_up(&self, now_us: u64) -> bool {
-        let since_us = self.script_since_us.load(Ordering::Relaxed);
-        since_us > 0 && now_us.saturating_sub(since_us) >= LONG_SCRIPT_US
     }
 
     #[inline]

@@ -26,14 +26,15 @@ use keyspace::{
 use lsn::Lsn;
 use parking_lot::Mutex;
 use pubsub::durable::{Flow, Request};
-use storage::{Error, Log, LogOptions, Recovery};
+use storage::{Appender, Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
 use crate::{
-    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, MemoryFigures,
-    MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session,
-    ShutdownMode,
+    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
+    MemoryFigures, MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
+    Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
+    long_units::LONG_AFTER_US,
     observe::Observer,
     replication::Replication,
 };
@@ -90,6 +91,10 @@ pub(crate) struct TestServer {
     pub(crate) bulk_bytes_max: usize,
     /// What has happened to keys, as far as the host wants to know it.
     events: Vec<Event>,
+    /// Commands that were handed over.
+    pub(crate) long_units: usize,
+    /// What those append with.
+    spare: Option<Appender>,
     disk: Arc<SimDisk>,
     pub(crate) log: Log,
 }
@@ -114,6 +119,8 @@ impl TestServer {
             session,
             bulk_bytes_max: 512 << 20,
             events: Vec::new(),
+            long_units: 0,
+            spare: None,
             disk,
             log,
         }
@@ -192,6 +199,11 @@ impl TestServer {
         let mut out = Vec::new();
         loop {
             match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
+                Outcome::Long => {
+                    self.executor.end_round(&self.host);
+                    let gate = self.execute_elsewhere(call, &mut out);
+                    return (out, gate);
+                }
                 Outcome::Done { gate } => {
                     self.executor.end_round(&self.host);
                     self.take_told();
@@ -203,6 +215,35 @@ impl TestServer {
                 }
             }
         }
+    }
+
+    /// From now on what takes long is handed over to another executor: scripts, when they have been asked a few times.
+    pub(crate) fn hand_over_what_is_long(&mut self) {
+        let (clock, passed_us) = (self.clock.clone(), AtomicU64::new(0));
+        let look = move || clock.monotonic_us() + passed_us.fetch_add(LONG_AFTER_US / 3, Relaxed);
+        self.executor.share_thread(Arc::new(look));
+    }
+
+    /// Runs a command that is long as the server does: elsewhere.
+    fn execute_elsewhere(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Lsn {
+        let unit = self.executor.hand_over(call, &mut self.session);
+        let (keyspace, interests) = (self.executor.keyspace().clone(), self.executor.interests().clone());
+        let mut executor = Executor::new(keyspace, interests, self.host.stats.worker(0), 2);
+        executor.attach(self.spare.take().unwrap_or_else(|| self.log.appender()));
+        executor.own_thread();
+        let pause = |_| {
+            self.log.flush_all().expect("a simulated disk works");
+            self.log.prepare_segment().expect("a simulated disk works");
+        };
+        let now_ms = || self.clock.unix_ms();
+        let LongReply { session, reply, gate } =
+            executor.execute_long(unit, &self.host, self.bulk_bytes_max, now_ms, pause);
+        self.session.come_back(session);
+        self.spare = executor.detach();
+        self.long_units += 1;
+        out.extend(reply);
+        self.tell(executor.take_notices());
+        gate
     }
 
     /// Runs commands on one key as a worker does that has read them at once, and returns how many of them were merged, in
@@ -255,7 +296,12 @@ impl TestServer {
 
     /// Takes what the executor tells others, and publishes it as if it were durable.
     fn take_told(&mut self) {
-        for notice in self.executor.take_notices() {
+        let notices = self.executor.take_notices();
+        self.tell(notices);
+    }
+
+    fn tell(&mut self, notices: Vec<Notice>) {
+        for notice in notices {
             self.executor.publish(&notice);
             if let Notice::Event(event) = notice {
                 self.events.push(event);
@@ -640,8 +686,8 @@ impl Host for TestHost {
         user == b"default" && self.password.lock().as_deref().is_none_or(|wanted| wanted == password)
     }
 
-    fn info(&self, sections: &[String]) -> String {
-        format!("# Sections\r\nsections:{}\r\n", sections.join(","))
+    fn info(&self, sections: &[String]) -> (String, Lsn) {
+        (format!("# Sections\r\nsections:{}\r\n", sections.join(",")), Lsn::ZERO)
     }
 
     fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
@@ -651,7 +697,16 @@ impl Host for TestHost {
         matching.map(|(name, value)| (*name, value.clone())).collect()
     }
 
-    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<(), String> {
+    fn is_of_data(&self, setting: &[u8]) -> bool {
+        setting.eq_ignore_ascii_case(b"of-data")
+    }
+
+    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
+        if let [(name, value)] = wanted
+            && self.is_of_data(name)
+        {
+            return Ok(vec![("of-data", String::from_utf8_lossy(value).into_owned())]);
+        }
         let mut settings = self.settings.lock();
         let mut changed = settings.clone();
         for (name, value) in wanted {
@@ -663,7 +718,7 @@ impl Host for TestHost {
             *known = String::from_utf8_lossy(value).into_owned();
         }
         *settings = changed;
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn config_rewrite(&self) -> Result<(), String> {

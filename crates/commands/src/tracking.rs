@@ -26,7 +26,7 @@ use std::{
     },
 };
 
-use keyspace::SlotId;
+use keyspace::{SlotId, slot_of};
 use parking_lot::RwLock;
 
 pub(crate) use invalidations::{BY_SERVER, Invalidations};
@@ -112,6 +112,22 @@ impl Tracking {
         let readers = self.table.take(slot, key);
         if !readers.is_empty() || !self.prefixes.read().is_empty() {
             invalidations.changed(key, readers);
+        }
+    }
+
+    /// What was said from the place `start` on was undone: the keys, whose slots are still locked, have not changed, and those
+    /// who have read them go on relying on them.
+    pub(crate) fn not_changed(&self, start: usize, invalidations: &mut Invalidations) {
+        if invalidations.len() == start {
+            return;
+        }
+        let tracks = |id: &u64| self.trackers.read().contains_key(id);
+        for (key, readers) in invalidations.take_changes(start) {
+            for reader in readers {
+                if let Some((gone, readers)) = self.table.add(slot_of(&key), &key, reader, tracks) {
+                    invalidations.forgotten(&gone, readers);
+                }
+            }
         }
     }
 

@@ -8,7 +8,8 @@ use keyspace::{KeyHash, LIBRARIES_SLOT, slot_of};
 use wire::{Args, OwnedArgs};
 
 use crate::{
-    CommandError, Flags, Keys,
+    CommandError, Flags, Keys, Row,
+    long_units::Mobility,
     row::{Found, innermost},
     unit::Slots,
 };
@@ -41,9 +42,12 @@ pub struct Transaction {
     flags: Flags,
     /// Whether any of the commands may append to the log.
     writes: bool,
+    /// A command that cannot be undone.
+    lasting: Option<&'static Row>,
     /// Slots of all keys; unsorted, some more than once.
     slots: Slots,
     needs_all_slots: bool,
+    mobility: Mobility,
     failed: bool,
 }
 
@@ -51,7 +55,7 @@ impl Transaction {
     /// Adds a command, whose first key has this hash, if it is known, and which may append to the log or does not.
     ///
     /// # Errors
-    /// The transaction is too large.
+    /// The transaction is too large, or must be undone if it fails, and could not be.
     pub(crate) fn push(
         &mut self,
         found: Found,
@@ -66,6 +70,16 @@ impl Transaction {
         if self.commands.len() == QUEUED_COMMANDS_MAX || self.bytes + bytes > QUEUED_BYTES_MAX {
             return Err(CommandError::Text("ERR the transaction has too many or too large commands"));
         }
+        let lasting = [row, inner.row].into_iter().find(|row| !row.can_be_undone()).or(self.lasting);
+        if let Some(lasting) = lasting
+            && self.flags.or(queued.flags).has(Flags::DOCUMENTS)
+        {
+            let name = lasting.name.to_uppercase().replace('|', " ");
+            return Err(CommandError::Composed(format!(
+                "ERR {name} cannot be undone: it cannot be in one transaction with DOC commands"
+            )));
+        }
+        self.lasting = lasting;
         let first = row.keys.first().zip(hash);
         row.keys.for_each(args, |index| {
             let known = first.filter(|(first, _)| *first == index).map(|(_, hash)| hash.slot());
@@ -78,6 +92,7 @@ impl Transaction {
         let roams = inner.row.flags.has(Flags::READS_ALL) || inner.row.flags.has(Flags::RUNS_SCRIPTS);
         self.needs_all_slots |= row.keys.spans_all(args) || roams;
         self.flags = self.flags.or(queued.flags);
+        self.mobility = self.mobility.max(Mobility::of(found, args));
         self.writes |= writes;
         self.args_bytes += args.size_bytes() as u64;
         self.bytes += bytes;
@@ -103,6 +118,16 @@ impl Transaction {
     /// Whether any of the commands has this property.
     pub(crate) fn any(&self, flag: Flags) -> bool {
         self.flags.has(flag)
+    }
+
+    /// Whether one command that fails undoes all: those on documents do.
+    pub(crate) fn is_undone_on_failure(&self) -> bool {
+        self.any(Flags::DOCUMENTS)
+    }
+
+    /// When it can be handed over.
+    pub(crate) fn mobility(&self) -> Mobility {
+        self.mobility
     }
 
     /// Whether any of the commands may append to the log.

@@ -19,8 +19,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use documents::{DocError, Writer};
 use keyspace::{
-    AccessClock, Applied, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace, LIBRARIES_SLOT,
-    Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
+    AccessClock, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace,
+    LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
 };
 use lsn::Lsn;
 use pubsub::Kind;
@@ -30,6 +30,7 @@ use crate::{
     EventClass, Host,
     event::Events,
     interest::{Change, Interests},
+    long_units::HeldSlots,
     stats::WorkerStats,
     tracking::{ClientTracking, Invalidations},
 };
@@ -71,6 +72,8 @@ pub struct Unit<'k> {
     undo: Option<Box<Undo>>,
     /// The memory of one that has ended.
     kept_undo: &'k mut Option<Box<Undo>>,
+    /// Where it shows which slots it holds, if others are to see that.
+    held_slots: &'k Option<Arc<HeldSlots>>,
 }
 
 impl<'k> Unit<'k> {
@@ -82,7 +85,7 @@ impl<'k> Unit<'k> {
         scratch: &'k mut Scratch,
         UnitAccess { clock, as_of_ms, touches }: UnitAccess,
     ) -> Unit<'k> {
-        let Scratch { effects, freed, undo, stats, interests, events, invalidations } = scratch;
+        let Scratch { effects, freed, undo, stats, interests, events, invalidations, held_slots } = scratch;
         debug_assert!(effects.is_empty());
         Unit {
             keyspace,
@@ -105,6 +108,7 @@ impl<'k> Unit<'k> {
             invalidations,
             undo: None,
             kept_undo: undo,
+            held_slots,
         }
     }
 
@@ -125,6 +129,11 @@ impl<'k> Unit<'k> {
     /// If there is none with this name.
     pub(crate) fn documents(&mut self, name: &str) -> Result<&mut Writer, DocError> {
         self.databases.as_mut().ok_or(DocError::NoDatabase)?.writer(name)
+    }
+
+    /// Whether it has locked document databases.
+    pub(crate) fn has_documents(&self) -> bool {
+        self.databases.is_some()
     }
 
     /// The reply shows something that a record up to here has made.
@@ -247,6 +256,11 @@ impl<'k> Unit<'k> {
         self.locked.slot(hash.slot()).get_raw(db, &hash, key)
     }
 
+    /// How many keys a database has, with what this unit has done.
+    pub(crate) fn keys_len(&self, db: DbId) -> u64 {
+        self.keyspace.len(db).saturating_add_signed(self.locked.uncounted_keys(db))
+    }
+
     /// Whether the key exists and has not expired. Does not count as an access.
     #[inline]
     pub fn exists(&self, db: DbId, key: &[u8]) -> bool {
@@ -307,8 +321,14 @@ impl<'k> Unit<'k> {
         let (db, key) = match (effect.target(), *effect) {
             (Some(target), _) => target,
             (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
-            // Nobody waits for libraries, and no client has read them.
-            (None, Effect::PutLibrary { .. } | Effect::DropLibrary { .. }) => return self.change(effect),
+            // Nobody waits for libraries or settings, and no client has read them.
+            (
+                None,
+                Effect::PutLibrary { .. }
+                | Effect::DropLibrary { .. }
+                | Effect::PutSetting { .. }
+                | Effect::DropSetting { .. },
+            ) => return self.change(effect),
             (None, _) => return self.apply_global_observed(effect),
         };
         let (hash, as_of_ms) = (self.hash(key), self.as_of_ms);
@@ -389,6 +409,14 @@ impl<'k> Unit<'k> {
         libraries
     }
 
+    /// The settings that belong to the data, with what this unit has done to them.
+    pub(crate) fn data_settings(&mut self) -> Arc<DataSettings> {
+        if self.locked.has(LIBRARIES_SLOT) {
+            return self.locked.slot(LIBRARIES_SLOT).data_settings();
+        }
+        self.keyspace.data_settings()
+    }
+
     /// Whether a slot is locked.
     pub(crate) fn has_locked(&self, slot: SlotId) -> bool {
         self.locked.has(slot)
@@ -397,7 +425,19 @@ impl<'k> Unit<'k> {
     /// Locks one more slot for a unit that cannot tell ahead what it needs, unless somebody else has it: waiting for it
     /// could be for ever. Returns whether it is locked.
     pub(crate) fn try_lock(&mut self, slot: SlotId) -> bool {
-        self.locked.try_add(self.keyspace, slot)
+        let is_locked = self.locked.try_add(self.keyspace, slot);
+        if is_locked && let Some(held) = self.held_slots {
+            held.add(slot);
+        }
+        is_locked
+    }
+
+    /// Shows the locked slots, if others are to see which they are.
+    #[inline]
+    pub(crate) fn show_held_slots(&self) {
+        if let Some(held) = self.held_slots {
+            self.locked.for_each(|slot| held.add(slot));
+        }
     }
 
     /// Whether every slot is locked.

@@ -52,6 +52,9 @@ pub enum DocError {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
+    /// What is asked for would be stored, and not honoured.
+    #[error("{0}")]
+    NotImplemented(&'static str),
     /// A document says that it has an attachment already, which it has not.
     #[error("{0}")]
     MissingStub(String),
@@ -113,6 +116,7 @@ impl DocError {
             DocError::BadRequest(_) => (400, "bad_request"),
             DocError::QueryParse(_) => (400, "query_parse_error"),
             DocError::Forbidden(_) => (403, "forbidden"),
+            DocError::NotImplemented(_) => (501, "not_implemented"),
             DocError::MissingStub(_) => (412, "missing_stub"),
             DocError::DocumentTooLarge(_) => (413, "document_too_large"),
             DocError::AttachmentTooLarge(_) => (413, "attachment_too_large"),

@@ -43,6 +43,7 @@ mod state;
 mod store;
 mod store_error;
 mod unnamed;
+mod unsupported;
 mod view;
 mod writer;
 

@@ -9,3 +9,4 @@ mod feeds;
 mod files;
 mod history;
 pub(crate) mod kit;
+mod unsupported;

@@ -12,6 +12,7 @@
 //! Invariants
 //! - There is one writer of a database at a time, from before the first look until the change has its LSN: the order of changes
 //!   in the log is that in memory.
+//! - What would be stored and not honoured is refused here, so by every protocol (`unsupported`).
 //! - Readers see nothing of it before [`Writer::commit`].
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::revision::Rev;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
+use crate::unsupported;
 
 /// How many edits one change should have at most: whoever merges requests cuts there, so that nobody waits for long.
 pub const ROUND_DOCUMENTS_MAX: usize = 1024;
@@ -99,6 +101,7 @@ impl Writer {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
         }
+        unsupported::refuse(self.database.name(), &request)?;
         let old = match self.expected.take(&request.id) {
             Some(found) => found,
             None => self.next.document(&request.id)?,
@@ -221,6 +224,14 @@ impl Writer {
             return Ok(());
         }
         self.push(Operation::Discard { from: upload, to: UploadId(upload.0.saturating_add(1)) })
+    }
+
+    /// Takes back all that was changed; goes on with the database as it was when it was locked.
+    pub fn undo(&mut self) {
+        self.next = State::clone(&self.database.state());
+        self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
+        self.expected.forget();
+        self.failed = None;
     }
 
     /// The bytes for the log, if anything has changed. Ask once, when all is done.

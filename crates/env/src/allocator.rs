@@ -9,6 +9,7 @@ use std::{
     alloc::{GlobalAlloc, Layout},
     ffi::{CStr, c_char, c_int, c_long, c_void},
     ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use libmimalloc_sys::{
@@ -19,6 +20,13 @@ use libmimalloc_sys::{
 const NATURAL_ALIGN: usize = 16;
 /// What it aligns smaller things to.
 const SMALL_ALIGN: usize = 8;
+
+/// The pages of blocks of this size and larger go back to the OS when they are freed.
+const LARGE_BYTES: usize = 16 << 20;
+/// The unit in which the OS takes memory back.
+const PAGE_BYTES: usize = 4096;
+
+static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
 
 /// mimalloc. Asked for an alignment it takes a longer way, also for one that everything has anyhow.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +59,12 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if layout.size() >= LARGE_BYTES {
+            // SAFETY: the caller has it from this allocator and is done with it.
+            unsafe { give_back(ptr, layout.size()) };
+            note_large_freed();
+        }
         // SAFETY: the caller has it from this allocator.
         unsafe { mi_free(ptr.cast()) }
     }
@@ -59,12 +72,39 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (ptr, align) = (ptr.cast(), layout.align());
+        if layout.size() >= LARGE_BYTES {
+            note_large_freed();
+        }
         // SAFETY: the caller has `ptr` from this allocator; for the rest as above.
         unsafe {
             if is_natural(size, align) { mi_realloc(ptr, size) } else { mi_realloc_aligned(ptr, size, align) }
         }
         .cast()
     }
+}
+
+/// Gives the pages within a block back. mimalloc does so in its own time, and lazily for a block that another thread has allocated: it
+/// would count as resident until that thread has much to do again, or somebody else wants the memory.
+///
+/// # Safety
+/// The block has so many bytes, and nobody needs what is in it any more.
+#[cold]
+unsafe fn give_back(block: *mut u8, bytes: usize) {
+    let start = block.align_offset(PAGE_BYTES);
+    let whole = bytes.saturating_sub(start) / PAGE_BYTES * PAGE_BYTES;
+    // SAFETY: the pages are within the block. Where the OS uses larger ones it refuses, and nothing happens.
+    unsafe { libc::madvise(block.add(start).cast(), whole, libc::MADV_DONTNEED) };
+}
+
+#[cold]
+fn note_large_freed() {
+    LARGE_FREED.fetch_add(1, Relaxed);
+}
+
+/// How many blocks of 16 MiB and larger were freed so far. By itself the allocator gives their memory back only when much else is
+/// allocated or freed later, so a server without load would keep it: see [`release_unused`].
+pub fn large_blocks_freed() -> u64 {
+    LARGE_FREED.load(Relaxed)
 }
 
 /// `mi_option_purge_delay`: milliseconds after which the OS gets unused pages back; whole segments after ten times as many.
@@ -136,6 +176,25 @@ mod tests {
         assert!(!super::report().is_empty());
         // Whatever has used it in this process or not.
         assert!(super::committed_bytes() < u64::MAX / 2);
+    }
+
+    #[test]
+    fn a_large_block_is_given_back_by_whoever_frees_it() {
+        const BYTES: usize = 256 << 20;
+        let layout = Layout::from_size_align(BYTES, 16).expect("a layout");
+        // SAFETY: the layout is not empty; the block is written within its size and freed once, with its layout.
+        let address = unsafe {
+            let block = Allocator.alloc(layout);
+            assert!(!block.is_null());
+            block.write_bytes(1, BYTES);
+            block.expose_provenance()
+        };
+        let before = crate::process::rss_bytes();
+        // SAFETY: as above.
+        let free = move || unsafe { Allocator.dealloc(ptr::with_exposed_provenance_mut(address), layout) };
+        std::thread::spawn(free).join().expect("no panic");
+        let given_back = before.saturating_sub(crate::process::rss_bytes());
+        assert!(given_back > BYTES as u64 / 2, "{given_back} of {BYTES} bytes");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Disk, File};
+use crate::{Disk, File, RealDisk};
 
 /// Suffix of files that are being written; whatever bears it after a crash is garbage.
 pub const TMP_SUFFIX: &str = ".tmp";
@@ -46,6 +46,24 @@ pub fn write_atomically_with(
     remove_if_present(disk, &tmp)?;
     if let Err(error) = write_new(disk, &tmp, write) {
         // Frees the space now if the disk is full; the first error is the one to report.
+        let _ = disk.remove(&tmp);
+        return Err(error);
+    }
+    rename_durably(disk, &tmp, path)
+}
+
+/// As [`write_atomically`], on the disk of this machine and with these permissions: for files with secrets.
+///
+/// # Errors
+/// If one is returned, `path` holds the old or the new contents, whole.
+pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (disk, tmp) = (&RealDisk, tmp_path(path));
+    remove_if_present(disk, &tmp)?;
+    let written = RealDisk.create_new_with_mode(&tmp, mode).and_then(|file| {
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()
+    });
+    if let Err(error) = written {
         let _ = disk.remove(&tmp);
         return Err(error);
     }

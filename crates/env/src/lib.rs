@@ -18,6 +18,7 @@ mod clock;
 pub mod crashsafe;
 mod disk;
 mod entropy;
+mod held;
 mod lock;
 mod mapping;
 pub mod process;
@@ -26,12 +27,15 @@ pub mod sim;
 #[cfg(test)]
 mod testing;
 pub mod thread;
+mod untouched;
 
 pub use aligned::AlignedBytes;
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Access, BLOCK_BYTES, Disk, File};
 pub use entropy::{Entropy, Prng, RealEntropy, SimEntropy};
-pub use lock::{DirLock, LockError};
+pub use held::HeldDisk;
+pub use lock::{DirLock, LockError, LockLost};
 pub use mapping::RingMemory;
 pub use real::RealDisk;
 pub use sim::SimDisk;
+pub use untouched::Untouched;

@@ -1,22 +1,31 @@
 //! `DirLock`: one server per data directory.
 //!
-//! What it is: an advisory `flock` on `sheaf.lock` inside the directory; the file says who holds it.
+//! What it is: advisory `flock`s on the directory itself and on `sheaf.lock` inside it; the file says who holds them.
 //! What it is not: a lock between threads, or across machines on network file systems that do not forward `flock`.
 //!
+//! The lock of the directory cannot be removed as a file can. That of the file keeps earlier versions out, which know no other, and is
+//! the only one where a file system locks no directories (NFS).
+//!
 //! Invariants
-//! - The kernel releases the lock when the holder dies, however it dies; the file itself means nothing.
-//! - The file is never removed: whoever removed it could lock a name that another process has just replaced.
+//! - The kernel releases the locks when the holder dies, however it dies; the file itself means nothing.
+//! - The file is never removed here. While somebody holds the lock, the path leads to the directory and the file that were locked, or
+//!   [`DirLock::verify`] says that it does not: a directory that was moved, removed or replaced, or whose lock file is gone, is not
+//!   protected from another server any more.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
 
 /// An exclusive hold on a directory; released on drop.
 #[derive(Debug)]
 pub struct DirLock {
-    /// Closing the descriptor releases the lock.
-    _file: File,
+    path: PathBuf,
+    /// Closing the descriptors releases the locks.
+    file: File,
+    _directory: File,
+    locks_directory: bool,
 }
 
 /// Why a directory could not be locked.
@@ -40,6 +49,17 @@ pub enum LockError {
     },
 }
 
+/// What was locked is not where it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} is not the file any more that this process has locked ({what}): the data directory was moved, replaced or removed, or its \
+     lock file was, so that another server may use it", path.display()
+)]
+pub struct LockLost {
+    path: PathBuf,
+    what: &'static str,
+}
+
 fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
@@ -52,6 +72,14 @@ impl DirLock {
     pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
         let path = dir.join(Self::NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };
+        let directory = File::open(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+        let directory = directory.map_err(failed)?;
+        let locks_directory = match directory.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => return Err(held(path)),
+            // As on NFS, which locks what is open for writing.
+            Err(TryLockError::Error(_)) => false,
+        };
         // Not truncated at open: the pid in it belongs to the holder until the lock is ours.
         let mut file = OpenOptions::new()
             .read(true)
@@ -62,12 +90,50 @@ impl DirLock {
             .map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held { pid: read_pid(&mut file), path }),
+            Err(TryLockError::WouldBlock) => return Err(held(path)),
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         write_pid(&mut file).map_err(failed)?;
-        Ok(DirLock { _file: file })
+        Ok(DirLock { path, file, _directory: directory, locks_directory })
     }
+
+    /// Whether somebody holds `dir` now, for who only looks: what cannot be found out counts as no.
+    pub fn is_held(dir: &Path) -> bool {
+        let is_locked = |path: &Path| {
+            File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        };
+        is_locked(dir) || is_locked(&dir.join(Self::NAME))
+    }
+
+    /// Whether the directory itself is locked, not only the file in it.
+    pub fn locks_directory(&self) -> bool {
+        self.locks_directory
+    }
+
+    /// Whether the path still leads to what is locked. What cannot be found out counts as unchanged.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn verify(&self) -> Result<(), LockLost> {
+        let lost = |what| Err(LockLost { path: self.path.clone(), what });
+        let is_gone = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        let (named, locked) = match (fs::symlink_metadata(&self.path), self.file.metadata()) {
+            (Err(error), _) if is_gone(&error) => return lost("there is none"),
+            (Ok(named), Ok(locked)) => (named, locked),
+            _ => return Ok(()),
+        };
+        if (named.dev(), named.ino()) != (locked.dev(), locked.ino()) {
+            return lost("there is another");
+        }
+        Ok(())
+    }
+}
+
+fn held(path: PathBuf) -> LockError {
+    let pid = File::open(&path).ok().and_then(|mut file| read_pid(&mut file));
+    LockError::Held { pid, path }
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {
@@ -90,12 +156,62 @@ mod tests {
     #[test]
     fn a_second_holder_is_told_who_has_it() {
         let temp = TempDir::new("lock");
+        assert!(!DirLock::is_held(temp.path()));
         let lock = DirLock::acquire(temp.path()).unwrap();
+        assert!(DirLock::is_held(temp.path()));
         let error = DirLock::acquire(temp.path()).unwrap_err();
         assert!(matches!(&error, LockError::Held { pid, .. } if *pid == Some(process::id())), "{error}");
         assert!(error.to_string().contains(&format!("held by process {}", process::id())), "{error}");
         drop(lock);
         DirLock::acquire(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn without_its_file_the_directory_is_locked_all_the_same() {
+        let temp = TempDir::new("lock-file-removed");
+        let lock = DirLock::acquire(temp.path()).unwrap();
+        assert!(lock.locks_directory());
+        fs::remove_file(temp.path().join(DirLock::NAME)).unwrap();
+        let error = DirLock::acquire(temp.path()).unwrap_err();
+        assert!(matches!(&error, LockError::Held { pid: None, .. }), "{error}");
+    }
+
+    #[test]
+    fn an_earlier_version_that_locks_only_the_file_keeps_others_out() {
+        let temp = TempDir::new("lock-of-file");
+        let file = File::create(temp.path().join(DirLock::NAME)).unwrap();
+        file.try_lock().unwrap();
+        assert!(matches!(DirLock::acquire(temp.path()), Err(LockError::Held { .. })));
+        drop(file);
+        DirLock::acquire(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn a_holder_notices_that_file_or_directory_are_gone_or_others() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 5] = [
+            ("there is none", |dir| fs::remove_file(dir.join(DirLock::NAME)).unwrap()),
+            ("there is none", |dir| fs::rename(dir, dir.with_extension("moved")).unwrap()),
+            ("there is none", |dir| fs::remove_dir_all(dir).unwrap()),
+            ("there is another", |dir| {
+                fs::write(dir.join("new"), "").unwrap();
+                fs::rename(dir.join("new"), dir.join(DirLock::NAME)).unwrap();
+            }),
+            ("there is another", |dir| {
+                fs::rename(dir, dir.with_extension("replaced")).unwrap();
+                fs::create_dir(dir).unwrap();
+                fs::write(dir.join(DirLock::NAME), "").unwrap();
+            }),
+        ];
+        for (number, (what, change)) in changes.into_iter().enumerate() {
+            let temp = TempDir::new(&format!("lock-lost-{number}"));
+            let dir = temp.path().join("data");
+            fs::create_dir(&dir).unwrap();
+            let lock = DirLock::acquire(&dir).unwrap();
+            assert_eq!(lock.verify(), Ok(()));
+            change(&dir);
+            assert_eq!(lock.verify().unwrap_err().what, what, "change {number}");
+        }
     }
 
     #[test]

@@ -18,10 +18,11 @@
 //! - The second descriptor is the same inode as the first, also after a rename (it is opened through
 //!   `/proc/self/fd`, not by path).
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -39,6 +40,19 @@ const FILE_MODE: u32 = 0o640;
 /// The file system of the machine.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RealDisk;
+
+impl RealDisk {
+    /// As [`Disk::create_new`], with these permissions, whatever the process masks.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn create_new_with_mode(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(mode).open(path)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        Ok(Arc::new(RealFile::new(file, Access::ReadWrite)))
+    }
+}
 
 impl Disk for RealDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
@@ -92,6 +106,16 @@ impl Disk for RealDisk {
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         syscalls::free_bytes(&fs::File::open(or_current(dir))?)
+    }
+}
+
+impl RealDisk {
+    /// All names in `dir`, of directories and other things as well.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(or_current(dir))?.map(|entry| Ok(entry?.file_name())).collect()
     }
 }
 

@@ -162,6 +162,10 @@ impl SlotGuard<'_> {
                 assert_eq!(slot, LIBRARIES_SLOT, "libraries changed under the lock of another slot");
                 Applied { changed: self.apply_to_libraries(effect), ..Applied::default() }
             }
+            Effect::PutSetting { .. } | Effect::DropSetting { .. } => {
+                assert_eq!(slot, LIBRARIES_SLOT, "settings changed under the lock of another slot");
+                Applied { changed: self.apply_to_data_settings(effect), ..Applied::default() }
+            }
             Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
                 self.apply_global(effect, freed)
             }
@@ -205,6 +209,7 @@ impl SlotGuard<'_> {
                 DbId::all().for_each(|db| self.flush(db, freed));
                 if self.slot() == LIBRARIES_SLOT {
                     self.apply_to_libraries(effect);
+                    self.apply_to_data_settings(effect);
                 }
             }
             Effect::SwapDb { a, b } => self.swap(a, b),
@@ -238,7 +243,7 @@ impl SlotGuard<'_> {
         let before = self.state.tally(target.db);
         let (applied, deadlines) = run(&mut self.state, target);
         let after = self.state.tally(target.db);
-        self.keyspace.totals.change(target.db, before, after);
+        self.tally_changed(target.db, before, after);
         if before.bytes != after.bytes {
             self.note_buckets();
         }
@@ -309,7 +314,7 @@ impl SlotGuard<'_> {
             // Tables without entries may still have buckets that were reserved.
             for db in DbId::all() {
                 let before = self.state.tally(db);
-                self.keyspace.totals.change(db, before, Tally::default());
+                self.tally_changed(db, before, Tally::default());
             }
             let bytes_before = self.state.heap_bytes();
             let capture = self.state.extra.as_mut().and_then(|extra| extra.capture.take());
@@ -323,8 +328,7 @@ impl SlotGuard<'_> {
     }
 
     fn heap_bytes_changed(&self, before: u64) {
-        let tally = |bytes| Tally { bytes, ..Tally::default() };
-        self.keyspace.totals.change(DbId::ZERO, tally(before), tally(self.state.heap_bytes()));
+        self.keyspace.totals.change_bytes(before, self.state.heap_bytes());
     }
 
     fn flush(&mut self, db: DbId, freed: &mut Freed) {
@@ -340,7 +344,7 @@ impl SlotGuard<'_> {
         if let Some(table) = table {
             freed.table(table);
         }
-        self.keyspace.totals.change(db, before, self.state.tally(db));
+        self.tally_changed(db, before, self.state.tally(db));
         self.note_buckets();
         self.tend_expiry(None);
         self.settle_emptiness();
@@ -357,8 +361,8 @@ impl SlotGuard<'_> {
         if let Some(capture) = self.state.capture_mut() {
             capture.swap(a, b);
         }
-        self.keyspace.totals.change(a, before_a, before_b);
-        self.keyspace.totals.change(b, before_b, before_a);
+        self.tally_changed(a, before_a, before_b);
+        self.tally_changed(b, before_b, before_a);
         self.note_buckets();
         let bytes_before = self.state.heap_bytes();
         self.state.rebuild_heap();

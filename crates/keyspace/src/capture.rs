@@ -25,7 +25,7 @@
 //!        3  LEB128 numbers: deadline in Unix ms if it expires; bytes of key; bytes of payload
 //!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
-//! The libraries of functions stand among the effects of [their slot](LIBRARIES_SLOT).
+//! The libraries of functions, and the settings that belong to the data, stand among the effects of [their slot](LIBRARIES_SLOT).
 //!
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
@@ -180,9 +180,13 @@ impl<'k> Capture<'k> {
         stream.extend_from_slice(&self.lsn.get().to_le_bytes());
         stream.extend_from_slice(&(keys as u32).to_le_bytes());
         let libraries = (slot == LIBRARIES_SLOT).then(|| guard.libraries());
+        let settings = (slot == LIBRARIES_SLOT).then(|| guard.data_settings());
         self.step(guard, Box::new(SlotCapture::new()), stream, wanted);
         for library in libraries.iter().flat_map(|libraries| libraries.iter()) {
             library.with_effect(|effect| effect.encode_into(stream));
+        }
+        for effect in settings.iter().flat_map(|settings| settings.effects()) {
+            effect.encode_into(stream);
         }
         keys as u32
     }

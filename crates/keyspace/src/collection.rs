@@ -300,6 +300,8 @@ pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
         | Effect::SetRange { .. }
         | Effect::PutLibrary { .. }
         | Effect::DropLibrary { .. }
+        | Effect::PutSetting { .. }
+        | Effect::DropSetting { .. }
         | Effect::FlushDb { .. }
         | Effect::FlushAll
         | Effect::SwapDb { .. } => None,

@@ -80,6 +80,10 @@ impl Digest {
         Digest::of(&[b"library", &bytes])
     }
 
+    fn of_setting(name: &[u8], value: &[u8]) -> Self {
+        Digest::of(&[b"setting", name, value])
+    }
+
     fn of_key(db: DbId, entry: EntryRef<'_>) -> Self {
         Digest::of(&[&[db.get()], entry.key(), &Digest::of_entry(entry).0.to_le_bytes()])
     }
@@ -137,11 +141,14 @@ impl SlotGuard<'_> {
 }
 
 impl Keyspace {
-    /// The digest of all keys of all databases, expired ones included, and of all libraries. Locks one slot at a time: exact
+    /// The digest of all keys of all databases, expired ones included, and of all libraries and settings. Locks one slot at a time: exact
     /// when nobody writes.
     pub fn digest(&self) -> Digest {
         let slots = self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest());
         let published = self.libraries();
-        slots.chain(published.libraries.iter().map(|library| Digest::of_library(library))).sum()
+        let settings = self.data_settings();
+        let settings = settings.iter().map(|(name, value)| Digest::of_setting(name, value));
+        let libraries = published.libraries.iter().map(|library| Digest::of_library(library));
+        slots.chain(libraries).chain(settings).sum()
     }
 }

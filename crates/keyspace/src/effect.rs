@@ -421,12 +421,24 @@ pub enum Effect<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// Gives a setting that belongs to the data a value.
+    PutSetting {
+        /// Its name.
+        name: &'a [u8],
+        /// Its value, as text.
+        value: &'a [u8],
+    },
+    /// Takes back what the data say of a setting.
+    DropSetting {
+        /// Its name.
+        name: &'a [u8],
+    },
     /// Removes every key of a database.
     FlushDb {
         /// The database.
         db: DbId,
     },
-    /// Removes every key and every library.
+    /// Removes every key, every library and every setting.
     FlushAll,
     /// Exchanges the content of two databases.
     SwapDb {
@@ -449,7 +461,7 @@ pub enum ListEnd {
 /// What an effect touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope<'a> {
-    /// The slot of this key: of libraries the one that they belong to, whatever is at that key.
+    /// The slot of this key: of libraries and settings the one that they belong to, whatever is at that key.
     Slot(&'a [u8]),
     /// The slots of two keys, which may be one slot: where something is and where it goes.
     Two(&'a [u8], &'a [u8]),
@@ -495,6 +507,8 @@ impl<'a> Effect<'a> {
             Effect::Move { .. }
             | Effect::PutLibrary { .. }
             | Effect::DropLibrary { .. }
+            | Effect::PutSetting { .. }
+            | Effect::DropSetting { .. }
             | Effect::FlushDb { .. }
             | Effect::FlushAll
             | Effect::SwapDb { .. } => None,
@@ -526,7 +540,10 @@ impl<'a> Effect<'a> {
     pub const fn scope(&self) -> Scope<'a> {
         match *self {
             Effect::Move { key, to_key, .. } => Scope::Two(key, to_key),
-            Effect::PutLibrary { .. } | Effect::DropLibrary { .. } => Scope::Slot(LIBRARIES_KEY),
+            Effect::PutLibrary { .. }
+            | Effect::DropLibrary { .. }
+            | Effect::PutSetting { .. }
+            | Effect::DropSetting { .. } => Scope::Slot(LIBRARIES_KEY),
             _ => match self.target() {
                 Some((_, key)) => Scope::Slot(key),
                 None => Scope::Global,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::collection::{PackedLimits, Rules, SharedLimits};
+use crate::data_settings::DataSettingsShelf;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::hints::Hints;
 use crate::id::{DB_COUNT, DbId, SLOT_COUNT, SlotId};
@@ -51,6 +52,7 @@ pub struct Keyspace {
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
     pub(crate) shelf: Shelf,
+    pub(crate) data_settings: DataSettingsShelf,
     packed_limits: SharedLimits,
     collection_seed: u64,
 }
@@ -67,6 +69,7 @@ impl Keyspace {
             captured: SlotSet::new(),
             hints: Hints::new(),
             shelf: Shelf::new(),
+            data_settings: DataSettingsShelf::default(),
             packed_limits: SharedLimits::new(PackedLimits::DEFAULT),
             collection_seed: options.hash_seed,
         }

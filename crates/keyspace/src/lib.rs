@@ -38,6 +38,7 @@ mod apply;
 mod capture;
 mod check;
 mod collection;
+mod data_settings;
 mod digest;
 mod effect;
 mod entry;
@@ -66,6 +67,7 @@ pub use collection::{
     ListView, PackedLimits, PendingView, SetView, SharedEntries, StreamBlock, StreamEntry, StreamFields,
     StreamHead, StreamId, StreamImage, StreamOrder, StreamView, ValueBuf, View, ZsetRange, ZsetView,
 };
+pub use data_settings::DataSettings;
 pub use digest::Digest;
 pub use effect::{
     Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, Listable, Listed, LoggedMessage,

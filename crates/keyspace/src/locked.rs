@@ -11,7 +11,7 @@ use crate::apply::{Applied, apply_move_between};
 use crate::effect::{Effect, Scope};
 use crate::freed::Freed;
 use crate::hash::{KeyHash, slot_of};
-use crate::id::{SLOT_COUNT, SlotId};
+use crate::id::{DbId, SLOT_COUNT, SlotId};
 use crate::keyspace::Keyspace;
 use crate::slot::SlotGuard;
 
@@ -119,6 +119,11 @@ impl<'k> LockedSlots<'k> {
     /// slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
+    }
+
+    /// See [`SlotGuard::uncounted_keys`].
+    pub fn uncounted_keys(&self, db: DbId) -> i64 {
+        self.guards.iter().map(|guard| guard.uncounted_keys(db)).sum()
     }
 
     /// The keyspace whose slots these are.

@@ -26,7 +26,7 @@ use crate::id::{DB_COUNT, DbId, SlotId};
 use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
 use crate::table::Table;
-use crate::totals::Tally;
+use crate::totals::{Tally, Uncounted};
 
 /// `next_expiry_ms` of a slot in which nothing expires.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -170,11 +170,31 @@ pub struct SlotGuard<'k> {
     pub(crate) state: MutexGuard<'k, SlotState>,
     pub(crate) keyspace: &'k Keyspace,
     slot: SlotId,
+    uncounted: Uncounted,
+}
+
+impl Drop for SlotGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.keyspace.totals.count(&self.uncounted);
+    }
 }
 
 impl<'k> SlotGuard<'k> {
     pub(crate) fn new(keyspace: &'k Keyspace, slot: SlotId, state: MutexGuard<'k, SlotState>) -> Self {
-        SlotGuard { state, keyspace, slot }
+        SlotGuard { state, keyspace, slot, uncounted: Uncounted::default() }
+    }
+
+    /// Does the bookkeeping after a database of the slot went from `before` to `after`.
+    #[inline]
+    pub(crate) fn tally_changed(&mut self, db: DbId, before: Tally, after: Tally) {
+        self.keyspace.totals.change_bytes(before.bytes, after.bytes);
+        self.uncounted.note(db, before, after);
+    }
+
+    /// How many keys of a database are more, or fewer, in this slot than [`Keyspace::len`] says until it is unlocked.
+    pub fn uncounted_keys(&self, db: DbId) -> i64 {
+        self.uncounted.keys(db) as i64
     }
 
     /// Which slot this is.
@@ -199,6 +219,7 @@ impl<'k> SlotGuard<'k> {
         self.state.last_lsn = lsn;
         if self.slot == LIBRARIES_SLOT {
             self.publish_libraries();
+            self.publish_data_settings();
         }
     }
 
@@ -275,7 +296,7 @@ impl<'k> SlotGuard<'k> {
         }
         let before = self.state.tally(db);
         self.state.table_mut(db).reserve(additional);
-        self.keyspace.totals.change(db, before, self.state.tally(db));
+        self.tally_changed(db, before, self.state.tally(db));
         self.note_buckets();
     }
 

@@ -72,3 +72,22 @@ fn what_is_not_entries_is_index() {
     assert_eq!(index.tables.iter().sum::<u64>() + index.expiry + entries as u64, keyspace.bytes());
     assert!(index.tables[0] > 0 && index.tables[1] > 0 && index.tables[2] == 0 && index.expiry > 0);
 }
+
+#[test]
+fn keys_count_when_their_slot_is_unlocked() {
+    let (keyspace, mut freed) = (keyspace(), Freed::new());
+    put(&keyspace, db(0), b"{a}kept", b"1", None);
+    let effect = |key, expire_at_ms| Effect::Put { db: db(0), key, value: Value::String(b"1"), expire_at_ms };
+    let counts = || (keyspace.len(db(0)), keyspace.len(db(1)), keyspace.expiring_len(db(0)));
+    let mut slots = keyspace.lock_all();
+    slots.apply(&effect(b"{a}new", Some(9)), clock(0), &mut freed);
+    slots.apply(&effect(b"{b}new", None), clock(0), &mut freed);
+    assert_eq!((counts(), slots.uncounted_keys(db(0))), ((1, 0, 0), 2));
+    slots.apply(&Effect::Delete { db: db(0), key: b"{b}new" }, clock(0), &mut freed);
+    slots.apply(&Effect::SwapDb { a: db(0), b: db(1) }, clock(0), &mut freed);
+    assert_eq!((slots.uncounted_keys(db(0)), slots.uncounted_keys(db(1))), (-1, 2));
+    slots.apply(&Effect::SwapDb { a: db(0), b: db(1) }, clock(0), &mut freed);
+    assert_eq!((counts(), slots.uncounted_keys(db(0))), ((1, 0, 0), 1));
+    drop(slots);
+    assert_eq!(counts(), (2, 0, 1));
+}

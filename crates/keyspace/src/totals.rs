@@ -5,10 +5,18 @@
 //! is exact when nobody writes.
 //!
 //! Invariants
+//! - Keys are counted when the slot is unlocked that they are in, so whoever reads a sum and then the end of the log has seen
+//!   nothing behind that: no key of a unit that has not ended, and perhaps will be undone. Bytes are counted at once: they are
+//!   memory, whatever becomes of the unit.
 //! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means
 //!   something.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use smallvec::SmallVec;
 
 use crate::id::{DB_COUNT, DbId};
 
@@ -21,6 +29,38 @@ pub(crate) struct Tally {
     pub(crate) keys: u64,
     pub(crate) expiring: u64,
     pub(crate) bytes: u64,
+}
+
+/// What became of the numbers of keys of a locked slot and is not in the totals yet, by database.
+#[derive(Debug, Default)]
+pub(crate) struct Uncounted(SmallVec<[(DbId, Counts); 1]>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    keys: u64,
+    expiring: u64,
+}
+
+impl Uncounted {
+    /// Notes that a slot's tally went from `before` to `after`.
+    #[inline]
+    pub(crate) fn note(&mut self, db: DbId, before: Tally, after: Tally) {
+        if (before.keys, before.expiring) == (after.keys, after.expiring) {
+            return;
+        }
+        let at = self.0.iter().position(|(known, _)| *known == db).unwrap_or_else(|| {
+            self.0.push((db, Counts::default()));
+            self.0.len() - 1
+        });
+        let counts = &mut self.0[at].1;
+        counts.keys = counts.keys.wrapping_add(after.keys).wrapping_sub(before.keys);
+        counts.expiring = counts.expiring.wrapping_add(after.expiring).wrapping_sub(before.expiring);
+    }
+
+    /// How many keys of a database more, or fewer: a wrapping part.
+    pub(crate) fn keys(&self, db: DbId) -> u64 {
+        self.0.iter().find(|(known, _)| *known == db).map_or(0, |(_, counts)| counts.keys)
+    }
 }
 
 #[derive(Default)]
@@ -39,14 +79,20 @@ impl Totals {
         Totals { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
     }
 
-    /// Records that a slot's tally went from `before` to `after`.
+    /// Records that a slot went from so many bytes to so many.
     #[inline]
-    pub(crate) fn change(&self, db: DbId, before: Tally, after: Tally) {
-        let stripe = &self.stripes[stripe_of_thread()];
-        let [keys, expiring] = &stripe.dbs[db.index()];
-        add(&stripe.bytes, after.bytes.wrapping_sub(before.bytes));
-        add(keys, after.keys.wrapping_sub(before.keys));
-        add(expiring, after.expiring.wrapping_sub(before.expiring));
+    pub(crate) fn change_bytes(&self, before: u64, after: u64) {
+        add(&self.stripes[stripe_of_thread()].bytes, after.wrapping_sub(before));
+    }
+
+    /// Records how the numbers of keys of a slot have changed, which is about to be unlocked.
+    #[inline]
+    pub(crate) fn count(&self, uncounted: &Uncounted) {
+        for (db, counts) in &uncounted.0 {
+            let [keys, expiring] = &self.stripes[stripe_of_thread()].dbs[db.index()];
+            add(keys, counts.keys);
+            add(expiring, counts.expiring);
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -62,7 +108,7 @@ impl Totals {
     }
 
     fn sum(&self, counter: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
-        let parts = self.stripes.iter().map(|stripe| counter(stripe).load(Relaxed));
+        let parts = self.stripes.iter().map(|stripe| counter(stripe).load(Acquire));
         let sum = parts.fold(0u64, u64::wrapping_add);
         // A removal seen without its insertion leaves the sum below zero for a moment.
         if sum > i64::MAX as u64 { 0 } else { sum }
@@ -72,7 +118,7 @@ impl Totals {
 #[inline]
 fn add(counter: &AtomicU64, delta: u64) {
     if delta != 0 {
-        counter.fetch_add(delta, Relaxed);
+        counter.fetch_add(delta, Release);
     }
 }
 
@@ -89,17 +135,24 @@ fn stripe_of_thread() -> usize {
 mod tests {
     use super::*;
 
+    fn change(totals: &Totals, before: Tally, after: Tally) {
+        let mut uncounted = Uncounted::default();
+        uncounted.note(DbId::ZERO, before, after);
+        totals.count(&uncounted);
+        totals.change_bytes(before.bytes, after.bytes);
+    }
+
     #[test]
     fn what_one_thread_adds_another_may_take_away() {
         let totals = Totals::new();
         let (none, some) = (Tally::default(), Tally { keys: 3, expiring: 1, bytes: 500 });
         std::thread::scope(|scope| {
-            scope.spawn(|| totals.change(DbId::ZERO, none, some)).join().expect("no panic");
+            scope.spawn(|| change(&totals, none, some)).join().expect("no panic");
         });
         assert_eq!((totals.keys(DbId::ZERO), totals.expiring(DbId::ZERO), totals.bytes()), (3, 1, 500));
-        totals.change(DbId::ZERO, some, none);
+        change(&totals, some, none);
         assert_eq!((totals.keys(DbId::ZERO), totals.expiring(DbId::ZERO), totals.bytes()), (0, 0, 0));
-        totals.change(DbId::ZERO, some, none);
+        change(&totals, some, none);
         assert_eq!(totals.bytes(), 0, "never reported as nearly 2^64");
     }
 }

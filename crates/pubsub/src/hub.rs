@@ -8,7 +8,7 @@ use std::sync::{
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 use wire::glob;
 
-use crate::{index::Index, local::Local, mailbox::Inbox, patterns::Patterns, topic::Name};
+use crate::{index::Index, local::Local, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
 
 /// Workers at most.
 pub const WORKERS_MAX: usize = 128;
@@ -42,6 +42,9 @@ pub struct Hub {
     pub(crate) inboxes: Box<[Inbox]>,
     /// Topics by worker whose subscribers hear of keys.
     key_listeners: AtomicUsize,
+    /// Subscribers that are behind.
+    pub(crate) behind: AtomicUsize,
+    pub(crate) waiting: Waiting,
     secrets: RapidSecrets,
 }
 
@@ -54,6 +57,8 @@ impl Hub {
             patterns: Patterns::default(),
             inboxes: (0..workers).map(|_| Inbox::new(workers)).collect(),
             key_listeners: AtomicUsize::new(0),
+            behind: AtomicUsize::new(0),
+            waiting: Waiting::new(),
             secrets: RapidSecrets::seed(hash_seed),
         })
     }
@@ -63,8 +68,8 @@ impl Hub {
         Local::new(self.clone(), worker)
     }
 
-    /// From now on a worker is woken so when messages come for it: it is to call [`Local::deliver`]. `wake` is called by
-    /// other workers and must not block.
+    /// From now on a worker is woken so when messages come for it: it is to call [`Local::deliver`]. So it is when it waits (see
+    /// [`Local::begin_waiting`]) and may not have to any more. `wake` is called by any worker and must not block.
     pub fn listen(&self, worker: usize, wake: impl Fn() + Send + Sync + 'static) {
         self.inboxes[worker].listen(Box::new(wake));
     }
@@ -95,6 +100,11 @@ impl Hub {
     #[inline]
     pub fn hears_of_keys(&self) -> bool {
         self.key_listeners.load(Relaxed) > 0
+    }
+
+    /// A reason to hold back publishers may have gone: wakes the workers that do so.
+    pub(crate) fn wake_waiting(&self) {
+        self.waiting.workers().iter().for_each(|worker| self.inboxes[worker].wake());
     }
 
     pub(crate) fn index(&self, kind: Kind) -> &Index {

@@ -23,11 +23,13 @@
 //!   over to it before it changes any subscription. So nobody gets what was published before the subscription began on the
 //!   same worker, and whoever leaves has got what was confirmed to the publisher before.
 //! - The same bit is set and cleared by one worker only.
-//! - Nothing waits: publishers are told that a mailbox is full ([`Local::is_congested`]) and decide themselves.
+//! - Nothing waits: publishers are told that most of their audience is behind, or a mailbox full ([`Local::take_backpressure`]), and
+//!   decide themselves.
 
 #![forbid(unsafe_code)]
 
 mod audience;
+mod backpressure;
 mod batch;
 mod delivery;
 pub mod durable;
@@ -41,7 +43,9 @@ mod patterns;
 mod presence;
 mod sync;
 mod topic;
+mod waiting;
 
+pub use backpressure::Backpressure;
 pub use delivery::{Block, Delivery};
 pub use hub::{Hub, Kind, WORKERS_MAX};
 pub use local::{Local, SubscriberId};

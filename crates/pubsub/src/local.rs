@@ -7,13 +7,14 @@ mod fan_out;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use smallvec::SmallVec;
 use wire::Protocol;
 
 use crate::{
     audience::Audiences,
+    backpressure::Backpressure,
     batch::Batch,
     delivery::Delivery,
     hub::{Hub, Kind},
@@ -25,6 +26,8 @@ use fan_out::FanOut;
 
 /// Bytes of undelivered frames above which [`Local::must_deliver`]: so blocks, and what is delivered at once, stay small.
 const PENDING_BYTES_MAX: usize = 256 << 10;
+/// A subscriber with more subscriptions holds nobody back: to count it as behind would take too long.
+const COUNTED_SUBSCRIPTIONS_MAX: usize = 1024;
 
 /// One subscriber of a worker, from [`Local::join`] to [`Local::leave`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +52,18 @@ struct Subscriber {
     delivery: Delivery,
     /// It is in the list of those that something was delivered to.
     is_due: bool,
+    /// It is counted as behind in all its topics.
+    is_behind: bool,
 }
 
 impl Subscriber {
     /// Whether it has one subscription in all.
     fn has_one(&self) -> bool {
-        self.memberships.iter().map(Memberships::len).sum::<usize>() == 1
+        self.subscriptions() == 1
+    }
+
+    fn subscriptions(&self) -> usize {
+        self.memberships.iter().map(Memberships::len).sum()
     }
 }
 
@@ -72,8 +81,8 @@ pub struct Local {
     outgoing: Box<[Batch]>,
     /// Other workers that something is outgoing for.
     receivers: WorkerSet,
-    /// Other workers whose mailbox was full when something was put into it.
-    behind: WorkerSet,
+    /// Of the last message that asks its publisher to wait.
+    backpressure: Option<Backpressure>,
     /// Patterns were added or removed that others do not see yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
@@ -93,7 +102,7 @@ impl Local {
             total: 0,
             outgoing: (0..workers).map(|_| Batch::default()).collect(),
             receivers: WorkerSet::default(),
-            behind: WorkerSet::default(),
+            backpressure: None,
             patterns_changed: false,
             due: Vec::new(),
             fan_out: FanOut::default(),
@@ -120,6 +129,7 @@ impl Local {
             memberships: Default::default(),
             delivery: Delivery::default(),
             is_due: false,
+            is_behind: false,
         };
         if let Some(id) = self.free.pop() {
             self.subscribers[id.index()] = Some(subscriber);
@@ -141,6 +151,7 @@ impl Local {
         }
         let ended = Kind::ALL.iter().all(|kind| self.subscriptions(id, *kind) == 0);
         if ended {
+            self.set_behind(id, false);
             self.subscribers[id.index()] = None;
             self.free.push(id);
         }
@@ -203,8 +214,15 @@ impl Local {
                 (topic, 0)
             }
         };
-        self.subscriber_mut(id).memberships[kind as usize].insert(topic, position);
+        let subscriber = self.subscriber_mut(id);
+        if subscriber.is_behind {
+            topic.presence().note_behind(true);
+        }
+        subscriber.memberships[kind as usize].insert(topic, position);
         self.total += 1;
+        if self.subscriber(id).subscriptions() > COUNTED_SUBSCRIPTIONS_MAX {
+            self.set_behind(id, false);
+        }
         true
     }
 
@@ -216,9 +234,14 @@ impl Local {
     }
 
     fn remove(&mut self, id: SubscriberId, kind: Kind, name: &Name<'_>) -> bool {
-        let Some((topic, position)) = self.subscriber_mut(id).memberships[kind as usize].remove(name) else {
+        let subscriber = self.subscriber_mut(id);
+        let Some((topic, position)) = subscriber.memberships[kind as usize].remove(name) else {
             return false;
         };
+        if subscriber.is_behind {
+            topic.presence().note_behind(false);
+            self.hub.wake_waiting();
+        }
         self.total -= 1;
         let (is_gone, moved) = self.audiences[kind as usize].remove(&topic, position);
         if let Some(moved) = moved {
@@ -241,26 +264,31 @@ impl Local {
     /// Publishes a message; returns how many subscriptions it is for.
     pub fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         self.publish_patterns();
-        let found = self.hub.index(kind).read(&self.hub.name(channel), |topic| {
-            (topic.clone(), topic.presence().workers(), topic.presence().count())
-        });
-        let (topic, mut workers, mut count) = found
-            .map_or((None, WorkerSet::default(), 0), |(topic, workers, count)| (Some(topic), workers, count));
-        let mut patterns = SmallVec::<[Topic; 4]>::new();
-        if kind == Kind::Channel {
-            self.hub.patterns.for_each_match(channel, |pattern| {
-                workers = workers.or(pattern.presence().workers());
-                count += pattern.presence().count();
-                patterns.push(pattern.clone());
-            });
-        }
+        let (topic, workers, patterns) = self.find(kind, channel);
+        let count = topic.iter().chain(&patterns).map(|topic| topic.presence().count()).sum();
         for worker in workers.iter() {
             self.outgoing[worker].push(kind, topic.as_ref(), &patterns, channel, payload);
             if worker != self.worker {
                 self.receivers = self.receivers.or(WorkerSet::one(worker));
             }
         }
+        self.weigh(workers, topic.iter().chain(&patterns));
         count
+    }
+
+    /// The topic of a channel, the patterns that it matches, and the workers that have subscribers of any of them.
+    #[inline]
+    fn find(&self, kind: Kind, channel: &[u8]) -> (Option<Topic>, WorkerSet, SmallVec<[Topic; 4]>) {
+        let topic = self.hub.index(kind).read(&self.hub.name(channel), Topic::clone);
+        let mut workers = topic.as_ref().map_or(WorkerSet::default(), |topic| topic.presence().workers());
+        let mut patterns = SmallVec::new();
+        if kind == Kind::Channel {
+            self.hub.patterns.for_each_match(channel, |pattern| {
+                workers = workers.or(pattern.presence().workers());
+                patterns.push(pattern.clone());
+            });
+        }
+        (topic, workers, patterns)
     }
 
     /// How many subscriptions a message would be for.
@@ -281,9 +309,6 @@ impl Local {
             let batch = std::mem::take(&mut self.outgoing[worker]);
             let inbox = &self.hub.inboxes[worker];
             inbox.send(self.worker, batch);
-            if inbox.is_full(self.worker) {
-                self.behind = self.behind.or(WorkerSet::one(worker));
-            }
         }
         !self.outgoing[self.worker].is_empty() || !self.due.is_empty()
     }
@@ -297,12 +322,6 @@ impl Local {
     /// Whether more is undelivered here than should be.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
-    }
-
-    /// Whether another worker is too far behind: whoever publishes here should stop for a while.
-    #[inline]
-    pub fn is_congested(&self) -> bool {
-        self.behind.iter().any(|worker| self.hub.inboxes[worker].is_full(self.worker))
     }
 
     /// Whether there is anything to deliver.
@@ -325,7 +344,72 @@ impl Local {
         self.outgoing[self.worker] = own;
         let mut batches = SmallVec::<[Batch; 4]>::new();
         self.hub.inboxes[self.worker].take(|batch| batches.push(batch));
+        if !batches.is_empty() {
+            self.hub.wake_waiting();
+        }
         batches.iter().for_each(|batch| self.deliver_batch(batch));
+    }
+
+    // ---- backpressure ----------------------------------------------------------------------------------------
+
+    /// A subscriber takes less than it is sent, or it has caught up. See [`Backpressure`].
+    pub fn set_behind(&mut self, id: SubscriberId, is_behind: bool) {
+        let subscriber = self.subscriber_mut(id);
+        let is_behind = is_behind && subscriber.subscriptions() <= COUNTED_SUBSCRIPTIONS_MAX;
+        if std::mem::replace(&mut subscriber.is_behind, is_behind) == is_behind {
+            return;
+        }
+        let topics = subscriber.memberships.iter().flat_map(Memberships::topics);
+        topics.for_each(|topic| topic.presence().note_behind(is_behind));
+        if is_behind {
+            self.hub.behind.fetch_add(1, Relaxed);
+        } else {
+            self.hub.behind.fetch_sub(1, Relaxed);
+            self.hub.wake_waiting();
+        }
+    }
+
+    /// Whether there is any reason for any publisher of this worker to wait.
+    pub fn may_hold_back(&self) -> bool {
+        self.hub.behind.load(Relaxed) > 0 || self.hub.inboxes.iter().any(|inbox| inbox.is_full(self.worker))
+    }
+
+    /// Looks at who a message was sent to.
+    #[inline]
+    fn weigh<'t>(&mut self, workers: WorkerSet, topics: impl Iterator<Item = &'t Topic> + Clone) {
+        if let Some(backpressure) = Backpressure::of(&self.hub, self.worker, workers, topics) {
+            self.backpressure = Some(backpressure);
+        }
+    }
+
+    /// Looks at who a message is for that will be published later, as if it were now.
+    pub fn weigh_later(&mut self, kind: Kind, channel: &[u8]) {
+        let (topic, workers, patterns) = self.find(kind, channel);
+        self.weigh(workers, topic.iter().chain(&patterns));
+    }
+
+    /// Whether the publisher of the last message should wait.
+    #[inline]
+    pub fn has_backpressure(&self) -> bool {
+        self.backpressure.is_some()
+    }
+
+    /// Why the publisher of the last messages should wait, if it should. To be asked when it has published all that it does at
+    /// once.
+    #[inline]
+    pub fn take_backpressure(&mut self) -> Option<Backpressure> {
+        self.backpressure.take()
+    }
+
+    /// Publishers of this worker wait from now on: the worker is woken whenever they may not have to any more. What they wait for
+    /// is to be looked at once more after this.
+    pub fn begin_waiting(&self) {
+        self.hub.waiting.enter(self.worker);
+    }
+
+    /// No publisher of this worker waits any more.
+    pub fn end_waiting(&self) {
+        self.hub.waiting.leave(self.worker);
     }
 
     /// Takes what was delivered to each client.

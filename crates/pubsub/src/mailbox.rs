@@ -1,7 +1,7 @@
 //! Mailboxes: batches on their way from one worker to another.
 //!
 //! What it is: one mailbox per ordered pair of workers, so that senders do not meet, and one word per receiver that says
-//! which of them hold something. What it is not: unbounded: who fills one is told and stops publishing until there is room.
+//! which of them hold something. What it is not: unbounded: who fills one is told and publishes no more until it was emptied.
 //!
 //! Invariants
 //! - A receiver that takes what its word shows never leaves a batch behind without its bit set: senders put the batch in
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use crate::batch::Batch;
 
 /// Bytes of frames in one mailbox above which its sender should stop.
-const MAILBOX_BYTES_MAX: usize = 16 << 20;
+const MAILBOX_BYTES_MAX: usize = 1 << 20;
 
 /// Wakes a worker. Called from any other worker: must not block.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
@@ -61,9 +61,14 @@ impl Inbox {
         mailbox.bytes.fetch_add(batch.bytes.len(), Relaxed);
         mailbox.batches.lock().push(batch);
         let before = self.senders[from / 64].fetch_or(1 << (from % 64), SeqCst);
-        if before == 0
-            && let Some(wake) = self.wake.get()
-        {
+        if before == 0 {
+            self.wake();
+        }
+    }
+
+    /// Wakes the receiver.
+    pub(crate) fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
             wake();
         }
     }

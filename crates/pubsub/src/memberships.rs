@@ -55,6 +55,11 @@ impl Memberships {
         membership.position = position;
     }
 
+    /// All topics.
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.table.iter().map(|it| &it.topic)
+    }
+
     /// Up to so many of the topics.
     pub(crate) fn some(&self, count: usize) -> Vec<Topic> {
         self.table.iter().take(count).map(|it| it.topic.clone()).collect()

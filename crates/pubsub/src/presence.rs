@@ -1,7 +1,7 @@
 //! Which workers have subscribers of one topic, and how many there are in all.
 //!
-//! What it is: two words of workers and a count that also says whether the topic still lives. What it is not: a table of
-//! subscribers.
+//! What it is: two words of workers, a count that also says whether the topic still lives, and how many of those counted are behind.
+//! What it is not: a table of subscribers.
 //!
 //! Invariants
 //! - A bit is set if and only if its worker has a subscriber, but for the moment in which that changes. Only that worker
@@ -9,6 +9,7 @@
 //! - A presence that nobody is subscribed to any more can be retired, once. A retired one never takes a subscriber again:
 //!   who finds it removes it from the index and enters a new one. So no two workers ever enter different presences of a
 //!   name that are both alive.
+//! - Who is behind is counted: `behind <= count`, but for the moment in which both change.
 
 use crate::sync::{
     AtomicU32, AtomicU64,
@@ -23,6 +24,11 @@ const RETIRED: u32 = u32::MAX;
 pub(crate) struct WorkerSet(u128);
 
 impl WorkerSet {
+    /// Those whose bits are set.
+    pub(crate) fn from_words(words: [u64; 2]) -> WorkerSet {
+        WorkerSet(u128::from(words[0]) | u128::from(words[1]) << 64)
+    }
+
     /// This worker.
     pub(crate) fn one(worker: usize) -> WorkerSet {
         WorkerSet(1 << worker)
@@ -49,12 +55,17 @@ impl WorkerSet {
 pub(crate) struct Presence {
     workers: [AtomicU64; 2],
     count: AtomicU32,
+    behind: AtomicU32,
 }
 
 impl Presence {
     /// Nobody yet.
     pub(crate) fn new() -> Presence {
-        Presence { workers: [AtomicU64::new(0), AtomicU64::new(0)], count: AtomicU32::new(0) }
+        Presence {
+            workers: [AtomicU64::new(0), AtomicU64::new(0)],
+            count: AtomicU32::new(0),
+            behind: AtomicU32::new(0),
+        }
     }
 
     /// The first subscriber of a worker comes; `false` if the presence is retired.
@@ -86,8 +97,8 @@ impl Presence {
 
     /// Which workers have subscribers.
     pub(crate) fn workers(&self) -> WorkerSet {
-        let word = |index: usize| u128::from(self.workers[index].load(SeqCst));
-        WorkerSet(word(0) | word(1) << 64)
+        let word = |index: usize| self.workers[index].load(SeqCst);
+        WorkerSet::from_words([word(0), word(1)])
     }
 
     /// How many subscribers there are.
@@ -95,6 +106,21 @@ impl Presence {
         match self.count.load(Relaxed) {
             RETIRED => 0,
             count => count as usize,
+        }
+    }
+
+    /// How many of the subscribers are behind.
+    #[inline]
+    pub(crate) fn behind(&self) -> usize {
+        self.behind.load(Relaxed) as usize
+    }
+
+    /// One of the subscribers is behind, or one that was is no more.
+    pub(crate) fn note_behind(&self, is_behind: bool) {
+        if is_behind {
+            self.behind.fetch_add(1, Relaxed);
+        } else {
+            self.behind.fetch_sub(1, Relaxed);
         }
     }
 }

@@ -67,6 +67,12 @@ impl Acks {
         Acks { floor, ..Acks::default() }
     }
 
+    /// Begins anew, for an epoch whose first batch ends at `floor`: nobody is connected. Connections of before are still told from later
+    /// ones.
+    pub fn begin_at(&mut self, floor: Lsn) {
+        *self = Acks { sessions: self.sessions, ..Acks::from(floor) };
+    }
+
     /// A replica has connected; it takes the place of an older connection of the same.
     pub fn join(&mut self, id: ReplicaId, acked: Acked) -> Session {
         self.sessions += 1;
@@ -149,6 +155,17 @@ mod tests {
         Note(prop::sample::Index, u64, u64),
         Leave(prop::sample::Index),
         Commit(u64, usize),
+    }
+
+    #[test]
+    fn a_connection_of_an_earlier_epoch_does_not_end_a_later_one() {
+        let mut acks = Acks::default();
+        let old = acks.join(id(1), acked(5, 5));
+        acks.begin_at(Lsn::new(4));
+        acks.join(id(1), acked(7, 7));
+        acks.leave(old);
+        acks.note(old, acked(9, 9));
+        assert_eq!((acks.replicas().len(), acks.flushed_by(1)), (1, Lsn::new(7)));
     }
 
     #[test]

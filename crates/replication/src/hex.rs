@@ -1,4 +1,4 @@
-//! Ids and hashes as digits: two for each byte, small letters, no more and no fewer.
+//! Ids and chain values as digits: two for each byte, small letters, no more and no fewer.
 
 /// The digits of 16 bytes.
 pub(crate) fn of_bytes(bytes: &[u8; 16]) -> String {
@@ -11,13 +11,13 @@ pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// The digits of a number.
-pub(crate) fn of_u32(number: u32) -> String {
-    format!("{number:08x}")
+pub(crate) fn of_u64(number: u64) -> String {
+    format!("{number:016x}")
 }
 
-/// The number of 8 digits.
-pub(crate) fn parse_u32(text: &[u8]) -> Option<u32> {
-    parse(text, 8)?.try_into().ok()
+/// The number of 16 digits.
+pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
+    parse(text, 16)?.try_into().ok()
 }
 
 fn parse(text: &[u8], digits: usize) -> Option<u128> {
@@ -37,9 +37,17 @@ mod tests {
         let bytes: [u8; 16] = std::array::from_fn(|index| index as u8 * 15);
         assert_eq!(of_bytes(&bytes), "000f1e2d3c4b5a69788796a5b4c3d2e1");
         assert_eq!(parse_bytes(of_bytes(&bytes).as_bytes()), Some(bytes));
-        assert_eq!(parse_u32(of_u32(u32::MAX - 1).as_bytes()), Some(u32::MAX - 1));
-        for wrong in ["", "12", "0000000G", "0000000A", "+0000001", "00000001 "] {
-            assert_eq!(parse_u32(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(parse_u64(of_u64(u64::MAX - 1).as_bytes()), Some(u64::MAX - 1));
+        for wrong in [
+            "",
+            "12",
+            "00000001",
+            "000000000000000G",
+            "000000000000000A",
+            "+000000000000001",
+            "000000000000001 ",
+        ] {
+            assert_eq!(parse_u64(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

@@ -1,25 +1,26 @@
 //! How a replica joins: what it says of its log, and what the leader makes of it.
 //!
 //! ```text
-//! replica                                                                        leader
-//! REPLICATE <version> <log id> <epoch> <end> <hash> <port> <replica id> --------> decide
+//! replica                                                                         leader
+//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> --------> decide
 //!    +RESUME <end> <epoch>     frames follow                                       the end of its log is one of ours
 //!    +PROBE                    asks with MARKS, cuts its tail, begins anew         its log goes on otherwise than ours
 //!    +FULL <http port>         copies everything                                   what it needs is forgotten, or it is empty
 //!    -ERR ...                  gives up, or waits                                  another log
-//! REPLICATE MARKS <end> <hash> <end> <hash> ... --------------------------------> newest_common
+//! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------------> newest_common
 //!    :<end>, :-1 for none
 //! ```
 //!
 //! What it is: the words of both sides, and the decisions.
 //! What it is not: who reads the log or cuts it. Both sides show theirs as a [`History`].
 //!
-//! Two logs with the same id that have a batch with the same end and the same hash are the same up to there: a batch is written
-//! by one leader, in an epoch of its own, and follows what it followed there. So the newest such batch is where two logs part,
-//! and it is found by asking for the ends of the replica's last batches, newest first.
+//! The chain value of a batch stands for its bytes and for all batches before it (`storage`, `log/footer.rs`): two logs that have the
+//! same chain value at the same position are the same up to there. Nothing else says so: two servers that both were made leaders
+//! write different batches to the same positions, in the same epoch, at the same time. The newest batch whose chain value both have
+//! is where two logs part, and it is found by asking for the ends of the replica's last batches, newest first.
 //!
 //! Invariants
-//! - Nothing is resumed unless the hash of the batch before is known to both sides.
+//! - Nothing is resumed unless the chain value of the batch before is known to both sides and the same.
 //! - A replica that has never written anything fits every log; another log's never does.
 //! - Decisions are made from what the leader has on its disk, never from what it is about to write.
 
@@ -54,10 +55,10 @@ pub trait History {
 /// A batch of a log, from behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// Where it starts; where it ends, if nothing is known of it but its hash.
+    /// Where it starts; where it ends, if nothing is known of it but its chain value.
     pub start: Lsn,
-    /// The hash of its footer.
-    pub hash: u32,
+    /// Stands for this batch and all before it.
+    pub chain: u64,
 }
 
 /// How a replica may join.
@@ -127,7 +128,7 @@ pub fn decide<H: History>(
     epoch: u32,
     history: &H,
 ) -> Result<Decision, H::Error> {
-    let Mark { end, hash } = claim.mark;
+    let Mark { end, chain } = claim.mark;
     let start = history.start();
     if claim.version != PROTOCOL_VERSION {
         return Ok(Decision::Refuse(Refusal::Version(claim.version)));
@@ -150,7 +151,7 @@ pub fn decide<H: History>(
     if end >= start
         && let Some(ours) = history.batch_ending_at(end)?
     {
-        return Ok(if ours.hash == hash { Decision::Resume(end) } else { Decision::Probe });
+        return Ok(if ours.chain == chain { Decision::Resume(end) } else { Decision::Probe });
     }
     Ok(if end <= start { Decision::Full(Reason::Forgotten { end, start }) } else { Decision::Probe })
 }
@@ -162,7 +163,7 @@ pub fn decide<H: History>(
 pub fn newest_common<H: History>(marks: &[Mark], history: &H) -> Result<Option<Lsn>, H::Error> {
     let mut newest = None;
     for mark in marks.iter().filter(|mark| (history.start()..=history.end()).contains(&mark.end)) {
-        let is_ours = history.batch_ending_at(mark.end)?.is_some_and(|ours| ours.hash == mark.hash);
+        let is_ours = history.batch_ending_at(mark.end)?.is_some_and(|ours| ours.chain == mark.chain);
         newest = newest.max(is_ours.then_some(mark.end));
     }
     Ok(newest)

@@ -45,7 +45,7 @@ mod word;
 
 pub use calls::{Calls, LogLevel, Refusal};
 pub use error::ScriptError;
-pub use meter::{Limits, Meter, Stop};
+pub use meter::{ClockUs, Limits, Meter, Stop};
 pub use returned::Returned;
 pub use sha::{Sha, sha1_hex};
 pub use source::{LibrarySource, Source, Traits};

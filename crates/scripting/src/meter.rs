@@ -1,11 +1,14 @@
 //! What a script may use, and whether it must stop.
 //!
 //! The script asks for leave every so many instructions (a hook of the machine), and library functions that can run for
-//! long ask every so many steps. Other threads may stop it between two questions.
+//! long ask every so many steps. Other threads may stop it between two questions, and so does its deadline.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Instructions between two questions: some tens of microseconds.
@@ -33,27 +36,59 @@ pub enum Stop {
     TooLong,
     /// Whoever runs it will run it again under other circumstances.
     Again,
+    /// It has run up to its deadline.
+    Overtime,
 }
 
 impl Stop {
-    const ALL: [Stop; 3] = [Stop::Killed, Stop::TooLong, Stop::Again];
+    const ALL: [Stop; 4] = [Stop::Killed, Stop::TooLong, Stop::Again, Stop::Overtime];
 }
+
+/// Tells the time, in microseconds: a clock that only goes forward.
+pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// See the module documentation. Shared with those who may stop the script.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     stop: AtomicU8,
     instructions: AtomicU64,
     instructions_max: AtomicU64,
+    /// Microseconds of the clock; 0 for none.
+    deadline_us: AtomicU64,
+    clock: Option<ClockUs>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("stop", &self.stop).finish_non_exhaustive()
+    }
 }
 
 impl Meter {
-    /// Has the script stop at its next question. The first reason counts.
+    /// A meter whose scripts may have a deadline.
+    pub fn with_clock(clock: ClockUs) -> Meter {
+        Meter(Arc::new(Shared { clock: Some(clock), ..Shared::default() }))
+    }
+
+    /// From now until the next [reset](Meter::reset) what runs is stopped at this time, with [`Stop::Overtime`]. Without a clock
+    /// it is not.
+    pub fn stop_at(&self, deadline_us: u64) {
+        self.0.deadline_us.store(deadline_us.max(1), Relaxed);
+    }
+
+    fn is_due(&self) -> bool {
+        let deadline_us = self.0.deadline_us.load(Relaxed);
+        deadline_us > 0 && self.0.clock.as_ref().is_some_and(|clock| clock() >= deadline_us)
+    }
+
+    /// Has the script stop at its next question. The first reason counts, but what somebody has ended is not run again.
     pub fn stop(&self, why: Stop) {
-        let _ = self.0.stop.compare_exchange(0, why as u8, Relaxed, Relaxed);
+        let runs_again = |now| now == Stop::Again as u8 || now == Stop::Overtime as u8;
+        let counts = |now| now == 0 || why == Stop::Killed && runs_again(now);
+        let _ = self.0.stop.fetch_update(Relaxed, Relaxed, |now| counts(now).then_some(why as u8));
     }
 
     /// Why the script must stop, if it must.
@@ -67,10 +102,11 @@ impl Meter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Forgets that the script before was to stop. For who runs scripts, before others come to know of the next one: who stops
+    /// Forgets that the script before was to stop, and when. For who runs scripts, before others come to know of the next one: who stops
     /// it from then on is heard.
     pub fn reset(&self) {
         self.0.stop.store(0, Relaxed);
+        self.0.deadline_us.store(0, Relaxed);
     }
 
     /// A run begins, unless it was stopped already.
@@ -86,6 +122,9 @@ impl Meter {
         let max = self.0.instructions_max.load(Relaxed);
         if max != 0 && used > max {
             self.stop(Stop::TooLong);
+        }
+        if self.is_due() {
+            self.stop(Stop::Overtime);
         }
         self.leave()
     }

@@ -79,16 +79,24 @@ impl Vm {
     /// # Panics
     /// If there is no memory for it.
     pub fn new(limits: Limits) -> Vm {
-        match Vm::build(limits) {
+        Vm::metered(limits, Meter::default())
+    }
+
+    /// A machine whose scripts this meter stops.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn metered(limits: Limits, meter: Meter) -> Vm {
+        match Vm::build(limits, meter) {
             Ok(vm) => vm,
             Err(problem) => panic!("a virtual machine cannot be built: {problem}"),
         }
     }
 
-    fn build(limits: Limits) -> Result<Vm> {
+    fn build(limits: Limits, meter: Meter) -> Result<Vm> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
-        let (meter, options, source, settings) =
-            (Meter::default(), json::Shared::default(), Arc::new(Random::default()), Settings::default());
+        let (options, source, settings) =
+            (json::Shared::default(), Arc::new(Random::default()), Settings::default());
         let bytes_max = limits.memory_bytes_max;
 
         let libraries = lua.create_table()?;

@@ -31,7 +31,8 @@
 //! - An increment changes no byte that the backup consists of, and removes none before it is the backup: at every
 //!   moment the directory is the earlier backup or the later one. Whoever reads it sees what its `backup.json` names
 //!   ([`view`]), and nothing else.
-//! - A backup holds one history: where it ends, the log of the server goes on.
+//! - A backup holds one history: where it ends, the log of the server goes on. The chain value at its end says so (`storage`,
+//!   `log/footer.rs`), not its position.
 //! - A backup is neither served nor imported into: what was written there would no longer be what was verified.
 //! - Whoever copies chooses the name of its session and keeps it: a session takes the place of an earlier one of the
 //!   same name.
@@ -51,6 +52,11 @@ pub use manifest::{Manifest, ManifestError};
 pub(crate) use manifest::{is_being_made, refuse_backup, refuse_incomplete};
 pub(crate) use view::view;
 
+/// A chain value as offers and manifests say it.
+pub(crate) fn chain_digits(chain: u64) -> String {
+    format!("{chain:016x}")
+}
+
 /// What a session offers: the reply to `POST /_backup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
@@ -62,9 +68,9 @@ pub(crate) struct Offer {
     pub(crate) begin_lsn: u64,
     /// Where the log ends: what was acknowledged before the session began lies before.
     pub(crate) end_lsn: u64,
-    /// The hash of the batch that ends there, if it is known.
+    /// The chain value there, in hex: it stands for all of the log up to there. Earlier servers do not say it.
     #[serde(default)]
-    pub(crate) end_hash: Option<u32>,
+    pub(crate) end_chain: Option<String>,
     /// The server's time when it ended there, in milliseconds since 1970.
     pub(crate) end_unix_ms: u64,
     /// What is to be copied, in this order.

@@ -9,12 +9,12 @@ mod tail;
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
 use lsn::Lsn;
 
 use crate::{
     backup::fetch::DEFAULT_USER,
-    config::{ConfigError, Key, OPTIONS, Settings},
+    config::{ConfigError, Given, Key, Lasting, OPTIONS, Origin, Settings, variable},
     export::Format,
     inspect::Selection,
     migration,
@@ -31,8 +31,8 @@ pub enum Task {
     Serve {
         /// With these settings.
         settings: Settings,
-        /// From this file.
-        config_file: Option<PathBuf>,
+        /// Where they come from.
+        lasting: Lasting,
         /// What this start recovers from.
         mode: Mode,
     },
@@ -142,16 +142,21 @@ fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
 
 fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
     let config_file = path(matches, "config");
-    let given =
-        |name: &'static str| matches.get_one::<String>(name).map(|value| (name.to_string(), value.clone()));
-    let overrides: Vec<(String, String)> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
+    let given = |name: &'static str| {
+        let value = matches.get_one::<String>(name)?.clone();
+        let is_variable = matches.value_source(name) == Some(ValueSource::EnvVariable);
+        let origin = if is_variable { Origin::Variable } else { Origin::Flag };
+        Some(Given { name: name.into(), value, origin })
+    };
+    let given: Vec<Given> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
     let base = matches.get_one::<u64>("recover-from").copied().map(Lsn::new);
     let mode = match base {
         _ if matches.get_flag("force-recovery") => Mode::Force,
         Some(base) => Mode::From(base),
         None => Mode::Newest,
     };
-    Ok(Task::Serve { settings: Settings::load(config_file.as_deref(), &overrides)?, config_file, mode })
+    let (settings, lasting) = Lasting::load(config_file, given)?;
+    Ok(Task::Serve { settings, lasting, mode })
 }
 
 fn command() -> Command {
@@ -298,7 +303,6 @@ fn with_settings(command: Command) -> Command {
     let command =
         command.arg(config.help("Read settings from this TOML file; flags and variables override it"));
     OPTIONS.iter().fold(command, |command, option| {
-        let variable = format!("SHEAF_{}", option.name.to_uppercase().replace('-', "_"));
         let help = match option.default {
             "" => option.doc.to_string(),
             default => format!("{} [default: {default}]", option.doc),
@@ -307,11 +311,11 @@ fn with_settings(command: Command) -> Command {
             .long(option.name)
             .value_name("VALUE")
             .action(ArgAction::Set)
-            .env(Str::from(variable))
+            .env(Str::from(variable(option.name)))
             .hide_env(true)
             .help(help);
         // A secret on the command line is seen by every user of the machine; it still works.
-        command.arg(if option.name == "requirepass" { flag.hide_env_values(true) } else { flag })
+        command.arg(if option.is_secret() { flag.hide_env_values(true) } else { flag })
     })
 }
 

@@ -1,10 +1,8 @@
 //! Configuration: one table ([`table`]) feeds flags, environment, file, `--help`, CONFIG GET and CONFIG SET.
 //!
 //! ```text
-//! defaults < file (TOML) < SHEAF_* environment < flags        -> Settings, validated as a whole
+//! defaults < settings.toml (kept for clients) < file (TOML) < SHEAF_* environment < flags   -> Settings, validated as a whole
 //! ```
-//!
-//! The file is that of `--config`, or `settings.toml` in the data directory, which the server makes when it is told to keep something.
 //!
 //! What it is: names, kinds, ranges and values. What it is not: it acts on nothing; who needs a value reads it.
 //!
@@ -13,20 +11,17 @@
 //! - An unknown name is an error wherever it comes from, with the nearest known name in the message.
 
 mod file;
+mod lasting;
 mod output_limits;
 mod table;
 mod value;
 
-use std::path::{Path, PathBuf};
-
 use commands::DebugAccess;
 use keyspace::PackedLimits;
+pub use lasting::{Given, Lasting, Origin, variable};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
-
-/// In the data directory: what a server without a configuration file was told to keep.
-const KEPT_FILE: &str = "settings.toml";
 
 /// Why a configuration was refused; the message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,14 +48,34 @@ pub enum ConfigError {
         /// The setting.
         name: &'static str,
     },
-    /// The file cannot be read or is no TOML.
-    #[error("configuration file {path}: {reason}")]
+    /// The file cannot be read.
+    #[error("cannot read the settings of {path}: {reason}")]
     File {
         /// The file.
         path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// It is no TOML, or not a flat table.
+    #[error("{reason}")]
+    Syntax {
         /// What is wrong with it.
         reason: String,
     },
+    /// What is wrong, and where it was given.
+    #[error("{place}: {error}")]
+    At {
+        /// A variable, a flag, or a line of a file.
+        place: String,
+        /// What is wrong.
+        error: Box<ConfigError>,
+    },
+}
+
+impl ConfigError {
+    fn at(self, place: String) -> ConfigError {
+        ConfigError::At { place, error: Box::new(self) }
+    }
 }
 
 fn suggestion(name: &str) -> String {
@@ -103,46 +118,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Builds the settings from a file and from (name, value) pairs that override it, in order. Without a file, from what the
-    /// server was told to keep in its data directory.
-    ///
-    /// # Errors
-    /// The first unknown name or invalid value.
-    pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::default();
-        settings.set_all(overrides)?;
-        let kept = settings.kept_file();
-        let file = file.or_else(|| kept.exists().then_some(kept.as_path()));
-        if let Some(path) = file {
-            settings = Settings::default();
-            settings.set_all(&file::read(path)?)?;
-            settings.set_all(overrides)?;
-        }
-        Ok(settings)
-    }
-
-    fn set_all(&mut self, pairs: &[(String, String)]) -> Result<(), ConfigError> {
-        pairs.iter().try_for_each(|(name, value)| self.set(name, value).map(drop))
-    }
-
-    /// Where a server without a configuration file keeps what it was told to keep.
-    fn kept_file(&self) -> PathBuf {
-        Path::new(self.text(Key::Dir)).join(KEPT_FILE)
-    }
-
-    /// Keeps the value of a setting for the next start, or forgets it; what cannot be changed while running is not kept.
-    ///
-    /// # Errors
-    /// In words for a client.
-    pub(crate) fn keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
-        let (path, option) = (self.kept_file(), &OPTIONS[key as usize]);
-        if !option.mutable {
-            return Ok(());
-        }
-        file::keep(&path, option.name, value)
-            .map_err(|error| format!("cannot keep it in {}: {error}", path.display()))
-    }
-
     /// Sets one value, mutable or not.
     ///
     /// # Errors
@@ -170,6 +145,20 @@ impl Settings {
     /// (setting, value as text) of every setting, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, String)> + '_ {
         OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, option.render(value)))
+    }
+
+    /// Takes one value from others.
+    pub(crate) fn take_from(&mut self, other: &Settings, key: Key) {
+        self.values[key as usize] = other.value(key).clone();
+    }
+
+    pub(crate) fn value(&self, key: Key) -> &Value {
+        &self.values[key as usize]
+    }
+
+    /// A value as text.
+    pub(crate) fn rendered(&self, key: Key) -> String {
+        OPTIONS[key as usize].render(self.value(key))
     }
 
     /// A number.
@@ -249,11 +238,11 @@ impl Settings {
             hash_value_bytes: number(Key::HashMaxListpackValue),
         }
     }
+}
 
-    /// The settings as a TOML file with their documentation; defaults are commented out.
-    pub fn render_file(&self) -> String {
-        file::render(self)
-    }
+/// The setting of this name, whatever its case.
+pub(crate) fn setting_named(name: &[u8]) -> Option<&'static Setting> {
+    find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
 }
 
 fn find(name: &str) -> Result<(usize, &'static Setting), ConfigError> {
@@ -280,7 +269,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 72, "the budget for settings");
+        assert!(OPTIONS.len() < 76, "the budget for settings");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //!   command is blocked, which can take for ever, a bounded amount is read: so it shows that the client has gone.
 
 mod backlog;
+mod keeping_up;
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,7 +23,10 @@ use std::{
     time::Duration,
 };
 
-use commands::{CommandError, Session, clients::Client};
+use commands::{
+    CommandError, Host, LongReply, Session,
+    clients::{Client, ClientKind},
+};
 use lsn::Lsn;
 use pubsub::{
     Delivery,
@@ -32,6 +36,8 @@ use tokio::{io::Interest, net::TcpStream, time::Instant};
 
 use self::backlog::Backlog;
 pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
+pub(crate) use self::keeping_up::DISTRUST_US;
+use self::keeping_up::KeepingUp;
 use crate::{
     conversation::{Conversation, Turn},
     outbox::Outbox,
@@ -65,6 +71,8 @@ pub(crate) struct Connection {
     backlog: Cell<Backlog>,
     /// What the worker counts of its untaken bytes.
     counted_bytes: Cell<usize>,
+    /// Whether it takes what channels send it as fast as that comes.
+    keeping_up: Cell<KeepingUp>,
 }
 
 impl Connection {
@@ -88,6 +96,7 @@ impl Connection {
             deadline: Cell::new(None),
             backlog: Cell::default(),
             counted_bytes: Cell::new(0),
+            keeping_up: Cell::default(),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx)).await })
@@ -98,8 +107,24 @@ impl Connection {
         std::cell::Ref::map(self.conversation.borrow(), |conversation| &conversation.session.client)
     }
 
-    /// One step of the state machine.
+    /// One step of the state machine, until the connection has ended and nothing of it is elsewhere.
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = self.step(cx);
+        if ended.is_ready() && self.is_away() {
+            self.hang_up();
+            return Poll::Pending;
+        }
+        ended
+    }
+
+    /// The client is told at once that the connection has ended, though its command still runs.
+    fn hang_up(&self) {
+        if let Ok(socket) = self.stream.as_fd().try_clone_to_owned() {
+            let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn step(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
         // Until the socket is not ready: only then will it wake the task.
         while self.refused.get() && !self.broken.get() {
@@ -125,7 +150,7 @@ impl Connection {
                     Poll::Pending => return Poll::Pending,
                 },
                 Turn::Closing => {
-                    let sent = self.conversation.borrow().outbox.is_empty();
+                    let sent = self.conversation.borrow().outbox.is_empty() && !self.is_away();
                     return if sent { Poll::Ready(()) } else { Poll::Pending };
                 }
                 Turn::More => {
@@ -142,7 +167,11 @@ impl Connection {
                     Poll::Pending => return Poll::Pending,
                 },
                 Turn::Blocked => self.go_on(),
-                Turn::WaitForClient | Turn::WaitForLog | Turn::Paused => {
+                Turn::WaitForClient
+                | Turn::WaitForLog
+                | Turn::WaitForSubscribers
+                | Turn::Paused
+                | Turn::Away => {
                     if !self.resumable.get() {
                         return Poll::Pending;
                     }
@@ -240,6 +269,10 @@ impl Connection {
         let (turn, held, pause_ms) = {
             let mut conversation = self.conversation.borrow_mut();
             let turn = self.worker.with_round(|round| run(&mut conversation, round));
+            if conversation.spoke_http() {
+                let host = &self.worker.host;
+                host.cross_protocol.note(host.monotonic_us(), conversation.session.client.peer());
+            }
             (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };
         self.turn.set(turn);
@@ -253,7 +286,20 @@ impl Connection {
                 connection.resume();
             });
         }
-        self.worker.after_round(self, held, turn == Turn::WaitForLog);
+        let backpressure = self.worker.after_round(self, held, turn == Turn::WaitForLog);
+        if let Some(reason) = backpressure
+            && matches!(turn, Turn::Idle | Turn::More | Turn::WaitForSubscribers)
+        {
+            self.turn.set(Turn::WaitForSubscribers);
+            self.worker.hold_back(self, reason);
+        }
+        if turn == Turn::Away {
+            let client_id = self.client().id();
+            let unit = self.conversation.borrow_mut().take_long_unit();
+            if let Some(unit) = unit {
+                self.worker.take_elsewhere(client_id, unit);
+            }
+        }
         if turn == Turn::Idle {
             self.worker.send_together(self);
         } else {
@@ -302,6 +348,21 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
+    /// What ran elsewhere has ended; as [`Connection::push`].
+    pub(crate) fn come_back(&self, reply: LongReply, durable: Lsn) -> (Option<Lsn>, bool) {
+        let mut conversation = self.conversation.borrow_mut();
+        conversation.come_back(reply, durable);
+        let held = conversation.outbox.held_in_round();
+        drop(conversation);
+        self.resume();
+        (held, !self.pushed.replace(true))
+    }
+
+    /// Whether a command of the client runs elsewhere.
+    pub(crate) fn is_away(&self) -> bool {
+        self.conversation.borrow().is_away()
+    }
+
     /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
     /// reply is due when the pause ends.
     pub(crate) fn send(&self) {
@@ -309,7 +370,7 @@ impl Connection {
             return;
         }
         let mut conversation = self.conversation.borrow_mut();
-        let mut sent = 0;
+        let (mut sent, had_refused) = (0, self.refused.get());
         let refused = loop {
             let bytes = conversation.outbox.sendable();
             if bytes.is_empty() {
@@ -347,6 +408,7 @@ impl Connection {
         if refused || self.counted_bytes.get() > 0 {
             self.note_untaken(refused);
         }
+        self.note_taken(if had_refused { sent } else { 0 }, refused);
         if refused != self.refused.replace(refused) && refused
             || self.broken.get()
             || finished
@@ -420,6 +482,7 @@ impl Connection {
             conversation.session.client.set_buffered(pending, unsent);
         }
         self.note_untaken(true);
+        self.note_taken(0, true);
     }
 
     /// What interrupted the conversation is over.
@@ -434,20 +497,34 @@ impl Connection {
         self.wake();
     }
 
-    /// The log failed: held replies are replaced by an error, then the connection ends.
-    pub(crate) fn fail(&self) {
+    /// What waits can never be told: held replies are replaced by an error, then the connection ends.
+    pub(crate) fn fail(&self, error: &CommandError) {
         {
             let mut conversation = self.conversation.borrow_mut();
             if conversation.outbox.is_holding() {
                 conversation.outbox.discard_held();
-                let out = conversation.outbox.bytes_mut();
-                out.push(b'-');
-                CommandError::LogFailed.render(out);
-                out.extend_from_slice(b"\r\n");
+                conversation.outbox.bytes_mut().extend_from_slice(&error_line(error));
             }
         }
         self.send();
         self.kill();
+    }
+
+    /// Replies whose gate is up to `up_to` have waited for replicas for too long. Returns how many are errors now.
+    pub(crate) fn time_out_acks(&self, up_to: Lsn) -> u64 {
+        let error = CommandError::NotReplicated;
+        let listens = self.client().kind() == ClientKind::PubSub;
+        let failed = match listens {
+            // In RESP2 messages look like replies.
+            true => None,
+            false => self.conversation.borrow_mut().outbox.fail_held(up_to, &error_line(&error)),
+        };
+        match failed {
+            Some(0) => return 0,
+            Some(_) => self.send(),
+            None => self.fail(&error),
+        }
+        failed.unwrap_or(1)
     }
 
     /// Takes no more commands; ends when the replies are sent.
@@ -460,8 +537,10 @@ impl Connection {
 
     /// It has ended: nothing is popped any more for a command that was blocked.
     pub(crate) fn end(&self) {
+        self.broken.set(true);
         self.forget_deadline();
         self.count_untaken(0);
+        self.end_waiting_for_it();
         self.conversation.borrow_mut().close();
     }
 
@@ -474,4 +553,12 @@ impl Connection {
     pub(crate) fn is_holding(&self) -> bool {
         self.conversation.borrow().outbox.is_holding()
     }
+}
+
+/// An error as a client reads it.
+fn error_line(error: &CommandError) -> Vec<u8> {
+    let mut line = vec![b'-'];
+    error.render(&mut line);
+    line.extend_from_slice(b"\r\n");
+    line
 }

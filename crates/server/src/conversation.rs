@@ -10,18 +10,20 @@
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
 //! - After a protocol error or QUIT nothing more is parsed; what was executed is answered, then the connection ends.
 //! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded by the limits.
+//! - After a message that is not taken as fast as it comes nothing is executed until the one who drives says so.
+//! - While a command runs elsewhere nothing is parsed, and what of the session went with it is left alone.
 //! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`], [`Conversation::time_out`] or
 //!   the end of the client, whichever comes first.
 
 use std::sync::Arc;
 
-use commands::{Call, Executor, Host, Outcome, Resolved, Session, Wait};
+use commands::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
 use pubsub::{
     Delivery,
     durable::{Encoded, Flow, FollowerId, Run, Told},
 };
-use wire::{Limits, RequestBatch, RequestParser};
+use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
 
 use crate::outbox::Outbox;
 
@@ -31,6 +33,8 @@ const GROUP: usize = 32;
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
+/// The same for scripts, which can take as long as many commands.
+const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Reply bytes not yet taken by the client above which its commands wait.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The same for a subscriber: what ends its subscriptions must not wait for all the messages before it.
@@ -52,7 +56,7 @@ pub struct Round<'w> {
     pub now_ms: u64,
     /// The limits of authenticated clients.
     pub limits: Limits,
-    /// Too much of what was published is on its way: nothing is executed until there is less.
+    /// Too much of what is to be told waits for the log: nothing is executed until there is less.
     pub is_congested: bool,
     /// With merging off, called around every command that may write.
     pub flush_alone: Option<&'w dyn Fn()>,
@@ -69,10 +73,15 @@ pub enum Turn {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
+    /// What it has published is not taken as fast as it comes: [`pubsub::Local::take_backpressure`] says what the next command
+    /// waits for.
+    WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
     /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
     Blocked,
+    /// The command runs elsewhere, until [`Conversation::come_back`]: take [`Conversation::take_long_unit`] there.
+    Away,
     /// Nothing more will be executed: close when the outbox is empty.
     Closing,
 }
@@ -90,6 +99,14 @@ pub struct Conversation {
     /// Of the bytes in the outbox, so many at most are messages from the log; whose flow they belong to.
     fed: Option<(FollowerId, Arc<Flow>)>,
     fed_bytes: usize,
+    /// It is closing because the client has sent a line of HTTP.
+    spoke_http: bool,
+    /// When the others have their turn, if scripts have run in this one.
+    turn_ends_us: Option<u64>,
+    /// A command runs elsewhere.
+    is_away: bool,
+    /// That command, until it is taken there.
+    long_unit: Option<Box<LongUnit>>,
 }
 
 impl Conversation {
@@ -104,7 +121,16 @@ impl Conversation {
             pushed_bytes: 0,
             fed: None,
             fed_bytes: 0,
+            spoke_http: false,
+            turn_ends_us: None,
+            is_away: false,
+            long_unit: None,
         }
+    }
+
+    /// Whether the client has sent HTTP, for which it gets no answer.
+    pub fn spoke_http(&self) -> bool {
+        self.spoke_http
     }
 
     /// Bytes held over from before.
@@ -163,7 +189,7 @@ impl Conversation {
             return false;
         }
         match self.session.wait.take() {
-            Some(Wait::Channels { is_silent: true }) => {}
+            Some(Wait::Channels { is_silent: true }) if matches!(told, Told::Refused { .. }) => {}
             _ => self.append(&said, Lsn::ZERO, Lsn::ZERO),
         }
         true
@@ -207,6 +233,29 @@ impl Conversation {
     /// For how long the blocked command waits at most, if there is one and it does not wait for ever.
     pub fn wait_timeout_ms(&self) -> Option<u64> {
         self.session.wait.as_ref().and_then(Wait::timeout_ms)
+    }
+
+    /// The command that is to run elsewhere, once.
+    pub fn take_long_unit(&mut self) -> Option<Box<LongUnit>> {
+        self.long_unit.take()
+    }
+
+    /// Whether a command runs elsewhere, and the session is there.
+    pub fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// The command has run: its reply stands behind the others, and the next one may run.
+    pub fn come_back(&mut self, long: LongReply, durable: Lsn) {
+        let LongReply { session, mut reply, gate } = long;
+        self.is_away = false;
+        self.session.come_back(session);
+        self.outbox.begin_round();
+        let mark = self.outbox.mark();
+        self.outbox.append(&mut reply);
+        if gate > durable {
+            self.outbox.hold(mark, gate);
+        }
     }
 
     /// Keeps what a client sends while its command is blocked.
@@ -275,12 +324,14 @@ impl Conversation {
     fn process(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, Turn) {
         self.outbox.begin_round();
         round.executor.begin_round(round.now_ms, round.host, round.limits.bulk_bytes_max);
+        self.turn_ends_us = None;
         let (mut at, mut executed) = (0, 0);
         let turn = loop {
-            if let Some(turn) = self.interruption() {
+            if let Some(turn) = self.interruption(round.executor) {
                 break turn;
             }
-            if executed >= COMMANDS_PER_TURN_MAX || round.is_congested {
+            let is_over = executed >= COMMANDS_PER_TURN_MAX || self.is_turn_over(round.host);
+            if is_over || round.is_congested {
                 break Turn::More;
             }
             // AUTH lifts the limits, so it must be executed before what follows is parsed.
@@ -299,21 +350,35 @@ impl Conversation {
                 at += if done == 0 { 0 } else { round.batch.end(done - 1) };
                 break stopped.unwrap_or(Turn::More);
             }
+            if self.is_away && count > 0 {
+                // What is behind its command is looked at when it has come back, an error in it as well: replies keep their order.
+                self.parser.reset();
+                at += round.batch.end(count - 1);
+                break Turn::Away;
+            }
             at += parsed.consumed;
             if let Some(error) = parsed.error {
                 error.render(self.outbox.bytes_mut());
+                self.spoke_http = error == ProtocolError::Http;
                 self.session.closing = true;
             } else if count < group {
-                break self.interruption().unwrap_or(Turn::Idle);
+                break self.interruption(round.executor).unwrap_or(Turn::Idle);
             }
         };
         round.executor.end_round(round.host);
         (at, turn)
     }
 
+    /// Whether scripts have taken the time of a turn.
+    fn is_turn_over(&self, host: &dyn Host) -> bool {
+        self.turn_ends_us.is_some_and(|ends_us| host.monotonic_us() >= ends_us)
+    }
+
     /// Why no command may be executed now, if so.
-    fn interruption(&self) -> Option<Turn> {
-        if self.session.closing {
+    fn interruption(&self, executor: &Executor) -> Option<Turn> {
+        if self.is_away {
+            Some(Turn::Away)
+        } else if self.session.closing {
             Some(Turn::Closing)
         } else if self.session.wait.is_some() {
             Some(Turn::Blocked)
@@ -321,6 +386,8 @@ impl Conversation {
             Some(Turn::Paused)
         } else if self.outbox.len() > self.outbox_bytes_max() {
             Some(Turn::WaitForClient)
+        } else if executor.has_backpressure() {
+            Some(Turn::WaitForSubscribers)
         } else {
             None
         }
@@ -361,16 +428,22 @@ impl Conversation {
         let call = |index: usize| Call { args: batch.command(index, buffer), resolved: resolved[index] };
         let mut index = 0;
         while index < count {
-            if let Some(turn) = self.interruption() {
+            if let Some(turn) = self.interruption(executor) {
                 return (index, Some(turn));
             }
             let others = resolved[index + 1..count].iter();
             let run = 1 + others.take_while(|other| other.shares_key(&resolved[index])).count();
             let merged = self.execute_merged((index..index + run).map(call), run, executor, round.host);
             if merged == 0 && !self.execute(call(index), executor, round.host) {
-                return (index, Some(self.interruption().unwrap_or(Turn::WaitForLog)));
+                return (index, Some(self.interruption(executor).unwrap_or(Turn::WaitForLog)));
             }
             index += merged.max(1);
+            if merged == 0 && resolved[index - 1].may_take_long() {
+                self.turn_ends_us.get_or_insert_with(|| round.host.monotonic_us() + SCRIPTS_PER_TURN_US);
+                if !self.is_away && index < count && self.is_turn_over(round.host) {
+                    return (index, Some(Turn::More));
+                }
+            }
             if let Some(flush_alone) = round.flush_alone {
                 flush_alone();
             }
@@ -411,6 +484,11 @@ impl Conversation {
                 true
             }
             Outcome::Wait => false,
+            Outcome::Long => {
+                self.long_unit = Some(Box::new(executor.hand_over(call, &mut self.session)));
+                self.is_away = true;
+                true
+            }
         }
     }
 }

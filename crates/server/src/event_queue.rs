@@ -11,8 +11,9 @@ use std::collections::VecDeque;
 use commands::Notice;
 use lsn::Lsn;
 
-/// Memory of what is held above which the worker executes nothing: the disk must catch up first.
-const HELD_BYTES_MAX: usize = 32 << 20;
+/// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
+/// it is far less than a subscriber may leave untaken.
+const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]

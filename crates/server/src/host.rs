@@ -2,10 +2,13 @@
 //!
 //! Settings that the hot path reads are kept in atomics beside the settings; CONFIG SET writes both.
 
+mod data_settings;
+pub(crate) mod settings;
+
 use std::{
     net::SocketAddr,
     os::fd::AsRawFd,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed},
@@ -20,7 +23,7 @@ use commands::{
     replication::Replication,
 };
 use documents::Documents;
-use env::{Clock, Entropy};
+use env::{Clock, Entropy, HeldDisk};
 use keyspace::{EvictionPolicy, Keyspace};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
@@ -33,9 +36,12 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
-    config::{ConfigError, Key, OPTIONS, OutputLimit, OutputLimits, Settings},
+    config::{Key, Lasting, OutputLimit, OutputLimits, Settings, setting_named},
+    cross_protocol::CrossProtocol,
     documents::{Compactor, Feeds, Saver, Served},
     durable_channels::DurableChannels,
+    inventory::Inventory,
+    long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::{Mailbox, Message},
     progress::LoadProgress,
     replication::{Asked, Node},
@@ -64,6 +70,7 @@ struct Live {
     bulk_bytes_max: AtomicU64,
     request_bytes_max: AtomicU64,
     clients_max: AtomicU64,
+    http_clients_max: AtomicU64,
     idle_timeout_seconds: AtomicU64,
     password_needed: AtomicBool,
     admin_password_set: AtomicBool,
@@ -78,8 +85,9 @@ struct Live {
 
 /// What is fixed when the server starts.
 pub(crate) struct Facts {
-    pub(crate) config_file: Option<PathBuf>,
     pub(crate) dir: PathBuf,
+    /// What is changed in the directory is changed through this.
+    pub(crate) disk: HeldDisk,
     pub(crate) workers: usize,
     pub(crate) merges: bool,
     pub(crate) debug_access: DebugAccess,
@@ -96,6 +104,14 @@ pub(crate) struct ServerHost {
     pub(crate) key_events: AtomicU64,
     /// Clients that were disconnected because they left too much untaken.
     pub(crate) slow_clients_cut: AtomicU64,
+    /// How much there is, as far as it may be told.
+    pub(crate) inventory: Inventory,
+    /// Clients that speak HTTP on the port for Redis.
+    pub(crate) cross_protocol: CrossProtocol,
+    /// Replies that were errors because replicas had not acknowledged in time.
+    pub(crate) ack_timeouts: AtomicU64,
+    /// Whether the next of them is worth a line.
+    tells_of_ack_timeouts: AtomicBool,
     /// Who has subscribed to what.
     pub(crate) channels: Arc<Hub>,
     /// Who follows durable channels in the log.
@@ -121,9 +137,12 @@ pub(crate) struct ServerHost {
     stats: CommandStats,
     observer: Observer,
     settings: RwLock<Settings>,
-    /// Held by who writes a file with settings.
-    keeping: Mutex<()>,
+    /// Held by whoever changes settings, or a file with settings. Of all lives of the process.
+    lasting: Arc<Mutex<Lasting>>,
+    data_settings: Mutex<data_settings::DataSettingsState>,
     scripts: Scripts,
+    /// Runs what takes long.
+    pub(crate) long_units: LongUnits,
     live: Live,
     log: OnceLock<Log>,
     mailboxes: OnceLock<Vec<Mailbox>>,
@@ -138,7 +157,7 @@ pub(crate) struct ServerHost {
 
 impl ServerHost {
     pub(crate) fn new(
-        settings: Settings,
+        (settings, lasting): (Settings, Arc<Mutex<Lasting>>),
         facts: Facts,
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
@@ -151,6 +170,10 @@ impl ServerHost {
             interests: Arc::default(),
             key_events: 0.into(),
             slow_clients_cut: 0.into(),
+            inventory: Inventory::default(),
+            cross_protocol: CrossProtocol::default(),
+            ack_timeouts: 0.into(),
+            tells_of_ack_timeouts: true.into(),
             channels: Hub::new(facts.workers, entropy.random_u64()),
             durable_channels: Arc::default(),
             snapshots: Snapshots::new(clock.unix_ms()),
@@ -163,9 +186,10 @@ impl ServerHost {
             asked: Asked(node.clone()),
             node,
             clients: Clients::new(),
-            stats: CommandStats::new(facts.workers),
+            stats: CommandStats::new(facts.workers + LONG_UNITS_MAX),
             observer: Observer::default(),
             scripts: Scripts::default(),
+            long_units: LongUnits::default(),
             live: Live::default(),
             log: OnceLock::new(),
             mailboxes: OnceLock::new(),
@@ -175,7 +199,8 @@ impl ServerHost {
             at_stop: Mutex::new(AtStop::IfWorthIt),
             dead_before: Mutex::new(None),
             settings: RwLock::new(settings),
-            keeping: Mutex::new(()),
+            lasting,
+            data_settings: Mutex::default(),
             facts,
             clock,
             entropy,
@@ -191,7 +216,9 @@ impl ServerHost {
         live.eviction_samples.store(settings.integer(Key::MaxmemorySamples), Relaxed);
         live.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
         live.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
-        live.clients_max.store(settings.integer(Key::Maxclients), Relaxed);
+        let clients_max = settings::ClientsMax::possible(settings.integer(Key::Maxclients));
+        live.clients_max.store(clients_max.redis, Relaxed);
+        live.http_clients_max.store(clients_max.http, Relaxed);
         live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
         live.password_needed.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
         live.admin_password_set.store(!settings.text(Key::AdminPassword).is_empty(), Relaxed);
@@ -251,24 +278,6 @@ impl ServerHost {
         self.settings.read()
     }
 
-    /// Gives a setting a value, or its default, for now and for the next start.
-    pub(crate) fn config_set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
-        let option = &OPTIONS[key as usize];
-        let _keeping = self.keeping.lock();
-        self.config_set(&[(option.name.as_bytes(), value.unwrap_or(option.default).as_bytes())])?;
-        match &self.facts.config_file {
-            Some(path) => self.write_config(path),
-            None => self.settings().keep(key, value),
-        }
-    }
-
-    /// To be called by who holds `keeping`.
-    fn write_config(&self, path: &Path) -> Result<(), String> {
-        let text = self.settings.read().render_file();
-        env::crashsafe::write_atomically(&env::RealDisk, path, text.as_bytes())
-            .map_err(|error| format!("ERR Rewriting config file: {error}"))
-    }
-
     pub(crate) fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
@@ -277,13 +286,15 @@ impl ServerHost {
         self.entropy.random_u64()
     }
 
+    /// The counters of a worker; behind those of the workers are those of the threads of long units.
     pub(crate) fn worker_stats(&self, index: usize) -> Arc<WorkerStats> {
         self.stats.worker(index)
     }
 
-    /// Whether a worker serves nobody now, because it runs a script that has run for long.
-    pub(crate) fn is_held_up(&self, worker: usize) -> bool {
-        self.stats.worker(worker).is_held_up(self.monotonic_us())
+    /// The monotonic clock, in microseconds, for who has to look at it often.
+    pub(crate) fn clock_us(&self) -> commands::ClockUs {
+        let clock = self.clock.clone();
+        Arc::new(move || clock.monotonic_us())
     }
 
     pub(crate) fn merges(&self) -> bool {
@@ -371,9 +382,14 @@ impl ServerHost {
         wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
     }
 
-    /// Connections at most, on each port.
+    /// Connections to the Redis port at most.
     pub(crate) fn clients_max(&self) -> u64 {
         self.live.clients_max.load(Relaxed)
+    }
+
+    /// Connections to the HTTP port at most.
+    pub(crate) fn http_clients_max(&self) -> u64 {
+        self.live.http_clients_max.load(Relaxed)
     }
 
     pub(crate) fn register_client(
@@ -422,6 +438,31 @@ impl ServerHost {
     pub(crate) fn note_log_latency(&self) {
         if let Some(log) = self.log.get() {
             self.observer.latency.took(LatencyEvent::LogSync, log.stats().take_slowest_us(), self.unix_ms());
+        }
+    }
+
+    /// Ends the waits for replicas that have lasted for too long. Called once a second.
+    pub(crate) fn time_out_acks(&self) {
+        let Some(up_to) = self.node.overdue() else {
+            self.tells_of_ack_timeouts.store(true, Relaxed);
+            return;
+        };
+        for mailbox in self.mailboxes.get().into_iter().flatten() {
+            mailbox.send(Message::Overdue(up_to));
+        }
+    }
+
+    /// So many replies are errors because replicas have not acknowledged in time. Said once, until they have caught up.
+    pub(crate) fn ack_timed_out(&self, replies: u64) {
+        if replies == 0 {
+            return;
+        }
+        self.ack_timeouts.fetch_add(replies, Relaxed);
+        if self.tells_of_ack_timeouts.swap(false, Relaxed) {
+            tracing::warn!(
+                target: "replication",
+                "too few replicas acknowledge: replies to writes are errors (NOREPLICAS). Start replicas, or lower ack-replicas"
+            );
         }
     }
 
@@ -577,14 +618,19 @@ impl Host for ServerHost {
         user == b"default" && (wanted.is_empty() || are_equal(wanted, password))
     }
 
-    fn info(&self, sections: &[String]) -> String {
+    fn info(&self, sections: &[String]) -> (String, Lsn) {
         crate::info::render(self, sections)
     }
 
     fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
         let settings = self.settings.read();
         let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
-        let known = settings.iter().map(|(option, value)| (option.name, value)).chain(settings.aliases());
+        let shown = |(name, value): (&'static str, String)| match name {
+            "maxclients" => (name, self.clients_max().to_string()),
+            _ => (name, value),
+        };
+        let known = settings.iter().map(|(option, value)| (option.name, value)).map(shown);
+        let known = known.chain(settings.aliases());
         let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
         if matches("appendfsync") {
             let policy = match settings.text(Key::Durability) {
@@ -601,30 +647,20 @@ impl Host for ServerHost {
         found
     }
 
-    fn config_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
-        let mut settings = self.settings.write();
-        let mut changed = settings.clone();
-        for (name, value) in pairs {
-            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            changed.set_live(&name, &value).map_err(|error| {
-                let reason = match error {
-                    ConfigError::Invalid { reason, .. } => reason,
-                    other => other.to_string(),
-                };
-                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
-            })?;
-        }
-        self.refresh(&changed);
-        *settings = changed;
-        Ok(())
+    fn is_of_data(&self, setting: &[u8]) -> bool {
+        setting_named(setting).is_some_and(|option| option.of_data)
+    }
+
+    fn config_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
+        self.set_settings(pairs)
+    }
+
+    fn follow_data_settings(&self) {
+        self.follow_the_data();
     }
 
     fn config_rewrite(&self) -> Result<(), String> {
-        let Some(path) = &self.facts.config_file else {
-            return Err("ERR The server is running without a config file".into());
-        };
-        let _keeping = self.keeping.lock();
-        self.write_config(path)
+        self.rewrite_config()
     }
 
     fn reset_stats(&self) {
@@ -680,7 +716,7 @@ fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Kind;
+    use crate::config::{Kind, OPTIONS};
 
     #[test]
     fn every_choice_of_the_policy_setting_is_a_policy() {

@@ -10,18 +10,21 @@
 //!
 //! Invariants
 //! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
-//! - A connection takes bounded memory, however large a body or a result: bodies have limits, results are rendered in chunks
-//!   and only as fast as they are taken.
+//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all together
+//!   ([`body_memory`]), results are rendered in chunks and only as fast as they are taken.
+//! - Nothing is changed for pages of other origins: see [`cross_site`].
 //! - Nobody holds a connection by doing nothing: see [`patience`].
 
 mod access;
 mod attachment;
 mod body;
+mod body_memory;
 mod bulk;
 mod changes;
 mod config;
 mod connection;
 mod cors;
+mod cross_site;
 mod database;
 mod databases;
 mod document;
@@ -41,6 +44,7 @@ mod session;
 mod shared;
 mod show;
 mod thread;
+mod unsupported;
 mod upload;
 
 use std::{

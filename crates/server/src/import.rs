@@ -37,6 +37,7 @@ use self::{
 };
 use crate::{
     backup::{self, ManifestError},
+    data_directory::{Foreign, refuse_foreign},
     offline::{Place, ProgressBars, Report, Stage, Stream},
     recover::RecoverError,
     unfinished::{self, Unfinished, Work},
@@ -68,6 +69,9 @@ pub enum ImportError {
         /// What the OS said.
         source: std::io::Error,
     },
+    /// The directory is not for a server.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// The directory is a backup.
     #[error(transparent)]
     Backup(#[from] ManifestError),
@@ -192,6 +196,7 @@ pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportErro
 pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing) -> Result<(), ImportError> {
     let disk = Arc::new(RealDisk);
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
+    refuse_foreign(dir, None)?;
     disk.create_dir_all(dir).map_err(ImportError::os("create", dir))?;
     let _lock = DirLock::acquire(dir)?;
     backup::refuse_backup(&*disk, dir)?;
@@ -283,6 +288,7 @@ pub(crate) fn import(
         before == Before::Nothing && keyspace.as_ref().is_some_and(|keyspace| !keyspace.is_empty());
     let present = keyspace.as_ref().filter(|_| before == Before::Keys);
     let libraries = keyspace.as_ref().map_or_else(Arc::default, |keyspace| keyspace.libraries().libraries);
+    let settings = keyspace.as_ref().map_or_else(Arc::default, |keyspace| keyspace.data_settings());
     let open = |what| {
         let libraries = libraries.clone();
         Reading { place, file, present, libraries, existing, now_ms, what, report }
@@ -300,7 +306,7 @@ pub(crate) fn import(
         let log = recovery.finish(place.clock.clone())?;
         let mut writer = LogWriter::new(log.clone());
         if has_leftovers {
-            writer.forget_keys(&libraries)?;
+            writer.forget_keys(&libraries, &settings)?;
         }
         let (mut writer, imported) = open(Stage::Importing).read(writer)?;
         writer.sync()?;

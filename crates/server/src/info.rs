@@ -3,12 +3,13 @@
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use commands::{Host, families::REDIS_VERSION, replication::Link, rows};
-use keyspace::{DbId, Keyspace};
+use keyspace::Keyspace;
+use lsn::Lsn;
 use pubsub::Kind;
 
-use crate::{config::Key, host::ServerHost};
+use crate::{config::Key, host::ServerHost, inventory::Figures, read_only::ReadOnly};
 
-type Section = fn(&ServerHost, &mut String);
+type Section = fn(&ServerHost, &Figures, &mut String);
 
 /// (name, title, shown by default, renderer), in the order of Redis.
 const SECTIONS: [(&str, &str, bool, Section); 12] = [
@@ -26,22 +27,28 @@ const SECTIONS: [(&str, &str, bool, Section); 12] = [
     ("keyspace", "Keyspace", true, keyspace),
 ];
 
-/// The text for the given lower-case section names; none: the default ones.
-pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> String {
+/// The text for the given lower-case section names; none: the default ones. And the position that must be committed before it
+/// is told.
+pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> (String, Lsn) {
     let named = |name: &str| wanted.iter().any(|it| it == name);
     let everything = named("all") || named("everything");
     let defaults = wanted.is_empty() || named("default");
     let mut out = String::new();
+    let (mut figures, mut seen) = (Figures::default(), Lsn::ZERO);
+    let is_wanted = |name, by_default| everything || named(name) || (defaults && by_default);
+    if is_wanted("memory", true) || is_wanted("keyspace", true) {
+        (figures, seen) = host.inventory.figures(host);
+    }
     for (name, title, by_default, section) in SECTIONS {
-        if everything || named(name) || (defaults && by_default) {
+        if is_wanted(name, by_default) {
             if !out.is_empty() {
                 out += "\r\n";
             }
             out += &format!("# {title}\r\n");
-            section(host, &mut out);
+            section(host, &figures, &mut out);
         }
     }
-    out
+    (out, seen)
 }
 
 /// Appends `name:value` lines. Writing to a string cannot fail.
@@ -51,10 +58,10 @@ macro_rules! fields {
     };
 }
 
-fn server(host: &ServerHost, out: &mut String) {
+fn server(host: &ServerHost, _: &Figures, out: &mut String) {
     let uptime_s = host.unix_ms().saturating_sub(host.facts.started_unix_ms) / 1000;
     let executable = std::env::current_exe().unwrap_or_default();
-    let config_file = host.facts.config_file.clone().unwrap_or_default();
+    let config_file = host.config_file().unwrap_or_default();
     fields!(out,
         "redis_version": REDIS_VERSION,
         "redis_git_sha1": "00000000",
@@ -76,7 +83,7 @@ fn server(host: &ServerHost, out: &mut String) {
     );
 }
 
-fn clients(host: &ServerHost, out: &mut String) {
+fn clients(host: &ServerHost, _: &Figures, out: &mut String) {
     let settings = host.settings();
     fields!(out,
         "connected_clients": host.clients().count(),
@@ -97,14 +104,13 @@ fn human(bytes: u64) -> String {
     }
 }
 
-fn memory(host: &ServerHost, out: &mut String) {
+fn memory(host: &ServerHost, figures: &Figures, out: &mut String) {
     let settings = host.settings();
     let dataset = host.keyspace().bytes();
     let (used, rss) = (dataset + Keyspace::FIXED_BYTES, env::process::rss_bytes());
     let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
     let limit = settings.integer(Key::Maxmemory);
     let (vm, (scripts, script_bytes)) = (host.command_stats().vm_bytes(), host.scripts().figures());
-    let libraries = host.keyspace().libraries().libraries;
     fields!(out,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -127,21 +133,21 @@ fn memory(host: &ServerHost, out: &mut String) {
         "maxmemory": limit,
         "maxmemory_human": human(limit),
         "maxmemory_policy": settings.text(Key::MaxmemoryPolicy),
-        "number_of_functions": libraries.functions_len(),
-        "number_of_libraries": libraries.len(),
+        "number_of_functions": figures.functions,
+        "number_of_libraries": figures.libraries,
         "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / used.max(1) as f64),
         "mem_allocator": "mimalloc",
     );
 }
 
-fn persistence(host: &ServerHost, out: &mut String) {
+fn persistence(host: &ServerHost, _: &Figures, out: &mut String) {
     let loading = host.loading();
     let (done, total) = host.progress.bytes();
     let (snapshots, scrubber) = (host.snapshots.figures(), host.scrubber.figures());
     let running_s = snapshots.running_since_ms.map(|since| host.unix_ms().saturating_sub(since) / 1000);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
-    let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
+    let failed = ReadOnly::of(host).is_some_and(ReadOnly::is_failed_write);
     fields!(out, "loading": u8::from(loading.is_some()),);
     if let Some(loading) = loading {
         fields!(out,
@@ -184,7 +190,7 @@ fn persistence(host: &ServerHost, out: &mut String) {
     }
 }
 
-fn stats(host: &ServerHost, out: &mut String) {
+fn stats(host: &ServerHost, _: &Figures, out: &mut String) {
     let stats = host.command_stats();
     let totals = stats.keyspace_totals();
     let tracked = host.interests().tracking().totals();
@@ -212,7 +218,7 @@ fn stats(host: &ServerHost, out: &mut String) {
     );
 }
 
-fn replication(host: &ServerHost, out: &mut String) {
+fn replication(host: &ServerHost, _: &Figures, out: &mut String) {
     let figures = host.node.figures();
     let role = if figures.leader.is_some() { "slave" } else { "master" };
     fields!(out, "role": role,);
@@ -273,7 +279,7 @@ fn replication(host: &ServerHost, out: &mut String) {
     );
 }
 
-fn cpu(_: &ServerHost, out: &mut String) {
+fn cpu(_: &ServerHost, _: &Figures, out: &mut String) {
     let time = env::process::cpu_time();
     fields!(out,
         "used_cpu_sys": format!("{:.6}", time.system_us as f64 / 1e6),
@@ -281,7 +287,7 @@ fn cpu(_: &ServerHost, out: &mut String) {
     );
 }
 
-fn commandstats(host: &ServerHost, out: &mut String) {
+fn commandstats(host: &ServerHost, _: &Figures, out: &mut String) {
     for (index, row) in rows().iter().enumerate() {
         let totals = host.command_stats().totals(index);
         if totals.calls + totals.rejected > 0 {
@@ -295,13 +301,14 @@ fn commandstats(host: &ServerHost, out: &mut String) {
     }
 }
 
-fn log(host: &ServerHost, out: &mut String) {
+fn log(host: &ServerHost, _: &Figures, out: &mut String) {
     let Some(log) = host.log() else { return };
     let stats = log.stats();
     let syncs = stats.syncs.load(Relaxed);
     fields!(out,
         "log_durability": log.durability().name(),
         "log_epoch": log.epoch(),
+        "log_reign": log.reign(),
         "log_start_lsn": log.start_lsn(),
         "log_appended_lsn": log.appended_lsn(),
         "log_written_lsn": log.written_lsn(),
@@ -314,7 +321,7 @@ fn log(host: &ServerHost, out: &mut String) {
     );
 }
 
-fn errorstats(host: &ServerHost, out: &mut String) {
+fn errorstats(host: &ServerHost, _: &Figures, out: &mut String) {
     let stats = host.command_stats();
     let failed: u64 =
         (0..rows().len()).map(|row| stats.totals(row).failed + stats.totals(row).rejected).sum();
@@ -323,15 +330,12 @@ fn errorstats(host: &ServerHost, out: &mut String) {
     }
 }
 
-fn cluster(_: &ServerHost, out: &mut String) {
+fn cluster(_: &ServerHost, _: &Figures, out: &mut String) {
     fields!(out, "cluster_enabled": 0,);
 }
 
-fn keyspace(host: &ServerHost, out: &mut String) {
-    for db in DbId::all() {
-        let (keys, expires) = (host.keyspace().len(db), host.keyspace().expiring_len(db));
-        if keys > 0 {
-            let _ = write!(out, "db{}:keys={keys},expires={expires},avg_ttl=0\r\n", db.get());
-        }
+fn keyspace(_: &ServerHost, figures: &Figures, out: &mut String) {
+    for (db, keys, expires) in &figures.keys {
+        let _ = write!(out, "db{}:keys={keys},expires={expires},avg_ttl=0\r\n", db.get());
     }
 }

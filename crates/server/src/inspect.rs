@@ -1,74 +1,34 @@
 //! `sheaf check` and `sheaf log`: looking at a directory without a server, changing nothing.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     ops::ControlFlow,
     path::Path,
     sync::Arc,
 };
 
-use documents::StoreError;
-use env::{Access, Disk, RealDisk};
-use indicatif::{ProgressBar as Bar, ProgressStyle};
+use documents::{Listener, StoreError};
+use env::{Access, DirLock, Disk, RealClock, RealDisk, RealEntropy, Untouched};
 use keyspace::{
     Effect, Item, Items, ListEnd, Listed, LoggedMessage, Scope, ScoredItems, StreamHead, StreamId, Value,
 };
 use lsn::Lsn;
 use storage::{
-    CheckReport, Error, LogReader, RecordKind,
+    CheckReport, Error, LogReader, RecordKind, Recovery,
     snapshot::{self, SnapshotCheck},
 };
 
 use crate::{
     backup::{self, ManifestError},
+    config::{ConfigError, Given, Key, Lasting, Origin},
+    data_directory::{Foreign, refuse_foreign},
+    progress::LoadProgress,
+    progress_bar::ProgressBar,
+    recover::{RecoverError, rehearse},
+    replication,
+    unfinished::{Unfinished, refuse_unfinished},
     unix_time,
 };
-
-/// A progress bar with time to go, on a terminal only.
-pub(crate) struct ProgressBar {
-    bar: Bar,
-}
-
-impl ProgressBar {
-    /// Of bytes.
-    pub(crate) fn new(what: &'static str) -> ProgressBar {
-        Self::styled(what, "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go")
-    }
-
-    pub(crate) fn of_keys(what: &'static str) -> ProgressBar {
-        Self::styled(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
-    }
-
-    /// Of bytes, nobody knows how many.
-    pub(crate) fn of_unknown(what: &'static str) -> ProgressBar {
-        Self::styled(what, "{msg} {bytes} {bytes_per_sec}")
-    }
-
-    pub(crate) fn of_slots(what: &'static str) -> ProgressBar {
-        Self::styled(what, "{msg} [{bar:30}] {percent}%, {eta} to go")
-    }
-
-    fn styled(what: &'static str, style: &str) -> ProgressBar {
-        let bar = if io::stderr().is_terminal() { Bar::new(0) } else { Bar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        bar.set_message(what);
-        ProgressBar { bar }
-    }
-
-    pub(crate) fn show(&self, done: u64, total: u64) {
-        // A new length is drawn at once, a position only now and then.
-        if self.bar.length() != Some(total) {
-            self.bar.set_length(total);
-        }
-        self.bar.set_position(done);
-    }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
 
 /// What `sheaf check` has found.
 #[derive(Debug, thiserror::Error)]
@@ -85,17 +45,47 @@ pub enum CheckError {
     /// At places of them, which were printed.
     #[error("documents are damaged at {0} places. Restore a backup, or copy them anew from a replica")]
     DamagedDocuments(u64),
+    /// Something into the directory was interrupted.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    /// The directory is none of a server.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
+    /// In the settings that the directory keeps.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+    /// In what the directory remembers of its place among servers.
+    #[error(transparent)]
+    Standing(#[from] io::Error),
+    /// All files are as they were written, but they do not make a state together.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
 }
 
-/// Verifies the log and the snapshots in `dir`, which may be a backup, and prints what it found.
+/// Verifies every byte in `dir`, which may be a backup, and that a server would start there; prints what it found. The start is
+/// rehearsed with the code of a start, so that what refuses one is found here; keys are not kept in memory. While a server runs there,
+/// files change between one look and the next, and there is no start to rehearse.
 ///
 /// # Errors
 /// The first damage, or why something could not be read.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     backup::refuse_incomplete(&RealDisk, dir)?;
     let (disk, manifest) = backup::view(Arc::new(RealDisk), dir)?;
+    if manifest.is_none() {
+        refuse_foreign(dir, None)?;
+        refuse_unfinished(&RealDisk, dir)?;
+        let value = dir.to_string_lossy().into_owned();
+        let given = Given { name: "dir".into(), value, origin: Origin::Flag };
+        let (settings, _) = Lasting::load(None, vec![given])?;
+        replication::find_standing(&RealDisk, dir, settings.text(Key::ReplicaOf))?;
+    }
     check_data(&disk, dir)?;
     check_documents(&*disk, dir)?;
+    if DirLock::is_held(dir) {
+        println!("start      not rehearsed: a server runs here");
+    } else {
+        rehearse_start(disk, dir)?;
+    }
     if let Some(manifest) = manifest {
         let bar = ProgressBar::new("checking");
         let checked = manifest.check(&RealDisk, dir, |done, total| bar.show(done, total));
@@ -109,6 +99,16 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         }
     }
     Ok(())
+}
+
+/// Does in memory what a start would do.
+fn rehearse_start(disk: Arc<dyn Disk>, dir: &Path) -> Result<(), RecoverError> {
+    let disk: Arc<dyn Disk> = Arc::new(Untouched(disk));
+    let nobody: Listener = Arc::new(|_| {});
+    let documents = crate::documents::open(disk.clone(), dir, Arc::new(RealEntropy), None, nobody)?;
+    let mut recovery = Recovery::open_to_read(disk.clone(), dir)?;
+    let progress = LoadProgress::new(Arc::new(RealClock));
+    rehearse(&mut recovery, (&*disk, dir), &documents, &progress)
 }
 
 fn check_documents(disk: &dyn Disk, dir: &Path) -> Result<(), CheckError> {
@@ -155,6 +155,9 @@ fn check_data(disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), Error> {
 
 fn print_log_report(report: &CheckReport) {
     println!("log        intact from lsn {} to {}", report.start, report.tail.end);
+    if let Some(chain) = report.end_chain {
+        println!("chain      {chain:016x} at its end: whoever has the same one there has the same log");
+    }
     let last =
         report.closed_at_ms.map_or(String::new(), |ms| format!(", the last at {}", unix_time::shown(ms)));
     println!(
@@ -316,6 +319,10 @@ impl std::fmt::Display for Readable<'_> {
                 return write!(f, "library {} = {}", quoted(name), quoted(code));
             }
             Effect::DropLibrary { name } => return write!(f, "drop library {}", quoted(name)),
+            Effect::PutSetting { name, value } => {
+                return write!(f, "setting {} = {}", quoted(name), quoted(value));
+            }
+            Effect::DropSetting { name } => return write!(f, "drop setting {}", quoted(name)),
             Effect::FlushAll => return f.write_str("flush all"),
             Effect::FlushDb { db } => return write!(f, "db{db} flush"),
             Effect::SwapDb { a, b } => return write!(f, "swap db{a} db{b}"),
@@ -400,6 +407,8 @@ impl std::fmt::Display for Readable<'_> {
             Effect::Move { .. }
             | Effect::PutLibrary { .. }
             | Effect::DropLibrary { .. }
+            | Effect::PutSetting { .. }
+            | Effect::DropSetting { .. }
             | Effect::FlushAll
             | Effect::FlushDb { .. }
             | Effect::SwapDb { .. } => Ok(()),

@@ -92,7 +92,7 @@ pub(crate) async fn accept(
         }
         let _ = stream.set_nodelay(true);
         if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
-            let worker = next.take_free(workers.len(), |worker| host.is_held_up(worker));
+            let worker = next.take(workers.len());
             workers[worker].send(Message::Connect { stream, peer, local });
         }
     }
@@ -105,11 +105,5 @@ pub(crate) struct Turns(std::sync::atomic::AtomicUsize);
 impl Turns {
     fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
-    }
-
-    /// The next one that is not held up, if there is any.
-    fn take_free(&self, count: usize, is_held_up: impl Fn(usize) -> bool) -> usize {
-        let mut turns = (0..count).map(|_| self.take(count));
-        turns.find(|&worker| !is_held_up(worker)).unwrap_or_else(|| self.take(count))
     }
 }

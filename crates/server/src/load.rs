@@ -97,20 +97,45 @@ pub(crate) fn load_base(
     threads: usize,
     progress: &LoadProgress,
 ) -> Result<Loaded, RecoverError> {
+    let loaded = open_base(recovery, (disk, dir), mode, progress, |reader, info| {
+        Loading::new(reader, keyspace, now, progress).load(threads)?;
+        Ok(Loaded::of(SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect(), info))
+    })?;
+    Ok(loaded.unwrap_or_else(|| Loaded::nothing(recovery.start())))
+}
+
+/// As [`load_base`] with [`Mode::Newest`], but loads nothing: returns where the replay begins. The chunks of a snapshot are verified
+/// by `snapshot::check`.
+pub(crate) fn rehearse_base(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    progress: &LoadProgress,
+) -> Result<Lsn, RecoverError> {
+    let opened = open_base(recovery, (disk, dir), Mode::Newest, progress, |_, info| Ok(info.begin_lsn))?;
+    Ok(opened.unwrap_or(recovery.start()))
+}
+
+/// Opens the snapshot to load, which `load` then does, and has the replay start there. `None` if there is no snapshot.
+fn open_base<T>(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
+    progress: &LoadProgress,
+    load: impl FnOnce(&SnapshotReader, &SnapshotInfo) -> Result<T, RecoverError>,
+) -> Result<Option<T>, RecoverError> {
     let Some(begin_lsn) = base_of(recovery, (disk, dir), mode)? else {
         progress.begin(0, recovery.start(), recovery.end_estimate());
-        return Ok(Loaded::nothing(recovery.start()));
+        return Ok(None);
     };
-    let mut load = || {
+    let opened = || {
         let info = snapshot::load(disk, dir, begin_lsn)?;
         recovery.start_at(&info)?;
         let reader = SnapshotReader::open(disk, dir, &info)?;
         let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
         progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
-        Loading::new(&reader, keyspace, now, progress).load(threads)?;
-        Ok(Loaded::of(SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect(), &info))
+        load(&reader, &info).map(Some)
     };
-    load().map_err(|error| match error {
+    opened().map_err(|error| match error {
         RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
             let base = older_base(recovery, (disk, dir), begin_lsn);
             RecoverError::Snapshot { damage, way_out: WayOut::new(dir, base) }

@@ -1,7 +1,7 @@
 //! How to reach a worker from any thread: messages into its queue.
 //!
-//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, and answers, of which a client
-//! waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
+//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, long units and answers, of which a
+//! client waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
 //! (feeds) and by the few events in a server's life.
 
 use std::{net::SocketAddr, sync::Arc};
@@ -12,7 +12,7 @@ use pubsub::durable::Feed;
 
 use tokio::sync::mpsc;
 
-use crate::log_threads::LogThreads;
+use crate::{log_threads::LogThreads, long_units::Done};
 
 /// What a worker is told.
 pub(crate) enum Message {
@@ -26,12 +26,16 @@ pub(crate) enum Message {
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The client was blocked and is no more: append these bytes in the same way, and let its next command run.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
+    /// A long unit of a client has ended.
+    LongUnit(Box<Done>),
     /// What followers of durable channels get, in order.
     Feed(Feed),
     /// Report: the round that was being executed is over.
     Report(std::sync::mpsc::Sender<()>),
     /// MEMORY PURGE.
     ReleaseMemory,
+    /// Replies whose gate is up to here have waited for replicas for too long.
+    Overdue(Lsn),
     /// The log failed: answer who waits, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.

@@ -28,9 +28,7 @@ fn main() -> ExitCode {
         }
     };
     let result: Result<(), Box<dyn std::error::Error>> = match task {
-        Task::Serve { settings, config_file, mode } => {
-            serve::serve(settings, config_file, mode).map_err(Into::into)
-        }
+        Task::Serve { settings, lasting, mode } => serve::serve(settings, lasting, mode).map_err(Into::into),
         Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),

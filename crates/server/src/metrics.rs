@@ -2,10 +2,11 @@
 //!
 //! Names start with `sheaf_`, units are base units, labels come from closed sets (families and outcomes), never from keys.
 
+mod exposition;
+
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use commands::{Family, Host, RowTotals, replication::Link, rows};
-use keyspace::DbId;
 use lsn::Lsn;
 use prometheus_client::{
     collector::Collector,
@@ -16,15 +17,14 @@ use prometheus_client::{
 use pubsub::Kind;
 use storage::{Histogram, LogStats};
 
+pub(crate) use self::exposition::Exposition;
 use crate::{
     host::ServerHost,
+    read_only::ReadOnly,
     replication::{Figures, ReplicaFigures},
 };
 
-/// What the text is.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// All metrics as text.
+/// All metrics as text, in OpenMetrics.
 pub(crate) fn render(host: &Arc<ServerHost>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape { host: host.clone() }));
@@ -78,7 +78,7 @@ fn histogram(
         .map(|(bound, total)| {
             let own = total - below;
             below = total;
-            (bound.map_or(f64::MAX, |bound| bound as f64 * unit), own)
+            (bound.map_or(f64::INFINITY, |bound| bound as f64 * unit), own)
         })
         .collect();
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
@@ -89,8 +89,14 @@ impl Scrape {
     fn encode_server(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let host = &*self.host;
         let totals = host.command_stats().keyspace_totals();
-        let keys: u64 = DbId::all().map(|db| host.keyspace().len(db)).sum();
+        let keys: u64 = host.inventory.committed_figures(host).keys.iter().map(|(_, keys, _)| keys).sum();
         let uptime_ms = host.unix_ms().saturating_sub(host.facts.started_unix_ms);
+        counter(
+            encoder,
+            "sheaf_ack_timeouts",
+            "replies that were errors because too few replicas had acknowledged within ack-timeout",
+            host.ack_timeouts.load(Relaxed),
+        )?;
         gauge(encoder, "sheaf_clients", "connections", host.clients().count() as u64)?;
         counter(
             encoder,
@@ -129,6 +135,7 @@ impl Scrape {
             "resident memory of the process",
             env::process::rss_bytes(),
         )?;
+        self.encode_read_only(encoder)?;
         self.encode_scrubber(encoder)?;
         self.encode_snapshots(encoder)?;
         self.encode_documents(encoder)?;
@@ -162,6 +169,17 @@ impl Scrape {
             "clients that left too much untaken",
             host.slow_clients_cut.load(Relaxed),
         )
+    }
+
+    fn encode_read_only(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help) = ("sheaf_read_only", "1 while no writes are taken for this reason");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let holds = ReadOnly::of(&self.host);
+        for reason in ReadOnly::ALL {
+            let gauge = ConstGauge::new(i64::from(holds == Some(reason)));
+            gauge.encode(metric.encode_family(&[("reason", reason.name())])?)?;
+        }
+        Ok(())
     }
 
     fn encode_scrubber(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use storage::{LogOptions, Recovery};
 
 use crate::{
-    inspect::ProgressBar,
     progress::LoadProgress,
+    progress_bar::ProgressBar,
     recover::{Memory, Mode, RecoverError, load_opened},
 };
 
@@ -32,6 +32,8 @@ pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
 /// A part of the work, in the order in which parts are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// For another server, which has to make something first.
+    Waiting,
     /// Bytes of the log into memory.
     Recovering,
     /// Bytes of a file, before anything is written.
@@ -155,6 +157,7 @@ impl ProgressBars {
 impl Stage {
     fn bar(self) -> ProgressBar {
         match self {
+            Stage::Waiting => ProgressBar::of_waiting("waiting for the source"),
             Stage::Recovering => ProgressBar::new("recovering"),
             Stage::Verifying => ProgressBar::new("verifying"),
             Stage::Importing => ProgressBar::new("importing"),

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use lsn::Lsn;
 use pubsub::{Block, Delivery};
+use wire::decode::{DecodeLimits, Value, decode};
 
 /// An empty buffer above this is given back to the allocator.
 const BYTES_KEPT_MAX: usize = 64 << 10;
@@ -125,6 +126,15 @@ impl Outbox {
         }
     }
 
+    /// Appends a reply, without copying a long one if there is nothing before it.
+    pub fn append(&mut self, reply: &mut Vec<u8>) {
+        if self.bytes.is_empty() {
+            std::mem::swap(&mut self.bytes, reply);
+        } else {
+            self.bytes.append(reply);
+        }
+    }
+
     /// Appends what channels have for the client.
     pub fn deliver(&mut self, delivery: &mut Delivery) {
         let start = self.end();
@@ -221,6 +231,30 @@ impl Outbox {
         }
     }
 
+    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. What was not asked for stays.
+    /// Returns how many errors; `None`: replies cannot be told apart there, and nothing has changed.
+    pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
+        let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
+        let Some(last) = count.checked_sub(1).and_then(|last| self.segments.get(last)) else {
+            return Some(0);
+        };
+        let (start, end, end_position) = (self.free(), (last.end - self.base) as usize, last.end);
+        let (first, last) = (self.base + start as u64, last.end);
+        if self.blocks.iter().any(|(position, _)| (first + 1..=last).contains(position)) {
+            return None;
+        }
+        let (replaced, failed) = with_errors(&self.bytes[start..end], error)?;
+        let moved = |position: u64| position - end_position + first + replaced.len() as u64;
+        self.segments.drain(..count);
+        self.segments.iter_mut().for_each(|segment| segment.end = moved(segment.end));
+        self.blocks.iter_mut().filter(|(position, _)| *position > last).for_each(|(position, _)| {
+            *position = moved(*position);
+        });
+        self.free_end = moved(end_position);
+        self.bytes.splice(start..end, replaced);
+        Some(failed)
+    }
+
     /// Throws away everything that still waits for its gate: it will never be durable.
     pub fn discard_held(&mut self) {
         if !self.segments.is_empty() {
@@ -239,6 +273,23 @@ impl Outbox {
     pub fn is_holding(&self) -> bool {
         !self.segments.is_empty()
     }
+}
+
+/// Whole replies, with an error in the place of each, and how many; `None` if they are no whole replies.
+fn with_errors(mut replies: &[u8], error: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let limits = DecodeLimits { bytes_max: usize::MAX, elements_max: usize::MAX, nesting_max: usize::MAX };
+    let (mut bytes, mut failed) = (Vec::new(), 0);
+    while !replies.is_empty() {
+        let (value, len) = decode(replies, &limits).ok()??;
+        if let Value::Push(_) = value {
+            bytes.extend_from_slice(&replies[..len]);
+        } else {
+            bytes.extend_from_slice(error);
+            failed += 1;
+        }
+        replies = &replies[len..];
+    }
+    Some((bytes, failed))
 }
 
 #[cfg(test)]
@@ -371,6 +422,48 @@ mod tests {
             assert_eq!(sent + &drain(&mut outbox, at_once), expected);
             assert!(outbox.is_empty() && !outbox.has_blocks());
         }
+    }
+
+    #[test]
+    fn replies_that_wait_for_too_long_are_errors_one_for_each() {
+        const ERROR: &[u8] = b"-NO\r\n";
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "+free\r\n", 0);
+        reply(&mut outbox, "+a\r\n", 10);
+        reply(&mut outbox, ">1\r\n:7\r\n", 0);
+        reply(&mut outbox, "*2\r\n$2\r\n\r\n\r\n:1\r\n", 10);
+        outbox.begin_round();
+        reply(&mut outbox, "+later\r\n", 30);
+        reply(&mut outbox, "+behind\r\n", 0);
+        assert_eq!(outbox.fail_held(Lsn::new(9), ERROR), Some(0));
+        outbox.consume(3);
+        assert_eq!(outbox.fail_held(Lsn::new(29), ERROR), Some(2));
+        assert_eq!(sendable(&outbox), "ee\r\n-NO\r\n>1\r\n:7\r\n-NO\r\n");
+        outbox.release(Lsn::new(29));
+        outbox.consume(5);
+        assert!(outbox.is_holding());
+        assert_eq!(outbox.fail_held(Lsn::new(30), ERROR), Some(1));
+        assert_eq!(sendable(&outbox), "NO\r\n>1\r\n:7\r\n-NO\r\n-NO\r\n+behind\r\n");
+        assert!(!outbox.is_holding());
+        reply(&mut outbox, "+next\r\n", 40);
+        assert!(sendable(&outbox).ends_with("+behind\r\n"));
+        outbox.release(Lsn::new(40));
+        assert!(sendable(&outbox).ends_with("+behind\r\n+next\r\n"));
+    }
+
+    #[test]
+    fn blocks_stay_where_they_are_when_replies_before_them_fail() {
+        let mut outbox = Outbox::default();
+        outbox.begin_round();
+        reply(&mut outbox, "+a\r\n", 10);
+        outbox.begin_round();
+        reply(&mut outbox, "+b\r\n", 20);
+        let messages = deliver(&mut outbox, &[&"x".repeat(5000), "short"]);
+        assert_eq!(outbox.fail_held(Lsn::new(10), b"-ERROR\r\n"), Some(1));
+        assert_eq!(drain(&mut outbox, 100), "-ERROR\r\n");
+        outbox.release(Lsn::new(20));
+        assert_eq!(drain(&mut outbox, 100), format!("+b\r\n{messages}"));
     }
 
     #[test]

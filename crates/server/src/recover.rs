@@ -16,9 +16,9 @@ use storage::{Chains, Log, LogOptions, Mirror, Recovery, snapshot};
 
 pub use self::error::{RecoverError, WayOut};
 use crate::{
-    load::{is_whole_log, load_base},
+    load::{is_whole_log, load_base, rehearse_base},
     progress::LoadProgress,
-    replay::split::{Target, replay_here, replay_in_parallel},
+    replay::split::{Target, rehearse_replay, replay_here, replay_in_parallel},
     salvage::salvage,
 };
 
@@ -178,6 +178,31 @@ pub(crate) fn load_opened(
     } else {
         replay_in_parallel(recovery, target, appliers, progress)?;
     }
+    require_together(recovery, begin, documents)
+}
+
+/// Does what [`load_opened`] does with [`Mode::Newest`], for whoever wants to know whether it would succeed: every record that is to be
+/// replayed is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used afterwards.
+///
+/// # Errors
+/// See [`RecoverError`].
+pub(crate) fn rehearse(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    documents: &Documents,
+    progress: &LoadProgress,
+) -> Result<(), RecoverError> {
+    let begin = rehearse_base(recovery, (disk, dir), progress)?;
+    rehearse_replay(recovery, documents, progress)?;
+    require_together(recovery, begin, Some(documents))
+}
+
+/// Refuses files of documents of another moment than the log that was replayed from `begin` on.
+fn require_together(
+    recovery: &Recovery,
+    begin: Lsn,
+    documents: Option<&Documents>,
+) -> Result<(), RecoverError> {
     let end = recovery.tail().map_or(begin, |tail| tail.end);
     match documents.and_then(Documents::replay_from) {
         Some(saved) if saved < begin || saved > end => Err(RecoverError::Apart { saved, begin, end }),

@@ -15,6 +15,8 @@
 //! - A server that follows another appends nothing of its own, from its first record on to its promotion.
 //! - A promotion has stopped taking anything in, and applied everything it had, before its epoch begins; that is on disk before
 //!   a client may write.
+//! - A server follows another, never itself: known by its addresses where one is named, by its id in the handshake, however it was
+//!   reached.
 //! - A server that learns of a higher epoch than its own takes no writes any more, and remembers that, until told otherwise.
 //! - What is here that no leader may ever have committed is not shown: a leader that begins to follow, or is fenced, and with
 //!   `ack-replicas` a replica that starts, show nothing until the leader has committed all that they hold, or it was cut.
@@ -26,12 +28,14 @@ pub(crate) mod full_copy;
 mod history;
 mod leader;
 mod line;
+mod overdue;
+mod own_addresses;
 mod standing;
 mod waits;
 
 use std::{
     io,
-    net::{IpAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -49,10 +53,7 @@ use commands::{
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use replication::{
-    RelayOptions, ReplicaId,
-    join::{self, History},
-};
+use replication::{RelayOptions, ReplicaId, join};
 use storage::{Log, Mirror};
 use tokio::sync::Notify;
 
@@ -61,10 +62,12 @@ use self::{
     follower::{ApplyParts, Following, LinkParts, Threads},
     history::LogHistory,
     leader::Leader,
+    overdue::Overdue,
+    own_addresses::OwnAddresses,
     standing::Standing,
     waits::{Awaited, Found, Waits},
 };
-pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
+pub(crate) use self::{figures::Figures, leader::ReplicaFigures, standing::find as find_standing};
 use crate::{
     config::{Key, Settings},
     host::ServerHost,
@@ -84,6 +87,7 @@ pub(crate) const JOINING_NICE: i32 = 10;
 #[derive(Debug, Clone, Default)]
 struct Options {
     ack_replicas: usize,
+    ack_timeout_ms: u64,
     replicas_min: usize,
     lag_ms_max: u64,
     flush_bytes: u64,
@@ -97,6 +101,9 @@ enum Led {
     /// It was fenced, and its log is in an epoch that has passed.
     InTheNextLife,
 }
+
+/// Returns when every worker, and every long unit, has ended the round that it was in, or when it is asked to give up: whether they have.
+type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
 /// See the module documentation.
 pub(crate) struct Node {
@@ -113,16 +120,17 @@ pub(crate) struct Node {
     /// Nothing is shown until the leader has committed the log up to here; 0 if it has.
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
+    overdue: Mutex<Overdue>,
     options: RwLock<Options>,
     log: OnceLock<Log>,
-    ports: OnceLock<(u16, u16)>,
+    own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     waits: Waits,
     handover: Mutex<Option<Arc<Handover>>>,
     runtime: OnceLock<tokio::runtime::Handle>,
-    /// Returns when every worker has ended the round that it was in.
-    rounds_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    rounds_end: OnceLock<RoundsEnd>,
+    before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
     /// Where the log has parted from the leader's: the next life begins with cutting it there.
@@ -158,15 +166,17 @@ impl Node {
             is_read_only: is_read_only.into(),
             unconfirmed: unconfirmed.get().into(),
             lacks_replicas: false.into(),
+            overdue: Mutex::default(),
             options: RwLock::default(),
             log: OnceLock::new(),
-            ports: OnceLock::new(),
+            own: OnceLock::new(),
             leader: Leader::new(0, 0),
             following: Mutex::new(None),
             waits: Waits::default(),
             handover: Mutex::new(None),
             runtime: OnceLock::new(),
             rounds_end: OnceLock::new(),
+            before_leading: OnceLock::new(),
             restart: Notify::new(),
             is_restarting: false.into(),
             parted_at: Mutex::default(),
@@ -181,6 +191,7 @@ impl Node {
     pub(crate) fn configure(&self, settings: &Settings) {
         *self.options.write() = Options {
             ack_replicas: settings.integer(Key::AckReplicas) as usize,
+            ack_timeout_ms: settings.integer(Key::AckTimeout) * 1000,
             replicas_min: settings.integer(Key::MinReplicasToWrite) as usize,
             lag_ms_max: settings.integer(Key::MinReplicasMaxLag) * 1000,
             flush_bytes: settings.integer(Key::RelayFlushSize),
@@ -246,15 +257,44 @@ impl Node {
         Ok(true)
     }
 
-    pub(crate) fn set_ports(&self, redis: u16, http: u16) {
-        let _ = self.ports.set((redis, http));
+    /// Where this server listens.
+    ///
+    /// # Errors
+    /// If that is where the one listens that it is to follow.
+    pub(crate) fn set_addresses(&self, redis: &[SocketAddr], http_port: u16) -> io::Result<()> {
+        let own = OwnAddresses { redis: redis.to_vec(), http_port };
+        let own = self.own.get_or_init(|| own);
+        match self.leader_address() {
+            Some(leader) if own.include(&leader) => {
+                let text = format!("replica-of: {leader} is this server itself");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether another server says what becomes of the data.
+    pub(crate) fn refuses_changes(&self) -> bool {
+        self.is_read_only.load(SeqCst)
+    }
+
+    /// What is to be done when all is taken in that a leader sent, before this server leads.
+    pub(crate) fn before_leading(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.before_leading.set(Box::new(act));
     }
 
     /// The log is recovered, and no command has been executed on it. `rounds_end` returns when every worker has ended the round
     /// that it was in.
-    pub(crate) fn attach(&self, log: Log, rounds_end: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn attach(
+        &self,
+        log: Log,
+        rounds_end: impl Fn(&dyn Fn() -> bool) -> bool + Send + Sync + 'static,
+    ) {
         let _ = self.rounds_end.set(Box::new(rounds_end));
         if log.is_mirror() {
+            if self.options.read().ack_replicas > 0 {
+                self.show_nothing();
+            }
             // It ends where it was cut by now, and an empty log has nothing to be confirmed.
             self.unconfirmed.fetch_min(log.appended_lsn().get(), SeqCst);
             if self.is_stale() {
@@ -358,6 +398,21 @@ impl Node {
         self.settle_waits();
     }
 
+    /// Up to where replies have waited for replicas for longer than they may. To be asked once a second.
+    pub(crate) fn overdue(&self) -> Option<Lsn> {
+        let timeout_ms = self.ack_timeout_ms()?;
+        let log = self.log()?;
+        // What is not on this disk yet does not wait for replicas.
+        self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
+    }
+
+    /// For how long a reply waits for replicas; `None`: for none, or for ever.
+    pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
+        let asks = self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
+        let timeout_ms = self.options.read().ack_timeout_ms;
+        (asks && timeout_ms > 0).then_some(timeout_ms)
+    }
+
     /// A connection is handed over by a client that said REPLICATE.
     pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
         leader::serve(self, socket, words);
@@ -381,11 +436,11 @@ impl Node {
     }
 
     fn redis_port(&self) -> u16 {
-        self.ports.get().map_or(0, |ports| ports.0)
+        self.own.get().map_or(0, OwnAddresses::redis_port)
     }
 
     fn http_port(&self) -> u16 {
-        self.ports.get().map_or(0, |ports| ports.1)
+        self.own.get().map_or(0, |own| own.http_port)
     }
 
     fn peer_host(&self, ip: IpAddr) -> String {
@@ -414,13 +469,11 @@ impl Node {
         (standing.seen_epoch, standing.replica_id())
     }
 
-    fn history<'l>(&self, log: &'l Log) -> LogHistory<'l> {
-        LogHistory { log, copied: self.standing.lock().copied() }
-    }
-
-    /// The hash of the batch that ends there, if one does.
-    pub(crate) fn hash_before(&self, log: &Log, end: Lsn) -> Option<u32> {
-        self.history(log).batch_ending_at(end).ok().flatten().map(|batch| batch.hash)
+    /// Whether a replica with this id is this server itself.
+    fn is_itself(&self, id: ReplicaId) -> bool {
+        let standing = self.standing.lock();
+        // A leader whose directory was copied, to make a replica of it, follows nobody.
+        standing.replica_id() == id && standing.leader().is_some()
     }
 
     /// Remembers an epoch before anything is acknowledged in it.
@@ -447,13 +500,6 @@ impl Node {
 
     fn copied_bytes(&self) -> u64 {
         self.copied.0.load(SeqCst)
-    }
-
-    fn note_copy_end(&self, end: Lsn, hash: Option<u32>) -> Result<(), String> {
-        let Some(hash) = hash else { return Ok(()) };
-        let mut standing = self.standing.lock();
-        standing.set_copied(end, hash);
-        self.remember(&standing)
     }
 
     /// What is committed, as this server tells its replicas.
@@ -527,11 +573,9 @@ impl Node {
         }
     }
 
-    /// Rounds that have begun before something was decided are over when this returns.
-    fn wait_for_rounds(&self) {
-        if let Some(rounds_end) = self.rounds_end.get() {
-            rounds_end();
-        }
+    /// Whether all rounds that have begun before something was decided are over, which is waited for until `gives_up` says so.
+    fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
+        self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
     }
 
     /// Answers those who wait for a position that has been reached.
@@ -606,6 +650,9 @@ impl Node {
                 return Ok(Led::InTheNextLife);
             }
         }
+        if let Some(act) = self.before_leading.get() {
+            act();
+        }
         self.ask_for_acks(log, true);
         // From here on replicas say what is committed.
         *self.following.lock() = None;
@@ -660,6 +707,9 @@ impl Replication for Asked {
 
     fn follow(&self, leader: Address) -> Result<Followed, String> {
         let node = &self.0;
+        if node.own.get().is_some_and(|own| own.include(&leader)) {
+            return Err(format!("ERR {leader} is this server itself"));
+        }
         let mut standing = node.standing.lock();
         let before = standing.leader();
         if before.as_ref() == Some(&leader) {
@@ -745,7 +795,7 @@ impl Replication for Asked {
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
         let marks = join::parse_marks(marks).ok_or("ERR no arguments of REPLICATE MARKS")?;
         let log = self.0.log().ok_or("LOADING this server is starting")?;
-        join::newest_common(&marks, &self.0.history(log)).map_err(|error| format!("ERR {error}"))
+        join::newest_common(&marks, &LogHistory(log)).map_err(|error| format!("ERR {error}"))
     }
 }
 

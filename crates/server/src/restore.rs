@@ -226,7 +226,7 @@ pub fn restore(
     let options = LogOptions { segment_bytes: recovery.segment_bytes(), ..source.options }.fitting();
     let place = Place { dir, options, ..source.clone() };
     let write = || -> Result<SnapshotInfo, RestoreError> {
-        let log = open_log(&place, reached.lsn)?;
+        let log = open_log(&place, reached.lsn, recovery.reign())?;
         documents::restore(source, dir, until, log.start_lsn())?;
         let info = write_snapshot(&place, &log, &keyspace, report)?;
         log.close()?;
@@ -254,10 +254,11 @@ fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
 }
 
 /// A new log that goes on behind `reached`: positions do not go back, so that no record seems older than what it changes.
-fn open_log(place: &Place<'_>, reached: Lsn) -> Result<Log, storage::Error> {
+/// `reign`: the last one of the log that the state is of.
+fn open_log(place: &Place<'_>, reached: Lsn, reign: u64) -> Result<Log, storage::Error> {
     let start = reached.align_up(env::BLOCK_BYTES as u64);
     let Place { disk, clock, entropy, dir, options, .. } = place.clone();
-    Recovery::create_behind(disk, dir, options, entropy, clock, start)
+    Recovery::create_behind(disk, dir, options, entropy, clock, (start, reign))
 }
 
 /// Writes the snapshot that the log starts behind, on as many threads as load.

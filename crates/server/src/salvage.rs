@@ -282,7 +282,9 @@ fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -
         | Effect::Delete { .. }
         | Effect::SetExpiry { .. }
         | Effect::PutLibrary { .. }
-        | Effect::DropLibrary { .. } => true,
+        | Effect::DropLibrary { .. }
+        | Effect::PutSetting { .. }
+        | Effect::DropSetting { .. } => true,
         // A string is changed without a look at its type.
         Effect::Append { .. } | Effect::SetRange { .. } => match found {
             Some(value_type) => value_type == ValueType::String,

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use env::{Disk, RealDisk};
+use env::Disk;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use storage::{
@@ -111,7 +111,7 @@ impl Scrubber {
 
     fn round(&self, host: &ServerHost, log: &Log) {
         self.state.lock().figures.in_progress = true;
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let disk: Arc<dyn Disk> = Arc::new(host.facts.disk.clone());
         let pace = Pace::default();
         let mut go_on = |bytes: u64| {
             self.bytes.fetch_add(bytes, Relaxed);

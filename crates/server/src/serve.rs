@@ -22,19 +22,26 @@ use std::{
 
 use commands::Host;
 use documents::{Documents, Listener, StoreError, mango::Indexes};
-use env::{Clock, DirLock, Entropy, RealClock, RealDisk, RealEntropy, thread::run_nice};
+use env::{
+    Clock, DirLock, Disk, Entropy, HeldDisk, LockLost, RealClock, RealDisk, RealEntropy, thread::run_nice,
+};
 use keyspace::DbId;
 use lsn::Lsn;
+use parking_lot::Mutex;
 use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
-use tokio::{net::TcpListener, signal::unix::SignalKind};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use tree::NodeCache;
 
 use crate::{
     backup,
     banner::Banner,
-    config::{Key, Settings},
+    config::{Key, Lasting, Settings},
+    data_directory::{Foreign, refuse_foreign},
     documents::{Compactor, Saver, Served},
-    host::{Facts, ServerHost},
+    host::{Facts, ServerHost, settings::ClientsMax},
     http::Http,
     listen,
     log_threads::LogThreads,
@@ -52,19 +59,25 @@ use crate::{
 
 /// Exit status when the log failed (EX_IOERR).
 pub const EXIT_LOG_FAILED: i32 = 74;
+/// Exit status when the data directory or its lock file was moved, replaced or removed (EX_NOINPUT).
+pub const EXIT_DIRECTORY_LOST: i32 = 66;
+/// How often an idle server looks whether its directory is still there.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How long workers may take to answer those who wait when the log has failed.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
 /// How long replies may take to leave when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// How often a long recovery reports.
+/// How often a long recovery reports in the log.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
+/// And on a terminal.
+const SHOW_PERIOD: Duration = Duration::from_millis(200);
 /// Memory for nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;
 /// How long pages that nothing uses are kept. Documents are in memory for a second or two, until they are saved; with the 10 ms of
 /// the allocator, a tenth of the CPU time of `_bulk_docs` went into getting the same memory again.
 const UNUSED_KEPT_MS: u16 = 250;
-/// Descriptors the server needs besides those of clients.
-const DESCRIPTORS_OWN: u64 = 64;
+/// Workers by default, where there is only one core: the second one takes connections while the first one is at something.
+const WORKERS_MIN: usize = 2;
 
 /// Why the server did not start or had to stop; the message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +85,9 @@ pub enum ServeError {
     /// Another server uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
+    /// The directory is not for a server.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// An address, thread or runtime was refused by the OS.
     #[error(transparent)]
     Os(#[from] std::io::Error),
@@ -96,11 +112,12 @@ pub enum ServeError {
 ///
 /// # Errors
 /// See [`ServeError`].
-pub fn serve(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Result<(), ServeError> {
+pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), ServeError> {
     logging::start(&settings);
+    lasting.report();
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
-    let process = Process::begin(&settings, config_file)?;
-    let mut next = Next { settings, mode, parted_at: None };
+    let process = Process::begin(&settings, lasting)?;
+    let mut next = Next { settings, mode, parted_at: None, is_first: true };
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(&process, next));
@@ -117,12 +134,12 @@ pub fn serve(settings: Settings, config_file: Option<PathBuf>, mode: Mode) -> Re
 /// What all lives of a process share.
 struct Process {
     dir: PathBuf,
-    config_file: Option<PathBuf>,
+    lasting: Arc<Mutex<Lasting>>,
     run_id: String,
     started_unix_ms: u64,
     redis: Vec<std::net::TcpListener>,
     http: Vec<std::net::TcpListener>,
-    _lock: DirLock,
+    disk: HeldDisk,
 }
 
 /// What a life begins with.
@@ -131,36 +148,84 @@ struct Next {
     mode: Mode,
     /// Where the log is to be cut.
     parted_at: Option<Lsn>,
+    /// Whether what was given at the start is new to the data.
+    is_first: bool,
 }
 
 impl Process {
-    fn begin(settings: &Settings, config_file: Option<PathBuf>) -> Result<Process, ServeError> {
+    fn begin(settings: &Settings, lasting: Lasting) -> Result<Process, ServeError> {
         let dir = PathBuf::from(settings.text(Key::Dir));
-        let lock = lock(&dir)?;
+        refuse_foreign(&dir, lasting.config_file())?;
+        let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
-        env::process::raise_open_files_limit(2 * settings.integer(Key::Maxclients) + DESCRIPTORS_OWN);
+        fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _entered = runtime.enter();
+        // From here on it does not end the process.
+        let _ = signal(SignalKind::hangup());
         let redis = listen::bind(bind, settings.integer(Key::Port) as u16, backlog)?;
         let http = listen::bind(bind, settings.integer(Key::HttpPort) as u16, backlog)?;
+        warn_of_open_door(settings, &redis);
         let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
         let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
-        Ok(Process { dir, config_file, run_id, started_unix_ms, redis, http, _lock: lock })
+        let lasting = Arc::new(Mutex::new(lasting));
+        Ok(Process { dir, lasting, run_id, started_unix_ms, redis, http, disk })
+    }
+}
+
+/// Raises the limit of open files for the clients that may come; says if it cannot be raised far enough.
+fn fit_clients(settings: &Settings) {
+    let wanted = settings.integer(Key::Maxclients);
+    let possible = ClientsMax::possible(wanted).redis;
+    if possible < wanted {
+        let open_files_max = env::process::open_files_max();
+        tracing::warn!(
+            target: "server", wanted, possible, open_files_max,
+            "maxclients is lowered to what the limit of open files leaves room for"
+        );
+    }
+}
+
+/// Says who can do what, if anybody beyond this machine can reach the server without a password.
+fn warn_of_open_door(settings: &Settings, redis: &[std::net::TcpListener]) {
+    let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    let open: Vec<String> = redis
+        .iter()
+        .filter_map(|listener| listener.local_addr().ok())
+        .filter(is_open)
+        .map(|address| address.ip().to_string())
+        .collect();
+    if open.is_empty() || !settings.text(Key::Requirepass).is_empty() {
+        return;
+    }
+    let bind = open.join(" ");
+    if settings.switch(Key::ProtectedMode) {
+        tracing::warn!(
+            target: "server", bind,
+            "bind goes beyond this machine and there is no password: clients of the Redis protocol on other machines are \
+             refused. Set requirepass"
+        );
+    } else {
+        tracing::warn!(
+            target: "server", bind,
+            "bind goes beyond this machine, there is no password and protected-mode is off: everybody who reaches this \
+             address can read, change and stop this server. Set requirepass"
+        );
     }
 }
 
 /// Lives until the server is to stop (`None`), or to begin anew.
 async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
-    let Next { settings, mode, parted_at } = next;
+    let Next { settings, mode, parted_at, is_first } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let node = Arc::new(Node::open(&settings, &process.dir, clock.clone(), Arc::new(RealEntropy))?);
     prepare(&process.dir, &node, parted_at)?;
     let host = new_host(settings, process, node.clone(), clock);
     let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
-    node.set_ports(redis_addresses[0].port(), http_addresses[0].port());
+    node.set_addresses(&redis_addresses, http_addresses[0].port())?;
     let _ = host.facts.redis_port.set(redis_addresses[0].port());
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&host, &reaper)?;
@@ -176,8 +241,15 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     }
     tokio::spawn(watch_signals(host.clone()));
 
-    let (log, mirrored, documents) = recover_in_background(&host, &process.dir, mode).await?;
-    let indexes = Arc::new(open_indexes(&process.dir, &documents)?);
+    let (log, mirrored, documents) = recover_in_background(&host, process, mode).await?;
+    let indexes = Arc::new(open_indexes(process, &documents)?);
+    if is_first && !node.is_replica() {
+        host.give_to_data();
+    }
+    host.follow_data_settings();
+    host.record_given(&log);
+    let following = Arc::downgrade(&host);
+    node.before_leading(move || _ = following.upgrade().map(|host| host.follow_data_settings()));
     let served = |threads| Served { documents: documents.clone(), threads, indexes };
     let log_threads = attach(&host, &mailboxes, &http, &log, served)?;
     if let Some((mirror, chains)) = mirrored {
@@ -195,6 +267,7 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
         () = host.stop_requested() => true,
         () = node.restart_requested() => false,
         () = every_second(&host) => true,
+        lost = notice_loss(&process.disk) => log_failed(&lost, &mailboxes, &process.disk),
     };
     tracing::info!(target: "server", "stopping");
     stop_http(&http).await;
@@ -218,7 +291,12 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
     let settings = host.settings().clone();
-    Ok((!is_over).then(|| Next { settings, mode: Mode::Newest, parted_at: node.parted_at() }))
+    Ok((!is_over).then(|| Next {
+        settings,
+        mode: Mode::Newest,
+        parted_at: node.parted_at(),
+        is_first: false,
+    }))
 }
 
 /// Saves documents, so that the next start has less of the log to replay. What cannot be saved is in the log.
@@ -260,13 +338,19 @@ fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
 }
 
 fn lock(dir: &Path) -> Result<DirLock, ServeError> {
-    use env::Disk;
     let refused = |error: std::io::Error| {
         let message = format!("cannot use {} as the data directory: {error}", dir.display());
         std::io::Error::new(error.kind(), message)
     };
     RealDisk.create_dir_all(dir).map_err(refused)?;
-    Ok(DirLock::acquire(dir)?)
+    let lock = DirLock::acquire(dir)?;
+    if !lock.locks_directory() {
+        tracing::warn!(
+            target: "server", dir = %dir.display(),
+            "the file system locks no directories: only the file sheaf.lock keeps other servers out. Do not remove it"
+        );
+    }
+    Ok(lock)
 }
 
 fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
@@ -280,13 +364,12 @@ fn new_host(
     clock: Arc<dyn Clock>,
 ) -> Arc<ServerHost> {
     let workers = match settings.integer(Key::Workers) as usize {
-        // One core is left to the log thread and to the kernel's network work.
-        0 => env::process::cores_available().saturating_sub(1).max(1),
+        0 => env::process::cores_available().max(WORKERS_MIN),
         workers => workers,
     };
     let facts = Facts {
-        config_file: process.config_file.clone(),
         dir: process.dir.clone(),
+        disk: process.disk.clone(),
         workers,
         merges: settings.switch(Key::LogMerge),
         debug_access: settings.debug_access(),
@@ -294,6 +377,7 @@ fn new_host(
         run_id: process.run_id.clone(),
         redis_port: OnceLock::new(),
     };
+    let settings = (settings, process.lasting.clone());
     Arc::new(ServerHost::new(settings, facts, node, clock, Arc::new(RealEntropy)))
 }
 
@@ -310,10 +394,11 @@ fn start_workers(
 /// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
 async fn recover_in_background(
     host: &Arc<ServerHost>,
-    dir: &Path,
+    process: &Process,
     mode: Mode,
 ) -> Result<(Log, Option<(Mirror, Chains)>, Arc<Documents>), ServeError> {
-    let (recovering, dir) = (host.clone(), dir.to_path_buf());
+    let (recovering, dir) = (host.clone(), process.dir.clone());
+    let disk: Arc<dyn Disk> = Arc::new(process.disk.clone());
     let options = {
         let settings = host.settings();
         LogOptions {
@@ -324,11 +409,11 @@ async fn recover_in_background(
         .fitting()
     };
     let mut recovery = tokio::task::spawn_blocking(move || {
-        let (disk, feeds) = (Arc::new(RealDisk), recovering.feeds.clone());
+        let feeds = recovering.feeds.clone();
         let listener: Listener = Arc::new(move |notice| feeds.tell(&notice));
-        let documents = crate::documents::open(disk, &dir, Arc::new(RealEntropy), None, listener)?;
+        let documents = crate::documents::open(disk.clone(), &dir, Arc::new(RealEntropy), None, listener)?;
         let source = Source {
-            disk: Arc::new(RealDisk),
+            disk,
             dir: &dir,
             options,
             clock: Arc::new(RealClock),
@@ -348,21 +433,24 @@ async fn recover_in_background(
         Ok((log, None, Arc::new(documents)))
     });
     let mut period = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_PERIOD, REPORT_PERIOD);
-    let bar = crate::inspect::ProgressBar::new("recovering");
+    let mut frames = tokio::time::interval(SHOW_PERIOD);
+    let bar = crate::progress_bar::ProgressBar::new("recovering");
     loop {
         tokio::select! {
             recovered = &mut recovery => {
                 bar.finish();
                 return Ok(recovered.expect("recovery does not panic; if it does, the server must not start")?);
             }
-            _ = period.tick() => report(host, &bar),
+            _ = period.tick() => report(host),
+            _ = frames.tick() => {
+                let (done, total) = host.progress.bytes();
+                bar.show(done, total);
+            }
         }
     }
 }
 
-fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
-    let (done, total) = host.progress.bytes();
-    bar.show(done, total);
+fn report(host: &ServerHost) {
     if let Some(loading) = host.loading() {
         let (rows, records) = (host.progress.rows(), host.progress.records());
         let rate = (rows + records) as f64 / host.progress.seconds().max(1e-6);
@@ -375,10 +463,10 @@ fn report(host: &ServerHost, bar: &crate::inspect::ProgressBar) {
 }
 
 /// Indexes are derived from the databases: they have a directory of their own, which may be removed while nobody serves.
-fn open_indexes(dir: &Path, documents: &Documents) -> Result<Indexes, ServeError> {
+fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
     let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
-    let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), crate::documents::indexes_directory(dir));
-    let opened = Indexes::open(Arc::new(RealDisk), Arc::new(RealEntropy), cache, dir, &databases);
+    let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), crate::documents::indexes_directory(&process.dir));
+    let opened = Indexes::open(Arc::new(process.disk.clone()), Arc::new(RealEntropy), cache, dir, &databases);
     opened.map_err(|error| ServeError::Indexes(error.to_string()))
 }
 
@@ -391,16 +479,19 @@ fn attach(
     served: impl FnOnce(LogThreads) -> Served,
 ) -> std::io::Result<LogThreads> {
     let for_failure = mailboxes.to_vec();
-    let failed = move |error| log_failed(&error, &for_failure);
+    let disk = host.facts.disk.clone();
+    let failed = move |error| log_failed(&error, &for_failure, &disk);
     let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
-    let (workers, http) = (mailboxes.to_vec(), http.clone());
-    host.node.attach(log.clone(), move || {
+    let (workers, http, settling) = (mailboxes.to_vec(), http.clone(), Arc::downgrade(host));
+    host.node.attach(log.clone(), move |gives_up| {
         let (done, finished) = mpsc::channel();
         workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
         drop(done);
         // A worker that has ended does nothing more.
         while finished.recv().is_ok() {}
+        let have_ended = settling.upgrade().is_none_or(|host| host.long_units.settle(gives_up));
         http.settle();
+        have_ended
     });
     // Before anything can be written.
     host.serve_documents(served(threads.clone()));
@@ -411,8 +502,19 @@ fn attach(
     Ok(threads)
 }
 
-/// The log is poisoned: whoever waits is told, then the process ends. Nothing is retried.
-fn log_failed(error: &storage::Error, mailboxes: &[Mailbox]) {
+/// Ends when the directory is not the one any more that was locked. Writes notice that themselves.
+async fn notice_loss(disk: &HeldDisk) -> LockLost {
+    let mut period = tokio::time::interval(LOOK_PERIOD);
+    loop {
+        period.tick().await;
+        if let Err(lost) = disk.verify() {
+            return lost;
+        }
+    }
+}
+
+/// The log is poisoned, or must not be written: whoever waits is told, then the process ends. Nothing is retried.
+fn log_failed(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldDisk) -> ! {
     let (done, finished) = mpsc::channel();
     for mailbox in mailboxes {
         mailbox.send(Message::Fail(done.clone()));
@@ -423,8 +525,16 @@ fn log_failed(error: &storage::Error, mailboxes: &[Mailbox]) {
             break;
         }
     }
+    if let Err(lost) = disk.verify() {
+        tracing::error!(
+            target: "server", %lost,
+            "stopped: nothing was acknowledged since this was noticed. What was acknowledged before is in the directory that was \
+             locked: put it back, then start again"
+        );
+        std::process::exit(EXIT_DIRECTORY_LOST);
+    }
     tracing::error!(
-        target: "server", %error,
+        target: "server", error = %error,
         "stopped: the log could not be written, the outcome of unanswered writes is unknown; everything acknowledged \
          is on disk. Check the disk, then start again"
     );
@@ -448,17 +558,21 @@ fn show_banner(host: &ServerHost, redis: &[SocketAddr], http: &[SocketAddr], log
 }
 
 async fn watch_signals(host: Arc<ServerHost>) {
-    let signals = (
-        tokio::signal::unix::signal(SignalKind::terminate()),
-        tokio::signal::unix::signal(SignalKind::interrupt()),
-    );
-    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+    let signals =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
         tracing::warn!(target: "server", "cannot listen for signals; use SHUTDOWN to stop");
         return;
     };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => {
+                let host = host.clone();
+                let _ = tokio::task::spawn_blocking(move || host.reload_settings()).await;
+            }
+        }
     }
     host.request_stop();
 }
@@ -471,6 +585,11 @@ async fn every_second(host: &Arc<ServerHost>) {
         host.cut_dead_log();
         host.note_log_latency();
         host.end_due_backups();
+        host.time_out_acks();
+        host.follow_data_settings();
+        if let Some(log) = host.log() {
+            host.record_given(log);
+        }
         host.node.tick();
     }
 }

@@ -282,7 +282,7 @@ impl Snapshots {
 
     /// Replaces what a forced recovery has left of the directory by a snapshot of what is in memory; then writes are taken.
     fn take_confirmed(&self, host: &ServerHost, log: &Log) -> Result<(), Failure> {
-        let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(RealDisk), &host.facts.dir);
+        let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(host.facts.disk.clone()), &host.facts.dir);
         let info = match salvage::confirmed_before(&*disk, dir, log)? {
             Some(info) => info,
             None => self.take(host, log)?.ok_or(Failure::InTheWay)?,
@@ -362,7 +362,7 @@ impl Snapshots {
     }
 
     fn take(&self, host: &ServerHost, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let disk: Arc<dyn Disk> = Arc::new(host.facts.disk.clone());
         let plan = SnapshotPlan {
             disk: &disk,
             dir: &host.facts.dir,

@@ -15,6 +15,7 @@
 //! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick, and of the
 //!   few looks at the sockets that follow it while they bring further writes.
 
+mod held_back;
 mod messages;
 mod replies;
 mod upkeep;
@@ -28,9 +29,10 @@ use std::{
     time::Duration,
 };
 
-use commands::{Executor, Host};
+use commands::{CommandError, Executor, Host, LongUnit};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
+use pubsub::Backpressure;
 use storage::Durability;
 use tokio::{
     net::TcpStream,
@@ -38,13 +40,14 @@ use tokio::{
 };
 use wire::{Limits, RequestBatch};
 
-use self::replies::Replied;
+use self::{held_back::HeldBack, replies::Replied};
 use crate::{
     connection::Connection,
     conversation::Round,
     event_queue::EventQueue,
     host::ServerHost,
     log_threads::LogThreads,
+    long_units::{Done, Job, LongUnits},
     mailbox::{Mailbox, Message},
     reaper::Reaper,
     timeouts::Timeouts,
@@ -88,6 +91,8 @@ pub(crate) struct Worker {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     tick: Arc<Notify>,
     tick_due: Cell<bool>,
+    /// Connections that publish more than is taken.
+    held_back: HeldBack,
     /// Rounds that have published something since messages were last delivered.
     published_rounds: Cell<u32>,
     log: OnceCell<LogThreads>,
@@ -124,6 +129,7 @@ pub(crate) fn start(
         let mut executor =
             Executor::new(host.keyspace().clone(), host.interests().clone(), host.worker_stats(index), seed);
         executor.share_channels(host.channels.local(index));
+        executor.share_thread(host.clock_us());
         let worker = Rc::new(Worker {
             host,
             mailbox: own,
@@ -139,6 +145,7 @@ pub(crate) fn start(
             connections: RefCell::default(),
             tick,
             tick_due: Cell::new(false),
+            held_back: HeldBack::default(),
             published_rounds: Cell::new(0),
             log: OnceCell::new(),
             reaper,
@@ -164,31 +171,48 @@ impl Worker {
         tokio::task::spawn_local(self.clone().tick_loop());
         tokio::task::spawn_local(self.clone().expiry_loop(index, workers));
         tokio::task::spawn_local(self.clone().timeout_loop());
-        while let Some(message) = messages.recv().await {
-            match message {
-                Message::Connect { stream, peer, local } => self.connect(stream, peer, local),
-                Message::Attach(log) => self.attach(log),
-                Message::Kill(id) => {
-                    let killed = self.connections.borrow().get(&id).cloned();
-                    if let Some(connection) = killed {
-                        connection.kill();
-                    }
-                }
-                Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
-                Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
-                Message::Feed(feed) => self.feed(&feed),
-                Message::Report(done) => _ = done.send(()),
-                Message::ReleaseMemory => env::allocator::release_unused(),
-                Message::Fail(done) => {
-                    self.fail_all();
-                    let _ = done.send(());
-                }
-                Message::Stop(done) => {
-                    self.stop().await;
-                    let _ = done.send(());
-                    return;
+        let done = loop {
+            match messages.recv().await {
+                Some(Message::Stop(done)) => break done,
+                Some(message) => self.handle(message),
+                None => return,
+            }
+        };
+        let stopping = self.stop();
+        tokio::pin!(stopping);
+        loop {
+            tokio::select! {
+                () = &mut stopping => break,
+                // What comes back is waited for.
+                Some(message) = messages.recv() => self.handle(message),
+            }
+        }
+        let _ = done.send(());
+    }
+
+    fn handle(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Connect { .. } if self.stopping.get() => {}
+            Message::Connect { stream, peer, local } => self.connect(stream, peer, local),
+            Message::Attach(log) => self.attach(log),
+            Message::Kill(id) => {
+                let killed = self.connections.borrow().get(&id).cloned();
+                if let Some(connection) = killed {
+                    connection.kill();
                 }
             }
+            Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
+            Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
+            Message::LongUnit(done) => self.take_back(*done),
+            Message::Feed(feed) => self.feed(&feed),
+            Message::Report(done) => _ = done.send(()),
+            Message::ReleaseMemory => env::allocator::release_unused(),
+            Message::Overdue(up_to) => self.time_out_acks(up_to),
+            Message::Fail(done) => {
+                self.fail_all();
+                let _ = done.send(());
+            }
+            Message::Stop(done) => _ = done.send(()),
         }
     }
 
@@ -239,6 +263,40 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
+    /// Has what takes long run on another thread.
+    pub(crate) fn take_elsewhere(&self, client_id: u64, unit: Box<LongUnit>) {
+        let (mailbox, reaper) = (self.mailbox.clone(), self.reaper.clone());
+        let refused = LongUnits::take_on(&self.host, Job { client_id, unit, mailbox, reaper });
+        refused.into_iter().for_each(|job| self.refuse(job));
+    }
+
+    /// What ran elsewhere has ended.
+    fn take_back(&self, Done { client_id, reply, notices, wrote }: Done) {
+        let told = self.events.borrow_mut().hold(notices);
+        if told || wrote {
+            self.end_tick_later();
+        }
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().committed_lsn();
+        let appended = connection.come_back(reply, durable);
+        self.send_later(connection, appended);
+    }
+
+    /// Tells those BUSY who have waited in vain for a thread.
+    fn refuse_overdue(&self) {
+        self.host.long_units.take_overdue(&self.host).into_iter().for_each(|job| self.refuse(job));
+    }
+
+    fn refuse(&self, Job { client_id, unit, mailbox, .. }: Job) {
+        let reply = self.executor.borrow_mut().refuse_long(*unit, &*self.host);
+        mailbox.send(Message::LongUnit(Box::new(Done {
+            client_id,
+            reply,
+            notices: Vec::new(),
+            wrote: false,
+        })));
+    }
+
     /// Something was appended to what a connection sends: what it waits for, and whether the connection is not to be sent
     /// already.
     fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
@@ -279,7 +337,7 @@ impl Worker {
     /// Lends the worker's tools for one round of a connection's commands.
     pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
-        let is_congested = executor.channels().is_congested() || self.events.borrow().is_full();
+        let is_congested = self.events.borrow().is_full();
         let flush_alone = || self.flush_alone();
         let merging = self.host.merges() || self.log.get().is_none();
         let limits = Limits {
@@ -307,15 +365,23 @@ impl Worker {
         }
     }
 
-    /// Called by a connection after a round: what it holds, and whether something was appended.
-    pub(crate) fn after_round(&self, connection: &Rc<Connection>, held: Option<Lsn>, awaits_log: bool) {
+    /// Called by a connection after a round: what it holds, and whether something was appended. Returns what its next command
+    /// is to wait for, if it has published more than is taken.
+    pub(crate) fn after_round(
+        &self,
+        connection: &Rc<Connection>,
+        held: Option<Lsn>,
+        awaits_log: bool,
+    ) -> Option<Backpressure> {
         if let Some(gate) = held {
             self.parked.borrow_mut().push_back((gate, connection.clone()));
         }
         if awaits_log {
             self.awaiting_log.borrow_mut().push(connection.clone());
         }
-        let told = self.events.borrow_mut().hold(self.executor.borrow_mut().take_notices());
+        let notices = self.executor.borrow_mut().take_notices();
+        let backpressure = self.backpressure_of(&notices);
+        let told = self.events.borrow_mut().hold(notices);
         let wrote = self.executor.borrow_mut().take_wrote();
         let published = self.hand_over();
         if published {
@@ -325,6 +391,7 @@ impl Worker {
             self.end_tick_later();
         }
         self.reap(&mut self.executor.borrow_mut());
+        backpressure
     }
 
     /// Passes on what was detached: it is not freed here.
@@ -344,6 +411,7 @@ impl Worker {
             self.see_to_log();
             self.gather().await;
             self.deliver();
+            self.resume_held_back();
         }
     }
 
@@ -438,8 +506,20 @@ impl Worker {
             if self.log.get().is_some() {
                 self.run_own(|executor| executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host));
             }
+            if index == 0 {
+                self.evict_excess().await;
+            }
             self.close_idle();
             self.enforce_limits();
+            self.lose_patience();
+            self.refuse_overdue();
+        }
+    }
+
+    /// Evicts what is above `maxmemory` since that was lowered, in steps between which connections have their turn.
+    async fn evict_excess(&self) {
+        while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&*self.host)) {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -469,13 +549,28 @@ impl Worker {
         outcome
     }
 
+    /// Who waits for replicas up to here learns that they have not acknowledged in time.
+    fn time_out_acks(&self, up_to: Lsn) {
+        let mut overdue = Vec::new();
+        self.parked.borrow_mut().retain(|(gate, connection)| {
+            if *gate <= up_to {
+                overdue.push(connection.clone());
+            }
+            *gate > up_to
+        });
+        let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
+        self.host.ack_timed_out(failed);
+        self.end_tick_later();
+    }
+
     /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
     fn fail_all(&self) {
         self.parked.borrow_mut().clear();
         self.events.borrow_mut().clear();
         self.awaiting_log.borrow_mut().clear();
+        self.held_back.clear();
         let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
-        connections.iter().for_each(|connection| connection.fail());
+        connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
 
     /// Stops reading, waits until nothing waits for the disk any more, sends what the clients take, closes.
@@ -485,7 +580,8 @@ impl Worker {
             connection.close_after_replies();
         }
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
-        while self.connections.borrow().values().any(|connection| connection.is_holding()) {
+        let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
+        while self.connections.borrow().values().any(waits) {
             // Who steps down as a leader may wait in vain for what replicas were to acknowledge.
             if self.host.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
@@ -510,6 +606,7 @@ impl Worker {
         }
         self.parked.borrow_mut().clear();
         self.awaiting_log.borrow_mut().clear();
+        self.held_back.clear();
         self.pushed.borrow_mut().clear();
         self.send_replies();
     }

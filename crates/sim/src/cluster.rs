@@ -16,7 +16,8 @@
 //! - What was acknowledged is committed.
 //! - A replica shows what is committed: whole records, in their order, nothing else.
 //! - No epoch has two leaders.
-//! - When nothing is in the way any more, all catch up.
+//! - When nothing is in the way any more, all catch up: then their logs are the same byte by byte, with the same chain value at their
+//!   ends, and their keys are the same. Equal positions say nothing of that.
 
 mod copying;
 mod following;
@@ -26,6 +27,7 @@ mod network;
 mod node;
 mod operator;
 mod options;
+mod rivals;
 mod settling;
 mod truth;
 mod writes;

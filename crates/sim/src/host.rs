@@ -141,15 +141,15 @@ impl Host for SimHost {
         true
     }
 
-    fn info(&self, _sections: &[String]) -> String {
-        String::new()
+    fn info(&self, _sections: &[String]) -> (String, Lsn) {
+        (String::new(), Lsn::ZERO)
     }
 
     fn config_get(&self, _pattern: &[u8]) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<(), String> {
+    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
         Err("ERR a simulation has no settings".into())
     }
 

@@ -142,7 +142,10 @@ impl LoneServer {
                 }
                 Turn::Blocked => drop(self.conversation.time_out()),
                 Turn::Paused => self.conversation.session.pause_ms = 0,
+                // Nobody is behind here.
+                Turn::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
                 Turn::WaitForLog | Turn::WaitForClient | Turn::More => self.flush(),
+                Turn::Away => unreachable!("this executor hands nothing over"),
             }
             turn = self.round(Conversation::resume);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
-//!  8  u32      format version, 3 (version 1 had no snapshots and zeros at 56, version 2 a 0 or 1 there)
+//!  8  u32      format version, 4 (version 1 had no snapshots and zeros at 56, version 2 a 0 or 1 there, version 3 ended at 64)
 //! 12  u32      epoch: higher than that of every earlier start
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
@@ -12,6 +12,10 @@
 //!              bits 0 to 30: the last epoch whose batches may have come from another server, 0 if none have,
 //!              all ones while they still come
 //! 60  u32      crc32c of bytes 0..60
+//! 64  u64      the chain value of the batch that ends at log_start, 0 if it is not known: see `log::footer`
+//! 72  u64      the reign of that batch
+//! 80  u32      zero
+//! 84  u32      crc32c of bytes 0..84
 //! ```
 //! Always replaced as a whole, atomically and durably.
 
@@ -20,11 +24,16 @@ use std::path::{Path, PathBuf};
 use env::{Disk, Entropy};
 use lsn::Lsn;
 
-use crate::{Error, LogOptions};
+use crate::{
+    Error, LogOptions,
+    log::footer::{Footer, seed_of},
+};
 
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
-const VERSION: u32 = 3;
-const CONTROL_BYTES: usize = 64;
+const VERSION: u32 = 4;
+const CONTROL_BYTES: usize = 88;
+/// Up to version 3.
+const EARLIER_CONTROL_BYTES: usize = 64;
 
 const NEEDS_SNAPSHOT: u32 = 1 << 31;
 /// The mirrored epoch of a log whose batches come from another server.
@@ -48,6 +57,29 @@ pub struct Control {
     /// Batches of this and earlier epochs may have been written by another server and copied here, many in one write: see
     /// `log::mirror`. 0: none were.
     pub mirrored_epoch: u32,
+    /// What the first batch behind `log_start` continues.
+    pub start: Start,
+}
+
+/// What the first batch of a log continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// The last reign before, 0 if there was none.
+    pub reign: u64,
+    /// The chain value there; `None` if it is not known.
+    pub chain: Option<u64>,
+}
+
+impl Start {
+    /// Of a log with nothing before it but the seed of its own chain, in a directory whose data was last in this reign.
+    pub(crate) fn of_log(log_id: &[u8; 16], reign: u64) -> Start {
+        Start { reign, chain: Some(seed_of(log_id)) }
+    }
+
+    /// Of a log that goes on behind a batch.
+    pub(crate) fn behind(footer: &Footer) -> Start {
+        Start { reign: footer.reign(), chain: Some(footer.chain()) }
+    }
 }
 
 /// What a control file turns out to be.
@@ -93,6 +125,7 @@ impl Control {
             clean_end: None,
             needs_snapshot: false,
             mirrored_epoch: 0,
+            start: Start::of_log(&log_id, 0),
         }
     }
 
@@ -117,8 +150,8 @@ impl Control {
             Err(error) => return Err(Error::io("open", &path)(error)),
         };
         let mut bytes = [0; CONTROL_BYTES];
-        file.read_exact_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-        Self::decode(&bytes)
+        let read = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        Self::decode(&bytes[..read])
             .map(Some)
             .map_err(|invalid| Error::Inconsistent { path, reason: invalid.to_string() })
     }
@@ -138,8 +171,7 @@ impl Control {
         };
         let mut bytes = [0; CONTROL_BYTES];
         let read = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-        Ok(match Self::decode(&bytes) {
-            _ if read < CONTROL_BYTES => ControlState::Damaged("the control file is cut short"),
+        Ok(match Self::decode(&bytes[..read]) {
             Ok(control) => ControlState::Intact(control),
             Err(Invalid::Damaged(reason)) => ControlState::Damaged(reason),
             Err(invalid @ Invalid::Version(_)) => {
@@ -170,36 +202,52 @@ impl Control {
         out[56..60].copy_from_slice(&(self.mirrored_epoch | needs_snapshot).to_le_bytes());
         let crc = crc32c::crc32c(&out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out[64..72].copy_from_slice(&self.start.chain.unwrap_or(0).to_le_bytes());
+        out[72..80].copy_from_slice(&self.start.reign.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..84]);
+        out[84..88].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
-    fn decode(bytes: &[u8; CONTROL_BYTES]) -> Result<Control, Invalid> {
+    fn decode(bytes: &[u8]) -> Result<Control, Invalid> {
+        const MISMATCH: Invalid =
+            Invalid::Damaged("control file is damaged (checksum mismatch); restore it from a backup");
+        const SHORT: Invalid = Invalid::Damaged("the control file is cut short");
+        if bytes.len() < EARLIER_CONTROL_BYTES {
+            return Err(SHORT);
+        }
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         if &bytes[0..8] != MAGIC {
             return Err(Invalid::Damaged("not a control file of Sheaf"));
         }
         if u32_at(60) != crc32c::crc32c(&bytes[..60]) {
-            return Err(Invalid::Damaged(
-                "control file is damaged (checksum mismatch); restore it from a backup",
-            ));
+            return Err(MISMATCH);
         }
         let (needs_snapshot, mirrored_epoch) = match (u32_at(8), u32_at(56)) {
             (1 | 2, needs @ (0 | 1)) => (needs == 1, 0),
-            (3, both) => (both & NEEDS_SNAPSHOT != 0, both & MIRRORING),
+            (3 | 4, both) => (both & NEEDS_SNAPSHOT != 0, both & MIRRORING),
             (version, _) => return Err(Invalid::Version(version)),
         };
         let mut log_id = [0; 16];
         log_id.copy_from_slice(&bytes[16..32]);
-        let clean_end = Lsn::new(u64_at(48));
+        let (log_start, clean_end) = (Lsn::new(u64_at(40)), Lsn::new(u64_at(48)));
+        let start = match (u32_at(8), bytes.len()) {
+            (..=3, _) if log_start == Lsn::ZERO => Start::of_log(&log_id, 0),
+            (..=3, _) => Start { reign: 0, chain: None },
+            (_, ..CONTROL_BYTES) => return Err(SHORT),
+            _ if u32_at(84) != crc32c::crc32c(&bytes[..84]) => return Err(MISMATCH),
+            _ => Start { reign: u64_at(72), chain: Some(u64_at(64)).filter(|&chain| chain > 0) },
+        };
         Ok(Control {
             epoch: u32_at(12),
             log_id,
             segment_bytes: u64_at(32),
-            log_start: Lsn::new(u64_at(40)),
+            log_start,
             clean_end: (clean_end > Lsn::ZERO).then_some(clean_end),
             needs_snapshot,
             mirrored_epoch,
+            start,
         })
     }
 }
@@ -218,6 +266,7 @@ mod tests {
             clean_end: Some(Lsn::new(8192)),
             needs_snapshot: true,
             mirrored_epoch: 2,
+            start: Start { reign: 77, chain: Some(5) },
         };
         let bytes = control.encode();
         assert_eq!(Control::decode(&bytes), Ok(control));
@@ -225,6 +274,15 @@ mod tests {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Control::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_no_control_file() {
+        let options = LogOptions::default();
+        let bytes = Control::new(&options, &env::SimEntropy::new(1)).encode();
+        for length in 0..bytes.len() {
+            assert!(Control::decode(&bytes[..length]).is_err(), "{length} bytes");
         }
     }
 
@@ -239,13 +297,19 @@ mod tests {
                 clean_end: None,
                 needs_snapshot,
                 mirrored_epoch: 0,
+                start: Start::of_log(&[9; 16], 0),
             };
-            let mut bytes = control.encode();
-            bytes[8] = 2;
-            bytes[56..60].copy_from_slice(&u32::from(needs_snapshot).to_le_bytes());
-            let crc = crc32c::crc32c(&bytes[..60]);
-            bytes[60..].copy_from_slice(&crc.to_le_bytes());
-            assert_eq!(Control::decode(&bytes), Ok(control));
+            for version in [2, 3] {
+                let mut bytes = control.encode()[..EARLIER_CONTROL_BYTES].to_vec();
+                bytes[8] = version;
+                bytes[56..60].copy_from_slice(&[u8::from(needs_snapshot), 0, 0, 0]);
+                if version == 3 {
+                    bytes[56..60].copy_from_slice(&(u32::from(needs_snapshot) << 31).to_le_bytes());
+                }
+                let crc = crc32c::crc32c(&bytes[..60]);
+                bytes[60..].copy_from_slice(&crc.to_le_bytes());
+                assert_eq!(Control::decode(&bytes), Ok(control));
+            }
         }
     }
 }

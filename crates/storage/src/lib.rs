@@ -22,7 +22,7 @@ pub mod snapshot;
 mod stats;
 mod sync;
 
-pub use control::Control;
+pub use control::{Control, Start};
 pub use error::{Damage, Error, SnapshotDamage};
 pub use log::check::{CheckReport, check, check_behind};
 pub use log::cut::{Cut, cut_log};

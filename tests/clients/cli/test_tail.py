@@ -122,17 +122,7 @@ def test_a_lost_connection_is_told_and_made_again(new_server):
         assert tail.lines(1) == ["c after"]
 
 
-POSITION = re.compile(r"\d+:\d+ ")
-
-
-def positions(lines: list[str]) -> tuple[list[int], list[str]]:
-    """Where in the log messages stand, and the lines without that."""
-    assert all(POSITION.match(line) for line in lines), lines
-    places = [int(line.split(" ", 1)[0].split(":")[1]) for line in lines]
-    return places, [POSITION.sub("", line, count=1) for line in lines]
-
-
-POSITION = re.compile(r"\d+:(\d+) ")
+POSITION = re.compile(r"\d+:(\d+):\d+ ")
 
 
 def positions(lines: list[str]) -> tuple[list[int], list[str]]:

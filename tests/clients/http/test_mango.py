@@ -1,6 +1,11 @@
 """Queries by selectors, with and without indexes."""
 
+import contextlib
+import http.client
+
 import pytest
+
+from harness.couch import Couch
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -61,8 +66,6 @@ def test_indexes_are_listed_and_removed(people):
 
 
 def test_an_index_survives_a_kill_and_is_up_to_date_after_it(new_server):
-    from harness.couch import Couch
-
     server = new_server().start()
     with Couch(server.http_port) as couch:
         couch.ok("PUT", "/db")
@@ -90,3 +93,39 @@ def test_an_index_survives_a_kill_and_is_up_to_date_after_it(new_server):
 )
 def test_queries_that_are_none_are_refused(people, query, status, error):
     assert people.send("POST", "/db/_find", query).told()[:2] == (status, error)
+
+
+@pytest.mark.parametrize("damage", ["bytes are flipped", "the end is lost"])
+def test_an_index_that_is_damaged_is_made_again_by_itself(new_server, damage):
+    server = new_server().start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/db")
+        couch.ok("POST", "/db/_bulk_docs", {"docs": [{"_id": f"{n:04}", "n": n, "text": "x" * 200} for n in range(2000)]})
+        couch.ok("POST", "/db/_index", {"index": {"fields": ["n"]}})
+        question = {"selector": {"n": {"$gte": 500}}, "sort": ["n"], "limit": 1000}
+        found = couch.ok("POST", "/db/_find", question)["docs"]
+        assert len(found) == 1000
+        # A later state of the file refers to what the earlier one has written.
+        couch.put("db", {"_id": "late", "n": 1})
+        assert couch.ok("POST", "/db/_find", question)["docs"] == found
+    server.stop()
+    [index] = server.directory.rglob("*.index")
+    content = bytearray(index.read_bytes())
+    if damage == "bytes are flipped":
+        # Neither where it begins nor where its newest state ends: the file is opened, and found damaged by who reads it.
+        for offset in range(len(content) // 4, len(content) // 2, 512):
+            content[offset] ^= 0xFF
+    else:
+        del content[len(content) // 2 :]
+    index.write_bytes(content)
+    server.start()
+    with Couch(server.http_port) as couch:
+        # Damage that is met while the reply is on its way breaks that one off.
+        with contextlib.suppress(http.client.IncompleteRead):
+            assert couch.ok("POST", "/db/_find", question)["docs"] == found
+    with Couch(server.http_port) as couch:
+        for _ in range(3):
+            assert couch.ok("POST", "/db/_find", question)["docs"] == found
+    # A file without its end goes on from an earlier state of it, which may be no damage.
+    told = server.log().count("an index for queries is damaged: it is made again")
+    assert told == 1 or damage == "the end is lost" and told == 0

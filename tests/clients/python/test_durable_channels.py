@@ -153,7 +153,7 @@ def test_subscriptions_end(server, protocol):
 
 def test_mistakes_are_named(server, protocol):
     with server.connect() as publisher, listener(server, protocol) as follower:
-        for start in ("", "x", "1", "1:", ":1", "1:-1", "+", "1:2:3"):
+        for start in ("", "x", "1", "1:", ":1", "1:-1", "+", "1:2:", "1:2:x", "1:2:3:4"):
             error = follower.call("XSUBSCRIBE", "log:a", "FROM", start)
             assert isinstance(error, ErrorReply) and error.text.startswith("ERR invalid position"), start
         assert follower.call("XSUBSCRIBE", "log:a", "AFTER", "-") == ErrorReply("ERR syntax error")

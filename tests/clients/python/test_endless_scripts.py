@@ -1,52 +1,105 @@
-"""A script that does not end: whom it holds up, whom it does not, and who gets in to end it."""
+"""Scripts that do not end: whom they hold up, whom they do not, and who gets in to end them."""
 
 import contextlib
+import random
 import socket
+import urllib.request
 
 import pytest
 
-from harness.resp import Connection, ErrorReply, encode
+from harness.replicas import follower_of, has_role, wait_following
+from harness.resp import Closed, Connection, ErrorReply, encode
 from harness.server import Server
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
 ENDLESS = "redis.call('SET', KEYS[1], 'after') while true do end"
-WORKERS = 3
+ONLY_READS = "redis.call('GET', KEYS[1]) while true do end"
+UNDECLARED = "redis.call('SET', ARGV[1], 'after') while true do end"
+LIBRARY = f"""#!lua name=endless
+redis.register_function('endless', function(KEYS) {ENDLESS} end)
+redis.register_function{{function_name = 'reads', callback = function(KEYS) {ONLY_READS} end, flags = {{'no-writes'}}}}
+"""
+# None: the default.
+WORKERS = (None, 1, 2, 4)
 # Of connections to each worker, so many answer that they go on.
 CLIENTS = 20
 SCANS = 100
+SCRIPTS = 8
+BUSY = "BUSY Redis is busy running a script. You can only call "
 
 
-@pytest.fixture
-def server(new_server) -> Server:
-    """A server with workers beside the one that the script holds up."""
-    return new_server(workers=WORKERS).start()
+class Script:
+    """One endless script on a connection of its own, which has a key of its own."""
+
+    KINDS = ("eval", "eval_ro", "evalsha", "no keys", "undeclared", "fcall", "fcall_ro", "exec", "pipeline", "idemp", "raw exec")
+
+    def __init__(self, connection: Connection, kind: str, number: int):
+        self.connection, self.kind = connection, kind
+        self.key, self.counter = f"kept:{number}", f"counter:{number}"
+        self.id = connection.call("CLIENT", "ID")
+        # Replies before the one that matters.
+        self.before = {"exec": 3, "raw exec": 3, "pipeline": 3}.get(kind, 0)
+
+    def prepare(self) -> None:
+        """Makes its key."""
+        assert self.connection.call("SET", self.key, "before") == b"OK"
+
+    def begin(self) -> None:
+        """Sends it."""
+        endless = encode("EVAL", ENDLESS, 1, self.key)
+        sha = self.connection.call("SCRIPT", "LOAD", ENDLESS)
+        self.connection.send(
+            {
+                "eval": endless,
+                "eval_ro": encode("EVAL_RO", ONLY_READS, 1, self.key),
+                "evalsha": encode("EVALSHA", sha, 1, self.key),
+                "no keys": encode("EVAL", "while true do end", 0),
+                "undeclared": encode("EVAL", UNDECLARED, 0, self.key),
+                "fcall": encode("FCALL", "endless", 1, self.key),
+                "fcall_ro": encode("FCALL_RO", "reads", 1, self.key),
+                "exec": encode("MULTI") + encode("INCR", self.counter) + endless + encode("EXEC"),
+                "raw exec": encode("WATCH", self.key) + encode("MULTI") + endless + encode("EXEC"),
+                "pipeline": encode("EVAL", "return 1", 0) * 3 + endless + encode("PING"),
+                "idemp": encode("IDEMP", f"idemp:{self.key}", 60_000, "EVAL", ENDLESS, 1, self.key),
+            }[self.kind]
+        )
+
+    def has_ended(self) -> bool:
+        """Whether the reply is there that matters; those before it have been read then."""
+        while self.before > 0 and answers(self.connection, b"", 0.001):
+            self.connection.read()
+            self.before -= 1
+        return self.before == 0 and answers(self.connection, b"", 0.001)
+
+    def read_end(self) -> bool:
+        """Reads its reply, an error that says why it ended. Whether it began."""
+        while self.before > 0:
+            self.connection.read()
+            self.before -= 1
+        reply = self.connection.read()
+        if self.kind == "pipeline":
+            assert self.connection.read() == b"PONG"
+        if isinstance(reply, list):
+            assert self.kind in ("exec", "raw exec")
+            reply = reply[-1]
+            assert "Script killed by user" in reply.text
+            return True
+        assert isinstance(reply, ErrorReply), reply
+        # The second: while the thread still loaded its libraries.
+        killed = any(f"killed by user with {it} KILL" in reply.text for it in ("SCRIPT", "FUNCTION"))
+        busy = "Redis is busy running" in reply.text
+        assert killed or busy, reply
+        return killed
 
 
-@pytest.fixture
-def dial(server: Server):
-    """Makes connections that are closed at the end, each to the next worker that is not held up."""
-    with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(Connection(server.port))
-
-
-def begin_endless(server: Server, dial, busy_after_ms: int) -> Connection:
-    """The connection of a script that has the slot of `kept` and runs until it is ended."""
-    control = dial()
-    assert control.call("SET", "kept", "before") == b"OK"
-    assert control.call("CONFIG", "SET", "busy-reply-threshold", busy_after_ms) == b"OK"
-    script = dial()
-    script.send(encode("EVAL", ENDLESS, 1, "kept"))
-    # New connections go to workers that serve, as soon as the script has run for long.
-    wait_until("the script runs", lambda: not answers(dial(), encode("GET", "kept")))
-    return script
-
-
-def answers(connection: Connection, request: bytes) -> bool:
+def answers(connection: Connection, request: bytes, soon_s: float = 0.2) -> bool:
     """Whether a reply comes soon."""
     connection.send(request)
-    connection.socket.settimeout(0.2)
+    if connection.has_input():
+        return True
+    connection.socket.settimeout(soon_s)
     try:
         return bool(connection.socket.recv(1, socket.MSG_PEEK))
     except TimeoutError:
@@ -55,47 +108,255 @@ def answers(connection: Connection, request: bytes) -> bool:
         connection.socket.settimeout(60)
 
 
+def kill_all(control: Connection, scripts: list[Script]) -> None:
+    """Ends all scripts, one after the other: those that wait for slots begin when others end."""
+
+    def have_ended() -> bool:
+        replies = control.call("SCRIPT", "KILL"), control.call("FUNCTION", "KILL")
+        for reply in replies:
+            assert reply == b"OK" or reply.text.startswith(("NOTBUSY", "BUSY")), reply
+        return all(script.has_ended() for script in scripts)
+
+    wait_until("all scripts to end", have_ended)
+
+
+def read_key(control: Connection, reader: Connection, key: str) -> bytes:
+    """What a key holds when no script has it any more."""
+    while True:
+        reader.send(encode("GET", key))
+        wait_until("a reply", lambda: kill_all(control, []) or answers(reader, b"", 0.01))
+        reply = reader.read()
+        if not isinstance(reply, ErrorReply):
+            return reply
+        assert reply.text.startswith(BUSY), reply
+
+
+def is_up(server: Server) -> bool:
+    """Whether the HTTP port says so."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/_up", timeout=60) as reply:
+        return reply.status == 200
+
+
+@pytest.fixture
+def dial(request):
+    """Makes connections that are closed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda server: stack.enter_context(Connection(server.port))
+
+
+@pytest.fixture(params=WORKERS, ids=lambda workers: f"workers={workers}")
+def server(new_server, request) -> Server:
+    """A server with so many workers."""
+    return new_server(workers=request.param).start()
+
+
+def configure(control: Connection, busy_after_ms: int) -> None:
+    assert control.call("CONFIG", "SET", "busy-reply-threshold", busy_after_ms) == b"OK"
+    assert control.call("FUNCTION", "LOAD", "REPLACE", LIBRARY) == b"endless"
+
+
+def begin(server: Server, dial, kind: str, number: int = 0) -> Script:
+    """A script that runs, and has its key, if it takes one."""
+    script = Script(dial(server), kind, number)
+    script.prepare()
+    script.begin()
+    if kind != "no keys":
+        wait_until("the script runs", lambda: not answers(dial(server), encode("GET", script.key)))
+    else:
+        wait_until("the script was read", lambda: b"cmd=eval" in dial(server).call("CLIENT", "LIST", "ID", script.id))
+    return script
+
+
+@pytest.mark.parametrize("kind", Script.KINDS)
+def test_a_script_of_any_kind_stops_nobody_else(new_server, dial, kind):
+    server = new_server(workers=1).start()
+    control, old = dial(server), [dial(server) for _ in range(4)]
+    configure(control, 0)
+    script = begin(server, dial, kind)
+    for client in (*old, dial(server), dial(server)):
+        assert client.call("PING") == b"PONG"
+        assert b"redis_version" in client.call("INFO", "server")
+        if "exec" not in kind:
+            assert client.call("INCR", "other") > 0
+    assert not script.has_ended()
+    assert is_up(server)
+    assert control.call("CLIENT", "KILL", "ID", script.id) == 1
+    with pytest.raises(Closed):
+        while True:
+            script.connection.read()
+    kill = "FUNCTION" if "fcall" in kind else "SCRIPT"
+    assert control.call(kill, "KILL") == b"OK"
+    wait_until("its key to be free", lambda: answers(dial(server), encode("GET", script.key)))
+    assert control.call("GET", script.key) == b"before"
+
+
+def test_any_number_of_scripts_stops_nobody_else(server, dial):
+    control, old = dial(server), [dial(server) for _ in range(SCRIPTS)]
+    configure(control, 300)
+    kinds = [kind for kind in Script.KINDS if "exec" not in kind][:SCRIPTS]
+    scripts = [begin(server, dial, kind, number) for number, kind in enumerate(kinds)]
+    for client in (*old, *(dial(server) for _ in range(SCRIPTS))):
+        assert client.call("PING") == b"PONG"
+        assert client.call("INCR", "other") > 0
+        assert client.call("EVAL", "return redis.call('GET', KEYS[1])", 1, "other").isdigit()
+        reply = client.call("GET", scripts[0].key)
+        assert isinstance(reply, ErrorReply) and reply.text.startswith(BUSY), reply
+    assert is_up(server)
+    kill_all(control, scripts)
+    # One that meets somebody at a key which it has not declared needs all slots, and others have some of them.
+    assert all([script.read_end() or script.kind == "undeclared" for script in scripts])
+    assert [control.call("GET", script.key) for script in scripts] == [b"before"] * SCRIPTS
+
+
 def test_who_needs_none_of_its_keys_goes_on_and_the_others_come_back(server, dial):
-    script = begin_endless(server, dial, busy_after_ms=0)
-    scans = [dial() for _ in range(SCANS)]
+    configure(dial(server), 0)
+    script = begin(server, dial, "eval")
+    scans = [dial(server) for _ in range(SCANS)]
     for scan in scans:
         scan.send(encode("SCAN", 0, "COUNT", 1000) + encode("RANDOMKEY") + encode("KEYS", "*"))
     for number in range(CLIENTS):
-        client = dial()
+        client = dial(server)
         assert client.call("SET", f"other{number}", number) == b"OK"
         assert client.call("INCR", f"other{number}") == number + 1
         assert client.call("EVAL", "return redis.call('GET', KEYS[1])", 1, f"other{number}") == b"%d" % (number + 1)
     # They still come back, whoever was served meanwhile.
     assert not any(answers(scan, b"") for scan in scans[:3])
-    assert dial().call("SCRIPT", "KILL") == b"OK"
-    reply = script.read()
-    assert isinstance(reply, ErrorReply) and "Script killed by user with SCRIPT KILL" in reply.text
+    assert dial(server).call("SCRIPT", "KILL") == b"OK"
+    assert script.read_end()
     for scan in scans:
         cursor, keys = scan.read()
         assert (cursor, len(keys)) == (b"0", CLIENTS + 1)
         assert scan.read() in keys
         assert sorted(scan.read()) == sorted(keys)
-    assert dial().call("GET", "kept") == b"before"
+    assert dial(server).call("GET", script.key) == b"before"
 
 
 def test_who_needs_its_keys_is_told_after_the_threshold(server, dial):
-    script = begin_endless(server, dial, busy_after_ms=300)
-    waiting = [dial() for _ in range(SCANS)]
+    configure(dial(server), 300)
+    script = begin(server, dial, "eval")
+    waiting = [dial(server) for _ in range(SCANS)]
     for index, client in enumerate(waiting):
-        client.send((encode("SCAN", 0), encode("GET", "kept"), encode("KEYS", "*"), encode("FLUSHALL"))[index % 4])
+        client.send((encode("SCAN", 0), encode("GET", script.key), encode("KEYS", "*"), encode("FLUSHALL"))[index % 4])
     for client in waiting:
         reply = client.read()
-        assert isinstance(reply, ErrorReply) and reply.text.startswith("BUSY Redis is busy running a script"), reply
-    assert dial().call("INCR", "n") == 1
-    assert dial().call("SCRIPT", "KILL") == b"OK"
-    assert isinstance(script.read(), ErrorReply)
-    assert [client.call("GET", "kept") for client in waiting] == [b"before"] * SCANS
+        assert isinstance(reply, ErrorReply) and reply.text.startswith(BUSY), reply
+    assert dial(server).call("INCR", "n") == 1
+    assert dial(server).call("SCRIPT", "KILL") == b"OK"
+    assert script.read_end()
+    assert [client.call("GET", script.key) for client in waiting] == [b"before"] * SCANS
 
 
-def test_a_server_stops_whatever_its_scripts_do(server, dial):
-    script = begin_endless(server, dial, busy_after_ms=0)
-    server.stop()
-    reply = script.read()
-    assert isinstance(reply, ErrorReply) and "Script killed" in reply.text
+@pytest.mark.parametrize("how", ["signal", "SHUTDOWN", "SHUTDOWN NOSAVE"])
+def test_a_server_stops_whatever_its_scripts_do(new_server, dial, how):
+    server = new_server(workers=None).start()
+    configure(dial(server), 0)
+    scripts = [begin(server, dial, kind, number) for number, kind in enumerate(("eval", "fcall", "no keys"))]
+    if how == "signal":
+        server.stop()
+    else:
+        dial(server).send(encode(*how.split()))
+        server.wait_exit()
+    assert all(script.read_end() for script in scripts)
     server.start()
-    assert dial().call("GET", "kept") == b"before"
+    assert dial(server).call("GET", scripts[0].key) == b"before"
+
+
+def test_more_scripts_than_threads(new_server, dial):
+    server = new_server(workers=None).start()
+    control = dial(server)
+    configure(control, 500)
+    connections = [dial(server) for _ in range(50)]
+    for connection in connections:
+        connection.send(encode("EVAL", "while true do end", 0))
+    busy = []
+
+    def are_told() -> bool:
+        busy.extend(it for it in connections if it not in busy and answers(it, b"", 0.001))
+        return len(busy) == 18
+
+    wait_until("those without a thread to be told", are_told)
+    for connection in busy:
+        assert connection.read().text == BUSY + "SCRIPT KILL or SHUTDOWN NOSAVE."
+        assert connection.call("PING") == b"PONG"
+    assert control.call("SCRIPT", "KILL") == b"OK"
+    assert all("Script killed" in it.read().text for it in connections if it not in busy)
+
+
+@pytest.mark.parametrize("behind", [b"*1\r\n:7\r\n", b"GET / HTTP/1.1\r\n"], ids=["error", "HTTP"])
+def test_what_is_wrong_behind_a_script_is_told_behind_its_reply(new_server, dial, behind):
+    server = new_server(workers=None).start()
+    control = dial(server)
+    script = Script(dial(server), "eval", 0)
+    script.prepare()
+    script.connection.send(encode("EVAL", ENDLESS, 1, script.key) + behind)
+    wait_until("the script runs", lambda: not answers(dial(server), encode("GET", script.key)))
+    assert not answers(script.connection, b"")
+    assert control.call("SCRIPT", "KILL") == b"OK"
+    assert script.read_end()
+    with pytest.raises(Closed):
+        assert "Protocol error" in script.connection.read().text
+        script.connection.read()
+    assert control.call("GET", script.key) == b"before"
+    server.stop()
+
+
+def test_a_hand_over_does_not_wait_for_an_endless_script(new_server, dial):
+    leader = new_server(workers=None).start()
+    replica = follower_of(new_server, leader)
+    wait_following(replica)
+    control = dial(leader)
+    configure(control, 0)
+    script = begin(leader, dial, "eval")
+
+    def hand_over(*words) -> None:
+        # The one before may have given up and not be forgotten yet.
+        wait_until("a hand-over to begin", lambda: control.call("FAILOVER", *words) == b"OK")
+
+    for words in (("TIMEOUT", 200), ()):
+        hand_over(*words)
+        if not words:
+            assert control.call("FAILOVER", "ABORT") == b"OK"
+        wait_until("writes to be taken again", lambda: control.call("SET", "other", 1) == b"OK")
+    assert not script.has_ended()
+    assert control.call("SCRIPT", "KILL") == b"OK"
+    assert script.read_end()
+    hand_over("TIMEOUT", 60_000)
+    wait_until("the replica leads", lambda: has_role(replica, "master"))
+    assert dial(replica).call("GET", script.key) == b"before"
+
+
+def test_storm(new_server, dial, request):
+    chance = random.Random(request.config.getoption("seed"))
+    for round_ in range(request.config.getoption("script_rounds")):
+        if round_ % 100 == 0:
+            server = new_server(workers=chance.choice(WORKERS)).start()
+            old = [Connection(server.port) for _ in range(8)]
+            configure(old[0], 0)
+            old[0].call("SET", "steady", 1)
+        with contextlib.ExitStack() as stack:
+            assert old[0].call("CONFIG", "SET", "busy-reply-threshold", chance.choice((0, 20, 200))) == b"OK"
+            count = chance.randint(1, SCRIPTS)
+            scripts = [
+                Script(stack.enter_context(Connection(server.port)), chance.choice(Script.KINDS), number)
+                for number in range(count)
+            ]
+            for script in scripts:
+                script.prepare()
+            for script in scripts:
+                script.begin()
+                assert chance.choice(old).call("PING") == b"PONG"
+            new = stack.enter_context(Connection(server.port))
+            for client in (*old, new):
+                assert client.call("PING") == b"PONG"
+                assert client.call("INFO", "server")
+            if not any("exec" in script.kind for script in scripts):
+                assert new.call("GET", "steady") == b"1"
+            gone = [script for script in scripts if chance.random() < 0.1]
+            for script in gone:
+                assert new.call("CLIENT", "KILL", "ID", script.id) == 1
+            left = [script for script in scripts if script not in gone]
+            kill_all(new, left)
+            for script in left:
+                script.read_end()
+            # Those of clients that have gone may still run.
+            assert [read_key(new, old[1], script.key) for script in scripts] == [b"before"] * count

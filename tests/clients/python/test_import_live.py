@@ -16,6 +16,7 @@ from differential.pair import RedisOptions
 from differential.state import WITHOUT_ENCODING, first_difference, held
 from harness.cutting_proxy import CuttingProxy
 from harness.server import ROOT, Options, Server, environment, run_sheaf, sheaf_binary
+from harness.terminal import Terminal
 from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -424,3 +425,18 @@ def test_a_valkey_under_load_is_copied_and_followed(server, new_import, tmp_path
         assert_same(valkey, server)
     finally:
         valkey.close()
+
+
+def test_people_see_progress_from_the_start_to_a_last_line(source, new_server):
+    write(source.port, 1, 300, "p")
+    target = new_server().start()
+    arguments = ("import", "--from", f"redis://127.0.0.1:{source.port}", "--into", f"127.0.0.1:{target.port}")
+    with Terminal(*arguments) as terminal:
+        terminal.wait_for("in sync: offset")
+        terminal.signal(signal.SIGINT)
+        assert terminal.wait_exit() == 0
+        seen = terminal.seen()
+        assert seen.startswith(f"sheaf: copying from 127.0.0.1:{source.port}\r\n")
+        assert seen.index("waiting for the source") < seen.index("keys are copied")
+        assert "Ctrl-C to finish\r\ncopied " in seen, "what is said at the end begins on a line of its own"
+        assert seen.endswith("\r\n")

@@ -142,6 +142,7 @@ impl<'k> Serving<'_, 'k> {
             durability: self.durability,
             bulk_bytes_max: self.bulk_bytes_max,
             in_transaction: true,
+            in_script: false,
             // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
             admitted_bytes: u64::MAX,
             channels: None,

@@ -71,6 +71,11 @@ impl Client {
         (self.signaller)(self.id, Signal::Answer { bytes, gate });
     }
 
+    /// Bytes that were pushed and not sent.
+    pub(crate) fn pushed_untaken_bytes(&self) -> u64 {
+        self.pushed_bytes.load(Relaxed)
+    }
+
     /// So many pushed bytes have been sent. Called by the connection's worker.
     pub fn pushed_taken(&self, count: u64) {
         self.pushed_bytes.fetch_sub(count, Relaxed);

@@ -75,9 +75,10 @@ impl Executor {
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
+                in_script: false,
                 admitted_bytes: ADMITTED_BYTES,
                 channels: None,
-                scripting: None,
+                scripting: Some(&mut self.scripting),
                 monitor: None,
             };
             for Call { args, resolved } in calls.take(mergeable) {

@@ -2,7 +2,8 @@
 //!
 //! Workers gather the lines of a round and publish them together, so a monitor sees the commands of one worker in order and
 //! those of several as their rounds end. A line shows a request, not what it did: it waits for nothing. Who reads too
-//! slowly is disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)).
+//! slowly is disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)), or, if all monitors
+//! together leave more than [`UNTAKEN_BYTES_MAX`] untaken, because it leaves the most.
 
 use std::{
     fmt::Write as _,
@@ -16,6 +17,9 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 
 use crate::clients::Client;
+
+/// What all monitors together may leave untaken.
+const UNTAKEN_BYTES_MAX: u64 = 64 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -48,7 +52,16 @@ impl Monitors {
     /// Sends lines to all monitors.
     pub(crate) fn publish(&self, lines: &[u8]) {
         let lines: Arc<[u8]> = lines.into();
-        self.clients.lock().iter().for_each(|client| client.push(lines.clone(), Lsn::ZERO));
+        let clients = self.clients.lock();
+        clients.iter().for_each(|client| client.push(lines.clone(), Lsn::ZERO));
+        loop {
+            let served = clients.iter().filter(|client| !client.is_killed());
+            if served.clone().map(|client| client.pushed_untaken_bytes()).sum::<u64>() <= UNTAKEN_BYTES_MAX {
+                return;
+            }
+            let Some(slowest) = served.max_by_key(|client| client.pushed_untaken_bytes()) else { return };
+            slowest.kill();
+        }
     }
 }
 
@@ -93,6 +106,28 @@ fn append_escaped(out: &mut Vec<u8>, byte: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::{Clients, Connected};
+
+    #[test]
+    fn those_who_leave_the_most_are_disconnected_before_all_leave_too_much() {
+        let (clients, monitors) = (Clients::new(), Monitors::default());
+        let connect = |_| {
+            let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
+            clients.register(Connected { peer, local, fd: 8, now_ms: 0, signaller: Box::new(|_, _| {}) })
+        };
+        let all: Vec<_> = (0..10).map(connect).collect();
+        all.iter().for_each(|client| monitors.add(client));
+        let lines = vec![b'x'; 1 << 20];
+        for _ in 0..100 {
+            monitors.publish(&lines);
+            // One takes all that comes.
+            all[3].pushed_taken(lines.len() as u64);
+            let served = all.iter().filter(|client| !client.is_killed());
+            assert!(served.map(|client| client.pushed_untaken_bytes()).sum::<u64>() <= UNTAKEN_BYTES_MAX);
+        }
+        let served: Vec<usize> = (0..10).filter(|&index| !all[index].is_killed()).collect();
+        assert_eq!(served, [3]);
+    }
 
     #[test]
     fn a_line_is_quoted_as_redis_does() {

@@ -54,6 +54,9 @@ impl Flags {
     /// Appends to the log if the channel that it names first is durable.
     pub const LOGS_MESSAGES: Flags = Flags(1 << 20);
 
+    /// Tells others something: as refused to read-only scripts as a write.
+    pub const PUBLISHES: Flags = Flags(1 << 26);
+
     /// Runs a script, or otherwise perhaps any command: what may refuse those is asked for before, and refused by them. It
     /// shows itself to monitors, before what it runs.
     pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
@@ -61,11 +64,17 @@ impl Flags {
     /// Names a document, by the database and its id, as its first two arguments.
     pub const DOCUMENTS: Flags = Flags(1 << 22);
 
+    /// Removes keys by the database, which cannot be undone.
+    pub const FLUSHES: Flags = Flags(1 << 25);
+
     /// Runs at once even where a script keeps the server busy.
     pub const ALLOW_BUSY: Flags = Flags(1 << 24);
 
     /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped).
     pub const WRAPS: Flags = Flags(1 << 23);
+
+    /// Takes time in proportion to all that its keys hold: see [`crate::LongUnit`].
+    pub const WALKS: Flags = Flags(1 << 25);
 
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {

@@ -49,6 +49,8 @@ pub enum Keys {
     AllSlots,
     /// It works on the libraries of functions, which belong to a slot.
     Libraries,
+    /// It may work on the settings that belong to the data, in the slot of the libraries: CONFIG SET.
+    Settings,
     /// Those of the commands that the client has queued, and those it watches: EXEC.
     Queued,
 }
@@ -60,7 +62,12 @@ impl Keys {
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();
         match self {
-            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Libraries | Keys::Queued => {}
+            Keys::None
+            | Keys::ShardChannels { .. }
+            | Keys::AllSlots
+            | Keys::Libraries
+            | Keys::Settings
+            | Keys::Queued => {}
             Keys::First => {
                 if count > 1 {
                     visit(1);
@@ -95,6 +102,7 @@ impl Keys {
             | Keys::ShardChannels { .. }
             | Keys::AllSlots
             | Keys::Libraries
+            | Keys::Settings
             | Keys::Queued => None,
         }
     }
@@ -113,7 +121,12 @@ impl Keys {
     pub const fn any(self) -> bool {
         !matches!(
             self,
-            Keys::None | Keys::ShardChannels { .. } | Keys::AllSlots | Keys::Libraries | Keys::Queued
+            Keys::None
+                | Keys::ShardChannels { .. }
+                | Keys::AllSlots
+                | Keys::Libraries
+                | Keys::Settings
+                | Keys::Queued
         )
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
+use keyspace::SlotId;
 use parking_lot::RwLock;
 use scripting::{Meter, ScriptError, Sha, Source, Stop, Traits};
 
@@ -19,21 +20,21 @@ use super::{
     ScriptSettings,
     running::{Kill, RunningFunction, RunningScripts, ScriptKind},
 };
-use crate::{stats::WorkerStats, unit::Taken};
+use crate::{
+    long_units::{Holder, LongUnits},
+    unit::Taken,
+};
 
 /// Scripts that came with EVAL and are kept: with more, the oldest are forgotten, as in Redis. Those of SCRIPT LOAD are kept
 /// until SCRIPT FLUSH.
 const EVALUATED_MAX: usize = 500;
 
-/// A script that has run for so long may run for ever: others do not wait for its slots, they come back.
-pub(crate) const LONG_SCRIPT_US: u64 = 10_000;
-
-/// Who comes back for such a slot does so after a tenth of the time that the script has run, within these bounds: many of them
-/// must not keep a worker busy with asking.
+/// Others do not wait for the slots of a long unit: they come back after a tenth of the time that it has run, within these bounds.
+/// Many of them must not keep a worker busy with asking.
 const RETRY_MS_MIN: u64 = 5;
 const RETRY_MS_MAX: u64 = 100;
 
-/// One command in so long waits in line for the slot of such a script.
+/// One command in so long waits in line for such a slot.
 const WAIT_EVERY_US: u64 = 5000;
 
 /// One script.
@@ -69,7 +70,9 @@ pub struct Scripts {
     /// How often all were forgotten.
     generation: AtomicU64,
     running: RunningScripts,
-    /// From when on somebody may wait in line for a slot that a script has.
+    /// What runs on threads of its own, with scripts or without.
+    pub(crate) long_units: LongUnits,
+    /// From when on somebody may wait in line for a slot that a long unit has.
     next_wait_us: AtomicU64,
     /// The server ends, and so does every script.
     closed: AtomicBool,
@@ -79,13 +82,29 @@ pub struct Scripts {
 pub(crate) struct Run<'s> {
     scripts: &'s Scripts,
     meter: Meter,
-    worker: &'s WorkerStats,
+    started_us: u64,
+}
+
+/// A script that was stopped to run again, from its start and perhaps on another thread: whoever ends it meanwhile has ended it.
+#[derive(Debug)]
+pub(crate) struct HandedOver {
+    meter: Meter,
+    /// When it began for the first time.
+    pub(crate) started_us: u64,
+}
+
+impl Run<'_> {
+    /// It will run again.
+    pub(crate) fn hand_over(self) -> HandedOver {
+        let meter = Meter::default();
+        self.scripts.running.move_to(&self.meter, &meter);
+        HandedOver { meter, started_us: self.started_us }
+    }
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.scripts.running.end(&self.meter);
-        self.worker.end_script();
     }
 }
 
@@ -147,22 +166,30 @@ impl Scripts {
     }
 
     /// A script begins to run at this time of the monotonic clock, in microseconds; it ends when what is returned is dropped.
-    /// From here on it can be ended by others. `function`: it is one.
-    pub(crate) fn begin<'s>(
-        &'s self,
+    /// From here on it can be ended by others. `function`: it is one; `before`: it has run before.
+    pub(crate) fn begin(
+        &self,
         now_us: u64,
         meter: &Meter,
-        worker: &'s WorkerStats,
         function: Option<RunningFunction>,
-    ) -> Run<'s> {
+        before: Option<HandedOver>,
+    ) -> Run<'_> {
         meter.reset();
-        worker.begin_script(now_us);
-        self.running.begin(now_us, meter.clone(), function);
+        let started_us = before.as_ref().map_or(now_us, |before| before.started_us);
+        match before {
+            Some(before) => self.running.move_to(&before.meter, meter),
+            None => self.running.begin(now_us, meter.clone(), function),
+        }
         // In this order, so that either this sees that it is closed, or who closes it sees the script.
         if self.closed.load(SeqCst) {
             meter.stop(Stop::Killed);
         }
-        Run { scripts: self, meter: meter.clone(), worker }
+        Run { scripts: self, meter: meter.clone(), started_us }
+    }
+
+    /// What was handed over does not run again.
+    pub(crate) fn forget(&self, script: HandedOver) {
+        self.running.end(&script.meter);
     }
 
     /// Ends all that run, and all that begin.
@@ -171,19 +198,16 @@ impl Scripts {
         self.running.kill_all();
     }
 
-    /// What becomes of a command whose slot somebody has; `None`: it waits, because no script has run for long.
-    pub(crate) fn hold_up(&self, now_us: u64) -> Option<Taken> {
-        let busy_after_us = self.settings.busy_after_ms() * 1000;
-        match now_us.saturating_sub(self.running.first_us()?) {
-            run_us if busy_after_us > 0 && run_us >= busy_after_us => Some(Taken::Busy),
-            run_us if run_us >= LONG_SCRIPT_US => {
-                Some(Taken::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX)))
-            }
-            _ => None,
-        }
+    /// What becomes of a command whose slot somebody has; `None`: it waits, because that is no long unit.
+    pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<Taken> {
+        let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
+        let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);
+        let is_busy = runs_scripts && busy_after_us > 0 && run_us >= busy_after_us;
+        let later = Taken::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX));
+        Some(if is_busy { Taken::Busy } else { later })
     }
 
-    /// Whether this is the turn of who asks to wait in line for a slot that a script has. Most only look whether it is free: a
+    /// Whether this is the turn of who asks to wait in line for a slot that a long unit has. Most only look whether it is free: a
     /// worker that waits serves nobody. Without any in line the next script would have the slot again at once.
     pub(crate) fn may_wait(&self, now_us: u64) -> bool {
         let next_us = self.next_wait_us.load(Relaxed);
@@ -199,6 +223,11 @@ impl Scripts {
     /// What keeps the server busy, or would: what has run for longest.
     pub(crate) fn longest(&self) -> Option<ScriptKind> {
         self.running.longest()
+    }
+
+    /// Whether any script or function runs.
+    pub fn is_running(&self) -> bool {
+        self.longest().is_some()
     }
 
     /// The function that has run for longest, and when it began.
@@ -238,22 +267,26 @@ mod tests {
     }
 
     #[test]
-    fn others_wait_for_a_script_then_come_back_then_are_told() {
+    fn others_come_back_for_the_slot_of_a_long_unit_then_are_told() {
         let scripts = Scripts::default();
         scripts.settings.set_busy_after(20);
-        assert_eq!(scripts.hold_up(0), None);
-        let (meter, worker, begun_us) = (Meter::default(), WorkerStats::default(), 1_000_000);
-        let running = scripts.begin(begun_us, &meter, &worker, None);
-        assert_eq!(scripts.hold_up(begun_us + LONG_SCRIPT_US - 1), None);
-        assert_eq!(scripts.hold_up(begun_us + LONG_SCRIPT_US), Some(Taken::Later(RETRY_MS_MIN)));
-        assert_eq!(scripts.hold_up(begun_us + 20_000), Some(Taken::Busy));
+        let (slot, other, begun_us) = (SlotId::FIRST, SlotId::LAST, 1_000_000);
+        let holding = scripts.long_units.begin(begun_us, true);
+        assert_eq!(scripts.hold_up(slot, begun_us), None);
+        holding.held().add(slot);
+        assert_eq!(scripts.hold_up(slot, begun_us), Some(Taken::Later(RETRY_MS_MIN)));
+        assert_eq!(scripts.hold_up(slot, begun_us + 20_000), Some(Taken::Busy));
+        assert_eq!(scripts.hold_up(other, begun_us + 20_000), None, "whatever else it holds");
         scripts.settings.set_busy_after(0);
-        let later = |run_ms: u64| scripts.hold_up(begun_us + run_ms * 1000);
+        let later = |run_ms: u64| scripts.hold_up(slot, begun_us + run_ms * 1000);
         assert_eq!(later(200), Some(Taken::Later(20)), "nobody is ever told");
         assert_eq!(later(1_000_000), Some(Taken::Later(RETRY_MS_MAX)));
-        assert!(worker.is_held_up(begun_us + LONG_SCRIPT_US) && !worker.is_held_up(begun_us));
-        drop(running);
-        assert_eq!((scripts.hold_up(u64::MAX), worker.is_held_up(u64::MAX)), (None, false));
+        drop(holding);
+        assert_eq!(later(200), None);
+        scripts.settings.set_busy_after(20);
+        let holding = scripts.long_units.begin(begun_us, false);
+        holding.held().add(slot);
+        assert_eq!(later(200), Some(Taken::Later(20)), "what runs no scripts keeps nobody busy");
         assert!(scripts.may_wait(7) && !scripts.may_wait(7 + WAIT_EVERY_US - 1));
         assert!(scripts.may_wait(7 + WAIT_EVERY_US));
     }
@@ -261,16 +294,16 @@ mod tests {
     #[test]
     fn a_script_that_was_killed_once_it_is_known_does_not_go_on() {
         let scripts = Scripts::default();
-        let (meter, worker) = (Meter::default(), WorkerStats::default());
-        drop(scripts.begin(0, &meter, &worker, None));
+        let meter = Meter::default();
+        drop(scripts.begin(0, &meter, None, None));
         meter.stop(Stop::Killed);
-        let running = scripts.begin(0, &meter, &worker, None);
+        let running = scripts.begin(0, &meter, None, None);
         assert_eq!(meter.stopped(), None, "what was said of the one before is forgotten");
         assert_eq!(scripts.kill(0, ScriptKind::Script), Kill::Done);
         assert_eq!(meter.stopped(), Some(Stop::Killed));
         drop(running);
         scripts.close();
-        let running = scripts.begin(0, &meter, &worker, None);
+        let running = scripts.begin(0, &meter, None, None);
         assert_eq!(meter.stopped(), Some(Stop::Killed), "none begins any more");
         drop(running);
     }

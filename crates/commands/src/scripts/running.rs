@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use scripting::{Meter, Stop};
 use wire::OwnedArgs;
 
-/// The scripts that run now, one for each worker at most.
+/// The scripts that run now, or are being handed over to run elsewhere: one for each worker and each long unit at most.
 #[derive(Debug, Default)]
 pub(super) struct RunningScripts(Mutex<Vec<Running>>);
 
@@ -62,9 +62,13 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// Since when the first of them runs.
-    pub(super) fn first_us(&self) -> Option<u64> {
-        self.0.lock().iter().map(|running| running.started_us).min()
+    /// From now on another meter stops it. Whoever has ended it has ended it there, too.
+    pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
+        let mut running = self.0.lock();
+        if meter.stopped() == Some(Stop::Killed) {
+            other.stop(Stop::Killed);
+        }
+        running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
     }
 
     /// Ends all.
@@ -111,7 +115,6 @@ mod tests {
         for (meter, started_us) in meters.iter().zip([30, 10, 20]) {
             running.begin(started_us, meter.clone(), None);
         }
-        assert_eq!(running.first_us(), Some(10));
         let stopped = || [0, 1, 2].map(|index: usize| meters[index].stopped().is_some());
         assert_eq!(running.kill(0, kind), Kill::Done);
         assert_eq!(stopped(), [false, true, false]);
@@ -120,6 +123,19 @@ mod tests {
         assert_eq!(stopped(), [false, true, true]);
         meters.iter().for_each(|meter| running.end(meter));
         assert_eq!(running.kill(u64::MAX, kind), Kill::Nothing);
-        assert!(running.first_us().is_none());
+    }
+
+    #[test]
+    fn who_ends_it_is_heard_wherever_it_runs() {
+        let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
+        let meters = [Meter::default(), Meter::default(), Meter::default()];
+        running.begin(10, meters[0].clone(), None);
+        running.move_to(&meters[0], &meters[1]);
+        assert_eq!(running.kill(0, kind), Kill::Done);
+        assert_eq!((meters[0].stopped(), meters[1].stopped()), (None, Some(Stop::Killed)));
+        running.move_to(&meters[1], &meters[2]);
+        assert_eq!(meters[2].stopped(), Some(Stop::Killed));
+        running.end(&meters[2]);
+        assert_eq!(running.kill(0, kind), Kill::Nothing);
     }
 }

@@ -73,6 +73,21 @@ impl Invalidations {
         self.items.push(Item { key: key.into(), readers, cause: Cause::Forgotten });
     }
 
+    /// How many there are, for [`Tracking::not_changed`].
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Takes back that keys have changed, all that was said from the place `start` on. Returns the keys and their readers.
+    pub(super) fn take_changes(&mut self, start: usize) -> Vec<(Box<[u8]>, Readers)> {
+        let later = self.items.split_off(start);
+        let (changes, others): (Vec<Item>, Vec<Item>) =
+            later.into_iter().partition(|item| item.cause == Cause::Change);
+        self.items.extend(others);
+        changes.into_iter().map(|item| (item.key, item.readers)).collect()
+    }
+
     /// Any key may have changed.
     pub(super) fn all_changed(&mut self) {
         self.all = true;

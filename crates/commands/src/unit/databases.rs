@@ -3,8 +3,10 @@
 //! Invariants
 //! - Databases are locked in ascending order of their ids, and before any slot: who holds slots waits for no database, and so for
 //!   none of its files.
-//! - What the commands of the unit will look up was read once before the first of them runs: a file that cannot be read refuses
-//!   all that is done to its database, and takes nothing back that was already done.
+//! - What the commands of the unit will look up was read once before the first of them runs, so that a file that cannot be read
+//!   refuses them, as a rule, before anything is done.
+//! - A file that cannot be read later makes the command fail that needs it. What was changed in its database until then is in no
+//!   record: a transaction is undone by its first command on documents that fails, and other units have no other.
 
 use std::sync::Arc;
 
@@ -81,15 +83,20 @@ impl Databases {
         self.locked.iter().map(seen).max().unwrap_or(Lsn::ZERO)
     }
 
-    /// Adds what was changed to the record of the unit.
-    ///
-    /// # Panics
-    /// If a file that was read a moment ago cannot be read any more: replies of the unit say what would not be true. Nothing of
-    /// it is in the log.
+    /// Takes back all that was changed; the databases stay locked.
+    pub(crate) fn undo(&mut self) {
+        self.locked.iter_mut().filter_map(|locked| locked.writer.as_mut().ok()).for_each(Writer::undo);
+    }
+
+    /// Adds what was changed to the record of the unit. Where a command has failed half-way through, nothing was.
     pub(crate) fn encode_into(&mut self, record: &mut Vec<u8>) {
-        for writer in self.locked.iter_mut().filter_map(|locked| locked.writer.as_mut().ok()) {
-            let change = writer.change().expect("what was read before can be read");
-            change.iter().for_each(|change| encode_documents_into(change, record));
+        for locked in &mut self.locked {
+            let Ok(writer) = &mut locked.writer else { continue };
+            match writer.change() {
+                Ok(change) => change.iter().for_each(|change| encode_documents_into(change, record)),
+                // The command has said so; nothing of the change is shown to anybody.
+                Err(error) => locked.writer = Err(error.into()),
+            }
         }
     }
 

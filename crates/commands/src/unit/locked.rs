@@ -1,6 +1,6 @@
 //! The slots that a unit has locked: none, one or many.
 
-use keyspace::{Keyspace, LockedSlots, SlotGuard, SlotId};
+use keyspace::{DbId, Keyspace, LockedSlots, SlotGuard, SlotId};
 use lsn::Lsn;
 use smallvec::SmallVec;
 
@@ -39,6 +39,15 @@ impl<'k> Locked<'k> {
         true
     }
 
+    /// The locked slots.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(SlotId)) {
+        match self {
+            Locked::None => {}
+            Locked::One(only) => visit(only.slot()),
+            Locked::Many(slots) => slots.iter().for_each(|guard| visit(guard.slot())),
+        }
+    }
+
     /// Whether every slot is locked.
     pub(super) fn is_all(&self) -> bool {
         matches!(self, Locked::Many(slots) if slots.is_all())
@@ -70,6 +79,14 @@ impl<'k> Locked<'k> {
             _ => None,
         };
         found.expect("the slots of all keys of a command are locked")
+    }
+
+    pub(super) fn uncounted_keys(&self, db: DbId) -> i64 {
+        match self {
+            Locked::None => 0,
+            Locked::One(slot) => slot.uncounted_keys(db),
+            Locked::Many(slots) => slots.uncounted_keys(db),
+        }
     }
 
     #[inline]

@@ -26,7 +26,7 @@ const TURN_PATIENCE: Duration = Duration::from_micros(250);
 /// How long it waits for a slot before it is told that a script keeps the server busy: others give slots back sooner.
 const BUSY_PATIENCE: Duration = Duration::from_micros(20);
 
-/// Why slots were not locked: somebody has one of them, while a script runs that has run for long.
+/// Why slots were not locked: a unit on a thread of its own has one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The command is to be tried again after so many milliseconds, in which the other clients of the worker have their turn.
@@ -35,7 +35,7 @@ pub(crate) enum Taken {
     Busy,
 }
 
-/// How long a command waits for slots: as long as it takes, unless a script keeps them.
+/// How long a command waits for slots: as long as it takes, unless a long unit holds one of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'h>(pub(crate) &'h dyn Host);
 
@@ -51,7 +51,7 @@ impl Patience<'_> {
         let scripts = self.0.scripts();
         loop {
             let now_us = self.0.monotonic_us();
-            if let Some(taken) = scripts.hold_up(now_us) {
+            if let Some(taken) = scripts.hold_up(slot, now_us) {
                 let patience = match taken {
                     _ if scripts.may_wait(now_us) => TURN_PATIENCE,
                     Taken::Busy => BUSY_PATIENCE,

@@ -9,7 +9,9 @@ use keyspace::{AccessClock, Freed};
 use lsn::Lsn;
 
 use super::undo::Undo;
-use crate::{Interests, Session, event::Events, stats::WorkerStats, tracking::Invalidations};
+use crate::{
+    Interests, Session, event::Events, long_units::HeldSlots, stats::WorkerStats, tracking::Invalidations,
+};
 
 /// Effects buffers above this are given back after the unit that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
@@ -29,6 +31,8 @@ pub(crate) struct Scratch {
     pub(crate) invalidations: Invalidations,
     /// Takes the events.
     pub(crate) events: Events,
+    /// Where its units show which slots they hold, if others are to see that.
+    pub(crate) held_slots: Option<Arc<HeldSlots>>,
 }
 
 impl Scratch {
@@ -41,6 +45,7 @@ impl Scratch {
             interests,
             invalidations: Invalidations::default(),
             events: Events::default(),
+            held_slots: None,
         }
     }
 

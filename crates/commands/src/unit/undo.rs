@@ -1,4 +1,4 @@
-//! Undoing what a command of many steps has done, a script or IDEMP, before anybody has seen it.
+//! Undoing what a command of many steps has done, a script, IDEMP or an EXEC with documents, before anybody has seen it.
 //!
 //! What it is: for every effect, noted before it is made, the effects that take it back. What is small is copied as a whole;
 //! of what is large only the elements that the effect names, so that a script that pushes onto a long list does not copy it.
@@ -7,8 +7,10 @@
 //! and the record of the unit is cut to what it was.
 //!
 //! Invariants
-//! - After undoing, the keyspace is what it was, up to access stamps. Those who watch keys may have been told of a change that
-//!   did not happen.
+//! - After undoing, the keyspace is what it was, up to access stamps, and so are documents. Nothing of it is told: no event, no
+//!   message, no invalidation of a key that somebody has read, which he still tracks. Only those who WATCH a key may take it for
+//!   changed, and an undone SWAPDB invalidates all.
+//! - Documents are undone with what has begun first: what begins within it changes none.
 //! - FLUSHALL and FLUSHDB cannot be undone, nor can what was done before them.
 
 mod streams;
@@ -42,6 +44,7 @@ pub(crate) struct Undo {
     messages: usize,
     ready: usize,
     noted: usize,
+    invalidations: usize,
     /// What was begun before, and ends later.
     outer: Option<Box<Undo>>,
 }
@@ -114,8 +117,15 @@ impl Unit<'_> {
         undo.messages = self.messages;
         undo.ready = self.ready.len();
         undo.noted = self.events.noted();
+        undo.invalidations = self.invalidations.len();
         undo.outer = self.undo.take();
         self.undo = Some(undo);
+    }
+
+    /// Whether everything can be undone since the first [`Unit::begin_undo`] that has not ended.
+    pub(crate) fn can_undo(&self) -> bool {
+        let mut undos = std::iter::successors(self.undo.as_deref(), |undo| undo.outer.as_deref()).peekable();
+        undos.peek().is_some() && undos.all(|undo| !undo.is_lost)
     }
 
     /// Undoes everything since [`Unit::begin_undo`], and goes on keeping. Returns whether that was possible.
@@ -138,6 +148,12 @@ impl Unit<'_> {
         self.messages = undo.messages;
         self.ready.truncate(undo.ready);
         self.events.forget_from(undo.noted);
+        self.interests.tracking().not_changed(undo.invalidations, self.invalidations);
+        if undo.outer.is_none()
+            && let Some(databases) = &mut self.databases
+        {
+            databases.undo();
+        }
         self.undo = undo.outer.take();
         *self.kept_undo = undo.emptied();
         self.begin_undo();
@@ -171,6 +187,12 @@ impl Unit<'_> {
                 match self.libraries().get(name) {
                     Some(library) => library.with_effect(|effect| undo.add(effect)),
                     None => undo.add(&Effect::DropLibrary { name }),
+                }
+            }
+            (_, Effect::PutSetting { name, .. } | Effect::DropSetting { name }) => {
+                match self.data_settings().get(name) {
+                    Some(value) => undo.add(&Effect::PutSetting { name, value }),
+                    None => undo.add(&Effect::DropSetting { name }),
                 }
             }
             (Scope::Slot(key), _) => {

@@ -1,7 +1,7 @@
 //! `IndexFile`: the entries of one JSON index, in a tree file of its own.
 //!
 //! What it is: derived data. It says up to which update sequence it has seen its database, and is brought up to date from
-//! there; a file that is damaged, or of something else, is made anew.
+//! there; a file that is damaged, cannot be read, or is of something else, is made anew, with a line in the log.
 //! What it is not: protected by the log. A file is only ever brought up to what the log has committed, so it is never ahead of
 //! its database after a crash.
 //!
@@ -13,6 +13,7 @@
 //! its entries are copied into a new one, by steps.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,9 +96,24 @@ impl IndexFile {
     pub(super) fn open(place: IndexPlace) -> Result<IndexFile, DocError> {
         let opened = TreeFile::open(&*place.disk, &place.path, place.options(), Wanted::default());
         let (file, seq) = match opened.map(|file| (place.seq_of(file.snapshot()), file)) {
-            Ok((Some(seq), file)) => (file, seq),
+            Ok((Some(seq), file)) => {
+                if let Some(lost) = file.passed_over() {
+                    place.tell_made_anew(&format!(
+                        "its newest part at offset {}: {}",
+                        lost.offset, lost.reason
+                    ));
+                }
+                (file, seq)
+            }
             // Whatever is wrong with it: all of it can be made again.
-            _ => (place.create().map_err(|error| Damage::default().noted(error))?, 0),
+            other => {
+                match other {
+                    Err(TreeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                    Err(error) => place.tell_made_anew(&error.to_string()),
+                    Ok(_) => place.tell_made_anew("it is the index of something else"),
+                }
+                (place.create().map_err(|error| Damage::default().noted(error))?, 0)
+            }
         };
         Ok(IndexFile {
             place,
@@ -247,13 +263,19 @@ impl Iterator for IndexEntries {
         Some(entry.and_then(|(key, value)| {
             let length = Input::new(value).number().and_then(|length| usize::try_from(length).ok());
             let id = length.and_then(|length| std::str::from_utf8(key.get(length..)?).ok());
-            let id = id.ok_or_else(|| DocError::Storage("an index has an entry of no document".into()))?;
+            let id = id.ok_or_else(|| self.damage.found("an index has an entry of no document".into()))?;
             Ok(IndexEntry { key: key.to_vec(), id: id.to_owned() })
         }))
     }
 }
 
 impl IndexPlace {
+    /// Tells the operator that the file is about to be made again from the documents.
+    pub(super) fn tell_made_anew(&self, reason: &str) {
+        let path = self.path.display();
+        tracing::warn!(target: "documents", %path, reason, "an index for queries is damaged: it is made again");
+    }
+
     fn options(&self) -> Options {
         Options::new(2, |_, _, _| Sums::default(), self.cache.clone())
     }
@@ -297,12 +319,18 @@ fn whole(snapshot: &tree::Snapshot, tree: TreeId) -> tree::Range {
 }
 
 impl Damage {
-    /// What the reader is told.
+    /// What the reader is told. A file that has lost its end, or that the disk cannot read, is damaged; one that cannot be written is
+    /// not.
     fn noted(&self, error: TreeError) -> DocError {
-        if matches!(error, TreeError::Damaged { .. }) {
-            self.0.store(true, Ordering::Relaxed);
+        match error {
+            TreeError::Io { operation, .. } if operation != "read" => DocError::Storage(error.to_string()),
+            error => self.found(error.to_string()),
         }
-        DocError::Storage(error.to_string())
+    }
+
+    fn found(&self, reason: String) -> DocError {
+        self.0.store(true, Ordering::Relaxed);
+        DocError::Storage(reason)
     }
 }
 

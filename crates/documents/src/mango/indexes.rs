@@ -8,6 +8,7 @@
 //! Invariants
 //! - An index is brought up to what the caller shows of the database, which the log must have committed: so no crash leaves it
 //!   ahead of its database.
+//! - An index that cannot be read fails one step or one reply at most: the next one makes it again from the documents.
 //! - A document is in an index only as its winner, and only if it is not deleted and no design document.
 
 use std::collections::HashMap;
@@ -195,7 +196,10 @@ impl Indexes {
         let open = self.open.lock().entry(id).or_default().clone();
         let mut slot = open.file.lock();
         let mut file = match slot.take() {
-            Some(file) if file.is_damaged() => self.make_anew(id)?,
+            Some(file) if file.is_damaged() => {
+                self.place(id).tell_made_anew("what was read of it is not what was written");
+                self.make_anew(id)?
+            }
             Some(file) => file,
             None => self.open_file(id, snapshot)?,
         };

@@ -345,3 +345,48 @@ fn files_that_are_not_what_they_should_be_are_refused() {
         "what was deleted is gone"
     );
 }
+
+/// Edits documents in one change; takes all back at the first that fails, and says so.
+fn edit_all(kit: &Kit, db: &Arc<Database>) -> Result<(), DocError> {
+    kit.write(db, |writer| {
+        let edits = ["a", "new", "m", "z"].into_iter().map(|id| put(id, r#"{"n":1}"#));
+        let outcome = writer.prepare(edits.collect()).into_iter().find_map(Result::err);
+        outcome.map_or(Ok(()), |error| {
+            writer.undo();
+            Err(error)
+        })
+    })
+}
+
+#[test]
+fn what_is_undone_leaves_nothing_wherever_a_file_cannot_be_read() {
+    let disk = disk();
+    let kit = Kit::open(&disk, &[]).expect("empty");
+    let db = kit.create("db").expect("created");
+    for number in 0..300 {
+        kit.edit(&db, put(&format!("doc{number}"), r#"{"text":"some text that takes room"}"#)).expect("new");
+    }
+    kit.save().expect("a good disk");
+    let log = kit.log.lock().expect("whole").clone();
+    edit_all(&kit, &db).expect("a good disk");
+    let expected = kit.dump();
+
+    let path = Path::new(DIR).join(format!("{}-0.tree", db.id()));
+    let len = disk.read_file(&path).expect("there").len() as u64;
+    let mut failed = 0;
+    for at in (0..len).step_by(509) {
+        let disk = disk.clone_state();
+        let kit = Kit::open(&disk, &log).expect("files and log fit");
+        let db = kit.documents.database("db").expect("there");
+        disk.corrupt(&path, at, 0x10).expect("there");
+        let before = kit.end();
+        if edit_all(&kit, &db).is_err() {
+            failed += 1;
+            assert_eq!(kit.end(), before, "nothing is logged");
+            disk.corrupt(&path, at, 0x10).expect("there");
+            edit_all(&kit, &db).expect("it can be read again");
+            assert_eq!(kit.dump(), expected);
+        }
+    }
+    assert!(failed > 0);
+}

@@ -64,12 +64,12 @@ impl<'k> Filling<'k> {
 
     /// Does the bookkeeping for what was added since the last time.
     fn settle(&mut self) {
-        let guard = &self.guard;
+        let guard = &mut self.guard;
         let now = guard.state.tally(self.db);
         if now == self.settled {
             return;
         }
-        guard.keyspace.totals.change(self.db, self.settled, now);
+        guard.tally_changed(self.db, self.settled, now);
         guard.keyspace.occupied.set(guard.slot(), true);
         guard.note_buckets();
         if self.has_deadline {

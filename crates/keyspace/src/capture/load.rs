@@ -170,6 +170,7 @@ impl<'k> Loader<'k> {
         self.keys += u64::from(applied.key_created);
         if slot == LIBRARIES_SLOT && effect.key().is_none() {
             guard.publish_libraries();
+            guard.publish_data_settings();
         }
         Ok(())
     }

@@ -57,6 +57,8 @@ pub(super) const MESSAGE: u8 = 0x70;
 pub(super) const DOCUMENTS: u8 = 0x71;
 const PUT_LIBRARY: u8 = 0x78;
 const DROP_LIBRARY: u8 = 0x79;
+const PUT_SETTING: u8 = 0x7a;
+const DROP_SETTING: u8 = 0x7b;
 const FLUSH_DB: u8 = 0xf0;
 const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
@@ -110,6 +112,8 @@ impl<'a> Effect<'a> {
             Effect::StreamUnpend { .. } => STREAM_UNPEND,
             Effect::PutLibrary { .. } => PUT_LIBRARY,
             Effect::DropLibrary { .. } => DROP_LIBRARY,
+            Effect::PutSetting { .. } => PUT_SETTING,
+            Effect::DropSetting { .. } => DROP_SETTING,
             Effect::FlushDb { .. } => FLUSH_DB,
             Effect::FlushAll => FLUSH_ALL,
             Effect::SwapDb { .. } => SWAP_DB,
@@ -161,7 +165,8 @@ impl<'a> Effect<'a> {
             Effect::PutLibrary { name, code, functions } => {
                 return 1 + bytes_len(name) + bytes_len(code) + functions.encoded_len();
             }
-            Effect::DropLibrary { name } => return 1 + bytes_len(name),
+            Effect::PutSetting { name, value } => return 1 + bytes_len(name) + bytes_len(value),
+            Effect::DropLibrary { name } | Effect::DropSetting { name } => return 1 + bytes_len(name),
             Effect::FlushDb { .. } => return 2,
             Effect::FlushAll => return 1,
             Effect::SwapDb { .. } => return 3,
@@ -255,7 +260,11 @@ impl<'a> Effect<'a> {
                 put_bytes(out, code);
                 functions.encode_into(out);
             }
-            Effect::DropLibrary { name } => put_bytes(out, name),
+            Effect::PutSetting { name, value } => {
+                put_bytes(out, name);
+                put_bytes(out, value);
+            }
+            Effect::DropLibrary { name } | Effect::DropSetting { name } => put_bytes(out, name),
             Effect::FlushDb { db } => out.push(db.get()),
             Effect::SwapDb { a, b } => out.extend_from_slice(&[a.get(), b.get()]),
         }
@@ -353,6 +362,8 @@ impl<'a> Reader<'a> {
                 return Ok(Effect::PutLibrary { name, code, functions });
             }
             DROP_LIBRARY => return Ok(Effect::DropLibrary { name: self.bytes()? }),
+            PUT_SETTING => return Ok(Effect::PutSetting { name: self.bytes()?, value: self.bytes()? }),
+            DROP_SETTING => return Ok(Effect::DropSetting { name: self.bytes()? }),
             FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),
             FLUSH_ALL => return Ok(Effect::FlushAll),
             SWAP_DB => return Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),

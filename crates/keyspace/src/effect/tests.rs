@@ -21,7 +21,7 @@ fn the_bytes_of_every_opcode_are_pinned() {
     let value = Value::String(b"v");
     let deadline_ms = Some(1_700_000_000_000);
     let functions = Items::Slices(&[b"f", b"\x01\x00", b""]);
-    let golden: [(Effect<'_>, &[u8]); 13] = [
+    let golden: [(Effect<'_>, &[u8]); 15] = [
         (Effect::Delete { db: db(1), key }, b"\x01\x01\x03key"),
         (Effect::SetExpiry { db: db(2), key, expire_at_ms: None }, b"\x02\x02\x03key"),
         (
@@ -41,6 +41,8 @@ fn the_bytes_of_every_opcode_are_pinned() {
             b"\x78\x03lib\x02xy\x03\x01f\x02\x01\x00\x00",
         ),
         (Effect::DropLibrary { name: b"lib" }, b"\x79\x03lib"),
+        (Effect::PutSetting { name: b"name", value: b"x" }, b"\x7a\x04name\x01x"),
+        (Effect::DropSetting { name: b"name" }, b"\x7b\x04name"),
         (Effect::FlushDb { db: db(3) }, b"\xf0\x03"),
         (Effect::FlushAll, b"\xf1"),
         (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
@@ -222,6 +224,8 @@ impl Owned {
             7 => Effect::Move { db, key, to_db: self.other, to_key: bytes },
             8 => Effect::PutLibrary { name: key, code: bytes, functions: Items::EMPTY },
             9 => Effect::DropLibrary { name: key },
+            10 => Effect::PutSetting { name: key, value: bytes },
+            11 => Effect::DropSetting { name: key },
             _ => Effect::SwapDb { a: db, b: self.other },
         }
     }
@@ -230,7 +234,7 @@ impl Owned {
 fn owned() -> impl Strategy<Value = Owned> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..300);
     let number = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift);
-    (0u8..11, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
+    (0u8..13, 0u8..16, 0u8..16, bytes(), bytes(), number).prop_map(|(kind, a, b, key, bytes, number)| Owned {
         kind,
         db: db(a),
         other: db(b),

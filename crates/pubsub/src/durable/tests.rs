@@ -55,14 +55,14 @@ impl FakeLog {
 impl LogSource for FakeLog {
     fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
         if from < self.start {
-            return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start });
+            return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start, reign: 0 });
         }
         let mut end = None;
         for (_, batch_end, messages) in
             self.batches.iter().filter(|(start, ..)| *start >= from).take(self.piece)
         {
             for (lsn, channel) in messages {
-                let position = Position { epoch: EPOCH, lsn: *lsn };
+                let position = Position { epoch: EPOCH, lsn: *lsn, reign: 0 };
                 each(&Message {
                     position,
                     channel: CHANNELS[*channel].as_bytes(),
@@ -108,7 +108,7 @@ impl World {
 
     fn subscribe(&mut self, client: usize, channel: usize, after: Lsn) {
         let after = after.max(self.log.start);
-        let (position, at) = (Position { epoch: EPOCH, lsn: after }, self.log.batch_start(after));
+        let (position, at) = (Position { epoch: EPOCH, lsn: after, reign: 0 }, self.log.batch_start(after));
         let Client { id, flow, .. } = &self.clients[client];
         let who = (*id, client % 2, flow.clone());
         self.followers.subscribe(who, CHANNELS[channel].as_bytes().into(), position, at);

@@ -151,15 +151,109 @@ fn a_worker_that_cannot_follow_is_noticed() {
     let id = there.join(1, Protocol::Resp2);
     there.subscribe(id, Kind::Channel, b"a");
     let mut published = 0;
-    while !here.is_congested() {
+    while here.take_backpressure().is_none() {
         here.publish(Kind::Channel, b"a", &[b'x'; 1 << 20]);
         here.hand_over();
         published += 1;
     }
     let mut received = Received::new();
     collect(&mut there, &mut received);
-    assert!(!here.is_congested());
+    here.publish(Kind::Channel, b"a", b"x");
+    assert!(here.take_backpressure().is_none());
     assert_eq!(values(&received[&1]).len(), published);
+}
+
+/// Whether the publisher of a message should wait.
+fn is_held_back(local: &mut Local, kind: Kind, channel: &[u8]) -> bool {
+    local.publish(kind, channel, b"x");
+    local.take_backpressure().is_some()
+}
+
+#[test]
+fn publishers_are_held_back_while_most_of_an_audience_is_behind() {
+    let hub = Hub::new(2, 1);
+    let (mut here, mut there) = (hub.local(0), hub.local(1));
+    let near: Vec<_> = (0..2).map(|client| here.join(client, Protocol::Resp2)).collect();
+    let far: Vec<_> = (2..4).map(|client| there.join(client, Protocol::Resp2)).collect();
+    near.iter().for_each(|id| _ = here.subscribe(*id, Kind::Channel, b"a"));
+    far.iter().for_each(|id| _ = there.subscribe(*id, Kind::Pattern, b"a*"));
+    there.hand_over();
+    there.subscribe(far[0], Kind::Shard, b"s");
+    there.set_behind(far[0], true);
+    there.set_behind(far[0], true);
+    assert!(!is_held_back(&mut here, Kind::Channel, b"a"), "one of four");
+    assert!(is_held_back(&mut here, Kind::Shard, b"s"), "this is all of them");
+    assert!(!is_held_back(&mut here, Kind::Channel, b"ab"), "one of two, of those by pattern only");
+    here.set_behind(near[0], true);
+    assert!(is_held_back(&mut here, Kind::Channel, b"a"), "half of them, and not just one");
+    there.set_behind(far[1], true);
+    for local in [&mut here, &mut there] {
+        assert!(is_held_back(local, Kind::Channel, b"a"), "three of four");
+        local.weigh_later(Kind::Channel, b"a");
+        assert!(local.take_backpressure().is_some(), "before it is published");
+        assert!(!is_held_back(local, Kind::Channel, b"b"), "others have nothing to do with it");
+    }
+    let another = here.join(4, Protocol::Resp3);
+    here.publish(Kind::Channel, b"a", b"x");
+    let reason = here.take_backpressure().unwrap();
+    here.subscribe(another, Kind::Channel, b"a");
+    here.set_behind(another, true);
+    assert!(reason.holds(&hub) && reason.is_of_subscribers());
+    here.unsubscribe(another, Kind::Channel, b"a");
+    there.set_behind(far[1], false);
+    assert!(reason.holds(&hub));
+    there.set_behind(far[0], false);
+    assert!(!reason.holds(&hub));
+}
+
+#[test]
+fn who_leaves_or_subscribes_to_very_much_is_behind_no_more() {
+    let hub = Hub::new(1, 1);
+    let mut local = hub.local(0);
+    let (slow, fast) = (local.join(1, Protocol::Resp2), local.join(2, Protocol::Resp2));
+    for id in [slow, fast] {
+        local.subscribe(id, Kind::Channel, b"a");
+        local.set_behind(id, true);
+    }
+    local.set_behind(fast, false);
+    assert!(!is_held_back(&mut local, Kind::Channel, b"a"));
+    local.subscribe(slow, Kind::Channel, b"b");
+    assert!(is_held_back(&mut local, Kind::Channel, b"b"), "also where it comes while it is behind");
+    for number in 0..COUNTED_SUBSCRIPTIONS_MAX {
+        local.subscribe(slow, Kind::Shard, &number.to_le_bytes());
+    }
+    assert!(!is_held_back(&mut local, Kind::Channel, b"b") && !local.may_hold_back());
+    local.set_behind(slow, true);
+    assert!(!is_held_back(&mut local, Kind::Channel, b"b"));
+    assert!(local.leave(fast, usize::MAX));
+    let last = local.join(3, Protocol::Resp2);
+    local.subscribe(last, Kind::Channel, b"c");
+    local.set_behind(last, true);
+    assert!(is_held_back(&mut local, Kind::Channel, b"c"));
+    assert!(local.leave(last, usize::MAX));
+    assert!(!local.may_hold_back(), "nobody is left who is behind");
+}
+
+#[test]
+fn workers_that_hold_publishers_back_are_woken_when_somebody_catches_up() {
+    let hub = Hub::new(2, 1);
+    let (mut here, mut there) = (hub.local(0), hub.local(1));
+    let woken = Arc::new(AtomicU32::new(0));
+    let counter = woken.clone();
+    hub.listen(0, move || _ = counter.fetch_add(1, SeqCst));
+    let id = there.join(1, Protocol::Resp2);
+    there.subscribe(id, Kind::Channel, b"a");
+    there.set_behind(id, true);
+    assert!(is_held_back(&mut here, Kind::Channel, b"a"));
+    here.begin_waiting();
+    there.set_behind(id, false);
+    assert_eq!(woken.load(SeqCst), 1);
+    there.set_behind(id, true);
+    there.unsubscribe(id, Kind::Channel, b"a");
+    assert_eq!(woken.load(SeqCst), 2);
+    here.end_waiting();
+    there.set_behind(id, false);
+    assert_eq!(woken.load(SeqCst), 2, "nobody waits any more");
 }
 
 #[test]

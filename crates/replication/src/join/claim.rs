@@ -1,22 +1,23 @@
 //! The words of a join: arguments of REPLICATE and the lines that answer it.
 //!
-//! Numbers are decimal; hashes and ids are digits of fixed width, see `hex`. Whatever comes instead is refused.
+//! Numbers are decimal; chain values and ids are digits of fixed width, see `hex`. Whatever comes instead is refused.
 
 use lsn::Lsn;
 
 use super::MARKS_MAX;
 use crate::{ReplicaId, hex};
 
-/// What a replica and a leader must agree on: frames, words, the format of the log.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// What a replica and a leader must agree on: frames, words, the format of the log. Version 1 compared ends of batches by sums of
+/// their footers, which said nothing of what is in them.
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The end of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// Where it ends.
     pub end: Lsn,
-    /// The hash of its footer.
-    pub hash: u32,
+    /// Stands for this batch and all before it.
+    pub chain: u64,
 }
 
 /// What a replica says of itself.
@@ -44,7 +45,7 @@ impl Claim {
             hex::of_bytes(&self.log_id),
             self.epoch.to_string(),
             self.mark.end.to_string(),
-            hex::of_u32(self.mark.hash),
+            hex::of_u64(self.mark.chain),
             self.port.to_string(),
             self.replica.to_string(),
         ]
@@ -55,7 +56,7 @@ impl Claim {
     pub fn parse(arguments: &[&[u8]]) -> Option<Claim> {
         let version = parse_number(arguments.first()?)?;
         if version != PROTOCOL_VERSION {
-            let mark = Mark { end: Lsn::ZERO, hash: 0 };
+            let mark = Mark { end: Lsn::ZERO, chain: 0 };
             return Some(Claim {
                 version,
                 log_id: [0; 16],
@@ -65,12 +66,12 @@ impl Claim {
                 replica: ReplicaId::new([0; 16]),
             });
         }
-        let &[_, log_id, epoch, end, hash, port, replica] = arguments else { return None };
+        let &[_, log_id, epoch, end, chain, port, replica] = arguments else { return None };
         Some(Claim {
             version,
             log_id: hex::parse_bytes(log_id)?,
             epoch: parse_number(epoch)?,
-            mark: Mark { end: parse_lsn(end)?, hash: hex::parse_u32(hash)? },
+            mark: Mark { end: parse_lsn(end)?, chain: hex::parse_u64(chain)? },
             port: parse_number(port)?,
             replica: ReplicaId::parse(replica)?,
         })
@@ -122,7 +123,7 @@ impl Answer {
 
 /// Arguments of REPLICATE MARKS that say these.
 pub fn format_marks(marks: &[Mark]) -> Vec<String> {
-    marks.iter().flat_map(|mark| [mark.end.to_string(), hex::of_u32(mark.hash)]).collect()
+    marks.iter().flat_map(|mark| [mark.end.to_string(), hex::of_u64(mark.chain)]).collect()
 }
 
 /// Reads arguments of REPLICATE MARKS; `None` if they are something else.
@@ -133,7 +134,7 @@ pub fn parse_marks(arguments: &[&[u8]]) -> Option<Vec<Mark>> {
     }
     pairs
         .iter()
-        .map(|&[end, hash]| Some(Mark { end: parse_lsn(end)?, hash: hex::parse_u32(hash)? }))
+        .map(|&[end, chain]| Some(Mark { end: parse_lsn(end)?, chain: hex::parse_u64(chain)? }))
         .collect()
 }
 
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     fn claim() -> Claim {
-        let mark = Mark { end: Lsn::new(8192), hash: 0xfeed };
+        let mark = Mark { end: Lsn::new(8192), chain: 0xfeed_feed };
         let replica = ReplicaId::new([3; 16]);
         Claim { version: PROTOCOL_VERSION, log_id: [0xab; 16], epoch: 4, mark, port: 6379, replica }
     }
@@ -176,8 +177,8 @@ mod tests {
             }
             assert_eq!(parse(&arguments[..index]), None);
         }
-        let newer = parse(&["2".into(), "whatever".into()]);
-        assert_eq!(newer.map(|it| it.version), Some(2));
+        let newer = parse(&["3".into(), "whatever".into()]);
+        assert_eq!(newer.map(|it| it.version), Some(3));
     }
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn marks_are_read_back_in_pairs() {
         let marks: Vec<Mark> =
-            (1..=MARKS_MAX as u32).map(|it| Mark { end: Lsn::new(it.into()), hash: it * it }).collect();
+            (1..=MARKS_MAX as u64).map(|it| Mark { end: Lsn::new(it), chain: it << 48 | it }).collect();
         let words = format_marks(&marks);
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         assert_eq!(parse_marks(&words), Some(marks));

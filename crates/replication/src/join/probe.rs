@@ -51,7 +51,7 @@ impl Probe {
             && !self.is_at_start
             && let Some(batch) = history.batch_ending_at(self.next)?
         {
-            marks.push(Mark { end: self.next, hash: batch.hash });
+            marks.push(Mark { end: self.next, chain: batch.chain });
             self.is_at_start = batch.start >= self.next;
             self.next = batch.start;
         }

@@ -8,10 +8,10 @@ use crate::ReplicaId;
 const LOG_ID: [u8; 16] = [7; 16];
 const EPOCH: u32 = 9;
 
-/// A log: the hashes of its batches, each a position long, of which some of the first are forgotten.
+/// A log: the chain values of its batches, each a position long, of which some of the first are forgotten.
 #[derive(Clone, Debug)]
 struct Batches {
-    hashes: Vec<u32>,
+    chains: Vec<u64>,
     forgotten: usize,
 }
 
@@ -23,21 +23,21 @@ impl History for Batches {
     }
 
     fn end(&self) -> Lsn {
-        Lsn::new(self.hashes.len() as u64)
+        Lsn::new(self.chains.len() as u64)
     }
 
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Infallible> {
         let Some(index) = end.get().checked_sub(1).filter(|&index| index >= self.forgotten as u64) else {
             return Ok(None);
         };
-        let hash = self.hashes.get(index as usize);
-        Ok(hash.map(|&hash| Ending { start: Lsn::new(index), hash }))
+        let chain = self.chains.get(index as usize);
+        Ok(chain.map(|&chain| Ending { start: Lsn::new(index), chain }))
     }
 }
 
 /// What a replica with this log says.
 fn claim_of(log: &Batches) -> Claim {
-    let mark = Mark { end: log.end(), hash: log.hashes.last().copied().unwrap_or(0) };
+    let mark = Mark { end: log.end(), chain: log.chains.last().copied().unwrap_or(0) };
     Claim {
         version: PROTOCOL_VERSION,
         log_id: LOG_ID,
@@ -53,14 +53,14 @@ fn decided(claim: &Claim, leader: &Batches) -> Decision {
     decision
 }
 
-fn batches(hashes: impl IntoIterator<Item = u32>, forgotten: usize) -> Batches {
-    Batches { hashes: hashes.into_iter().collect(), forgotten }
+fn batches(chains: impl IntoIterator<Item = u64>, forgotten: usize) -> Batches {
+    Batches { chains: chains.into_iter().collect(), forgotten }
 }
 
 #[test]
 fn who_may_join_and_how() {
     let leader = batches(0..10, 4);
-    let replica = |hashes: std::ops::Range<u32>| claim_of(&batches(hashes, 0));
+    let replica = |chains: std::ops::Range<u64>| claim_of(&batches(chains, 0));
     let forgotten = |end| Decision::Full(Reason::Forgotten { end: Lsn::new(end), start: Lsn::new(4) });
     let whole = replica(0..10);
     let cases = [
@@ -79,7 +79,7 @@ fn who_may_join_and_how() {
             Decision::Refuse(Refusal::Epoch { epoch: u32::MAX, own: EPOCH }),
         ),
         ("knows a newer leader", Claim { epoch: 10, ..whole }, Decision::Fenced { epoch: 10 }),
-        ("another version", Claim { version: 2, ..whole }, Decision::Refuse(Refusal::Version(2))),
+        ("another version", Claim { version: 3, ..whole }, Decision::Refuse(Refusal::Version(3))),
     ];
     for (what, claim, expected) in cases {
         assert_eq!(decided(&claim, &leader), expected, "{what}");
@@ -107,8 +107,8 @@ fn what_ends_in_the_middle_of_a_batch_is_probed() {
 }
 
 #[test]
-fn a_copy_of_which_only_the_hash_of_the_end_is_known_goes_on_from_there() {
-    /// Nothing is kept; the last batch of these is known by its hash.
+fn a_copy_of_which_only_the_chain_value_of_the_end_is_known_goes_on_from_there() {
+    /// Nothing is kept; the last batch of these is known by its chain value.
     struct Copy(Batches);
     impl History for Copy {
         type Error = Infallible;
@@ -152,10 +152,10 @@ proptest! {
         theirs in 1..600usize,
         forgotten in 0..600usize,
     ) {
-        let log = |own: std::ops::Range<u32>| batches((0..common as u32).chain(own), 0);
+        let log = |own: std::ops::Range<u64>| batches((0..common as u64).chain(own), 0);
         let (forgotten_here, forgotten_there) = (forgotten.min(common) / 2, forgotten.min(common));
-        let leader = Batches { forgotten: forgotten_there, ..log(10_000..10_000 + ours as u32) };
-        let replica = Batches { forgotten: forgotten_here, ..log(20_000..20_000 + theirs as u32) };
+        let leader = Batches { forgotten: forgotten_there, ..log(10_000..10_000 + ours as u64) };
+        let replica = Batches { forgotten: forgotten_here, ..log(20_000..20_000 + theirs as u64) };
         let (found, questions) = probe(&replica, &leader);
         let expected = if common > forgotten_there {
             Probed::Common(Lsn::new(common as u64))
@@ -166,7 +166,7 @@ proptest! {
         prop_assert!(questions <= (common + theirs) / MARKS_MAX + 1);
         // What is left joins.
         if common > forgotten_there {
-            let cut = batches(0..common as u32, 0);
+            let cut = batches(0..common as u64, 0);
             prop_assert_eq!(decided(&claim_of(&cut), &leader), Decision::Resume(cut.end()));
         }
     }

@@ -20,6 +20,9 @@ use crate::{
 /// Bytes of the strings of one command: a script can name a long one thousands of times.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
 
+/// Between two questions of the machine a script can call so many commands that each takes long: they ask, too, one in so many.
+const CALLS_PER_QUESTION: u32 = 8;
+
 /// Bytes of a message to the log that are written, as in Redis.
 const LOGGED_BYTES_MAX: usize = 1024;
 
@@ -41,6 +44,8 @@ struct Kit {
     meter: Meter,
     words: OwnedArgs,
     reply: Vec<u8>,
+    /// Commands that were called.
+    calls: u32,
 }
 
 /// One of the functions.
@@ -68,6 +73,7 @@ pub(super) fn install(
         meter: meter.clone(),
         words: OwnedArgs::default(),
         reply: Vec::new(),
+        calls: 0,
     };
     let kit = Rc::new(RefCell::new(kit));
     FUNCTIONS.into_iter().try_for_each(|(name, answer)| {
@@ -115,7 +121,11 @@ impl Asked<'_> {
         if let Err(text) = self.take_words(values) {
             return Ok(Answered::Refused(text.to_string()));
         }
-        let Kit { settings, meter, words, reply } = &mut *self.kit;
+        let Kit { settings, meter, words, reply, calls } = &mut *self.kit;
+        *calls = calls.wrapping_add(1);
+        if calls.is_multiple_of(CALLS_PER_QUESTION) {
+            meter.count(CALLS_PER_QUESTION)?;
+        }
         reply.clear();
         match self.calls.call(words.as_args(), settings.protocol(), reply) {
             Ok(()) => {

@@ -18,7 +18,6 @@ use std::{
 };
 
 use env::{DirLock, Disk, RealDisk};
-use lsn::Lsn;
 
 use self::copying::Copying;
 pub use self::remote::RemoteError;
@@ -200,9 +199,7 @@ pub(crate) trait Origin {
 
 /// What was copied.
 pub(crate) struct Copied {
-    manifest: Manifest,
-    /// Where it ends, and the hash of the batch that ends there.
-    pub(crate) end: (Lsn, Option<u32>),
+    pub(crate) manifest: Manifest,
     /// Bytes that were there already, and those that were not.
     reused_bytes: u64,
     copied_bytes: u64,

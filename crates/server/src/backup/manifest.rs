@@ -41,6 +41,9 @@ pub struct Manifest {
     pub begin_lsn: u64,
     /// Where the log ends.
     pub end_lsn: u64,
+    /// The chain value there, in hex: it stands for all of the log up to there. Earlier versions did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_chain: Option<String>,
     /// The server's time when its log ended there, in milliseconds since 1970.
     pub end_unix_ms: u64,
     /// The same for people.
@@ -168,6 +171,7 @@ impl Manifest {
             log_id: offer.log_id.clone(),
             begin_lsn: offer.begin_lsn,
             end_lsn: offer.end_lsn,
+            end_chain: offer.end_chain.clone(),
             end_unix_ms: offer.end_unix_ms,
             made_at: crate::unix_time::shown(offer.end_unix_ms),
             increments: 0,
@@ -351,7 +355,7 @@ mod tests {
 
     fn manifest(content: &[u8]) -> Manifest {
         let offer = super::super::Offer {
-            end_hash: None,
+            end_chain: None,
             session: "s".into(),
             log_id: "ab".into(),
             begin_lsn: 4096,

@@ -66,7 +66,9 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
     // Who goes on after a connection has broken does not take up another place. What the earlier session keeps stays as long
     // as it can.
     let give_way = || host.backups.end(&name).then(|| host.backups.place()).flatten();
-    let Some(place) = host.backups.place().or_else(give_way) else {
+    let unused_gives_way =
+        || host.backups.end_unused(host.monotonic_us()).then(|| host.backups.place()).flatten();
+    let Some(place) = host.backups.place().or_else(give_way).or_else(unused_gives_way) else {
         let reason =
             format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);

@@ -5,6 +5,8 @@
 //!   another file. So whoever reads asks *after* reading whether it has ended.
 //! - At most [`SESSIONS_MAX`] sessions, of which each ends when nobody asks for anything for [`IDLE_US`], when the log behind
 //!   it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
+//! - A session that was begun and from which nothing was copied locks nobody out and keeps little: after [`GIVE_WAY_US`] it gives
+//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of those bytes.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +23,7 @@ use parking_lot::Mutex;
 use storage::{Admission, CopyPlan, Error, Log, Pin, snapshot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Offer, OfferedFile};
+use super::{Offer, OfferedFile, chain_digits};
 use crate::{
     documents::{CopiedTree, DocumentsCopy},
     host::ServerHost,
@@ -35,6 +37,10 @@ pub(crate) const SESSIONS_MAX: usize = 4;
 pub(crate) const TRANSFERS_MAX: usize = 4;
 /// A session that nobody asks for anything ends after this time.
 const IDLE_US: u64 = 60_000_000;
+/// For so long a session that is of no use yet keeps its place when others want it.
+const GIVE_WAY_US: u64 = 10_000_000;
+/// What part of `backup-retention-bytes` the log may grow by behind such a session.
+const UNUSED_LOG_SHARE: u64 = 16;
 /// A snapshot can go between being found and being pinned; not so often.
 const PIN_TRIES: usize = 3;
 
@@ -57,6 +63,7 @@ pub(crate) struct Session {
     end_lsn: Lsn,
     /// `None` once it has ended.
     hold: Mutex<Option<Hold>>,
+    begun_us: u64,
     last_asked_us: AtomicU64,
     transfers: Arc<Semaphore>,
 }
@@ -150,7 +157,7 @@ impl Sessions {
             log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
             begin_lsn: begin_lsn.get(),
             end_lsn: end_lsn.get(),
-            end_hash: host.node.hash_before(log, end_lsn),
+            end_chain: log.chain_at(end_lsn).ok().flatten().map(chain_digits),
             end_unix_ms: host.unix_ms(),
             files: session.files.clone(),
         }
@@ -177,6 +184,18 @@ impl Sessions {
         ended > 0
     }
 
+    /// Ends the oldest session from which nothing was copied, if there is one that has had the time. `false` if there is none.
+    pub(crate) fn end_unused(&self, now_us: u64) -> bool {
+        let mut open = self.open.lock();
+        let mut unused: Vec<&Arc<Session>> = open.iter().filter(|session| session.is_unused()).collect();
+        unused.retain(|session| now_us.saturating_sub(session.begun_us) > GIVE_WAY_US);
+        let Some(oldest) = unused.into_iter().min_by_key(|session| session.begun_us).cloned() else {
+            return false;
+        };
+        let reason = "it was not used, and another one needs its place";
+        Sessions::end_among(&mut open, |session| (session.id == oldest.id).then_some(reason)) > 0
+    }
+
     /// Ends the sessions that have to end. `true` if there were any. To be called once a second.
     pub(crate) fn end_due(&self, now_us: u64, retained_bytes_max: u64, log: &Log) -> bool {
         if self.open.lock().is_empty() {
@@ -189,6 +208,10 @@ impl Sessions {
                 Some("nobody asked for anything for a minute")
             } else if appended.bytes_since(session.end_lsn) > retained_bytes_max {
                 Some("the log has grown by more than backup-retention-bytes since it began")
+            } else if session.is_unused()
+                && appended.bytes_since(session.end_lsn) > retained_bytes_max / UNUSED_LOG_SHARE
+            {
+                Some("it was not used, and the log has grown since it began")
             } else if is_full {
                 Some("the disk has no room for the log")
             } else {
@@ -237,6 +260,7 @@ impl Session {
             catalog,
             end_lsn,
             hold: Mutex::new(Some(Hold { _pin: pin, _place: place })),
+            begun_us: now_us,
             last_asked_us: now_us.into(),
             transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
         }
@@ -265,6 +289,11 @@ impl Session {
     /// Somebody has asked for something.
     pub(crate) fn touch(&self, now_us: u64) {
         self.last_asked_us.fetch_max(now_us, Relaxed);
+    }
+
+    /// Whether nobody has asked it for anything.
+    fn is_unused(&self) -> bool {
+        self.last_asked_us.load(Relaxed) <= self.begun_us
     }
 
     /// Whether what was read of its files by now may be something else.
@@ -345,8 +374,13 @@ mod tests {
         let mut appender = log.appender();
         write(&mut appender, RETAINED_BYTES_MAX as usize / 2);
         assert!(!sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
+        let unused = open(&sessions, &log, "unused", IDLE_US).unwrap();
+        write(&mut appender, (RETAINED_BYTES_MAX / UNUSED_LOG_SHARE) as usize + 1);
+        assert!(sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
+        assert!(unused.has_ended() && !used.has_ended(), "a session of no use keeps little");
         assert!(!log.truncate_before(log.durable_lsn()).unwrap(), "it is still pinned");
         let later = open(&sessions, &log, "later", IDLE_US).unwrap();
+        later.touch(IDLE_US + 1);
         write(&mut appender, RETAINED_BYTES_MAX as usize / 2);
         assert!(sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
         assert!(used.has_ended() && !later.has_ended(), "what it was offered ends later");
@@ -396,6 +430,11 @@ mod tests {
         assert!(opened[0].transfer().is_none() && opened[1].transfer().is_some());
         drop(transfers);
         assert!(opened[0].transfer().is_some());
+        opened[0].touch(1);
+        assert!(!sessions.end_unused(GIVE_WAY_US), "all are young");
+        assert!(sessions.end_unused(GIVE_WAY_US + 1));
+        assert!(!opened[0].has_ended() && opened[1].has_ended(), "one that was used does not give way");
+        assert!(open_one("b").is_some());
         // Also while somebody still holds a session that has ended, its place is free.
         assert!(sessions.end("a"));
         assert!(open_one("e").is_some());
@@ -409,7 +448,7 @@ mod tests {
         {
             assert!(session.content(name).is_none(), "{name}");
         }
-        assert!(matches!(session.content("control"), Some(Content::Bytes(bytes)) if bytes.len() == 64));
+        assert!(matches!(session.content("control"), Some(Content::Bytes(bytes)) if bytes.len() == 88));
         let Some(Content::File { path, bytes }) = session.content("log-0000000000000000.seg") else {
             panic!("a file")
         };

@@ -187,6 +187,7 @@ mod tests {
             log_id: String::new(),
             begin_lsn: 0,
             end_lsn: 0,
+            end_chain: None,
             end_unix_ms: 0,
             made_at: String::new(),
             increments: 1,

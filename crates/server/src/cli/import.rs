@@ -56,10 +56,7 @@ pub(super) fn command() -> Command {
             )
             .requires("into"),
         )
-        .arg(
-            flag("skip-unsupported", "Leave out what Sheaf does not have (functions), and count it")
-                .requires("into"),
-        )
+        .arg(flag("skip-unsupported", "Leave out what Sheaf does not have, and count it").requires("into"))
         .arg(
             named("spool", "DIR")
                 .requires("from")
@@ -74,9 +71,9 @@ const OF_A_SERVER: [&str; 7] =
 
 const AFTER_HELP: &str = "\
 Of a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
-verified whole, to its checksum, before anything is written. Keys keep their types, databases, expiry and the expiry of \
-hash fields; what has expired is left out. Streams, functions and what modules keep are left out and counted; a value of \
-a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
+verified whole, to its checksum, before anything is written. Keys keep their types, streams with their groups among \
+them, databases, expiry and the expiry of hash fields, and libraries of functions come along; what has expired is left out. \
+What modules keep, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
 served before the same command has been run again to its end.
 
 Of a running server (--from). It is copied as a replica would: its RDB file first, verified whole, then, with --into, \

@@ -15,6 +15,8 @@ pub struct Setting {
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
+    /// Whether it belongs to the data: the log of a group of servers has it, and those who follow take it from there.
+    pub of_data: bool,
     /// One sentence for `--help` and the file.
     pub doc: &'static str,
 }
@@ -34,7 +36,8 @@ macro_rules! settings {
                 name: $name,
                 kind: $kind,
                 default: $default,
-                mutable: Mutability::$mutability as u8 == Mutability::Mutable as u8,
+                mutable: !matches!(Mutability::$mutability, Mutability::Fixed),
+                of_data: matches!(Mutability::$mutability, Mutability::OfData),
                 doc: $doc,
             },)*
         ];
@@ -42,8 +45,19 @@ macro_rules! settings {
 }
 
 enum Mutability {
+    /// A restart changes it.
     Fixed,
+    /// CONFIG SET changes it.
     Mutable,
+    /// CONFIG SET of the leader changes it for all who have its data.
+    OfData,
+}
+
+impl Setting {
+    /// Whether its value is not shown to anybody who has not asked for it.
+    pub fn is_secret(&self) -> bool {
+        matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
+    }
 }
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
@@ -67,7 +81,7 @@ settings! {
     Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Beyond loopback only with a password, or protected-mode no.";
     Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 takes a free one.";
     HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port for HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 takes a free one.";
-    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core but one, which is left to the log and the network.";
+    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core, at least 2.";
     Durability "durability" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "What an OK promises. strict: on disk, and nobody reads what is not. commit: on disk. interval: at most a second is lost by a power cut. none: the operating system decides.";
     Maxclients "maxclients" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Connections at most.";
     Requirepass "requirepass" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
@@ -119,14 +133,15 @@ settings! {
     ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
     EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Who may run DEBUG, which is for tests: nobody, clients on this machine, everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Kind::Events, "", Mutable, "Which events of keys are told, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
-    DurableChannels "durable-channels" Kind::Text, "", Mutable, "Patterns of channels, separated by spaces, whose messages are kept in the log: XSUBSCRIBE reads them again; empty for none.";
-    DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", Mutable, "Bytes of log that are kept for the messages of durable channels.";
-    DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Milliseconds after which messages of durable channels need not be kept any more; 0 for no limit.";
-    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: take over its log, show its data, refuse writes. REPLICAOF changes that, until this setting is changed.";
+    DurableChannels "durable-channels" Kind::Text, "", OfData, "Patterns of channels, separated by spaces, whose messages are kept in the log: XSUBSCRIBE reads them again; empty for none.";
+    DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", OfData, "Bytes of log that are kept for the messages of durable channels.";
+    DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", OfData, "Milliseconds after which messages of durable channels need not be kept any more; 0 for no limit.";
+    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: take over its log, show its data, refuse writes; `none`: lead. REPLICAOF changes that, until this setting is changed.";
     Masterauth "masterauth" Kind::Text, "", Mutable, "Password of the server that is followed.";
-    AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", Mutable, "Replicas that must have a write on their disks before it is acknowledged.";
-    MinReplicasToWrite "min-replicas-to-write" Kind::Integer { min: 0, max: 64 }, "0", Mutable, "Replicas without which writes are refused.";
-    MinReplicasMaxLag "min-replicas-max-lag" SECONDS_ANY, "10", Mutable, "Seconds after which a replica that was not heard does not count for min-replicas-to-write.";
+    AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on their disks before it is acknowledged.";
+    AckTimeout "ack-timeout" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas is an error (NOREPLICAS), although the write is in the log; 0 to wait for ever.";
+    MinReplicasToWrite "min-replicas-to-write" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas without which writes are refused.";
+    MinReplicasMaxLag "min-replicas-max-lag" SECONDS_ANY, "10", OfData, "Seconds after which a replica that was not heard does not count for min-replicas-to-write.";
     RelayFlushSize "relay-flush-size" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Bytes of log that are sent to a replica at once, about.";
     ReplicaRetentionBytes "replica-retention-bytes" BYTES_ANY, "16gb", Mutable, "Bytes of log that are kept at most for replicas that are behind or away; one that is further behind copies everything anew.";
     ReplicaRetentionSeconds "replica-retention-seconds" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a replica that is away.";

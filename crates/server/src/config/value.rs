@@ -62,7 +62,7 @@ impl Setting {
     /// As [`Setting::parse`].
     pub fn parse_over(&self, text: &str, old: &Value) -> Result<Value, ConfigError> {
         let Value::OutputLimits(limits) = old else { return self.parse(text) };
-        let invalid = |reason: String| ConfigError::Invalid { name: self.name, value: text.into(), reason };
+        let invalid = |reason: String| self.invalid(text, reason);
         limits.parse_over(text).map(Value::OutputLimits).map_err(invalid)
     }
 
@@ -71,7 +71,7 @@ impl Setting {
     /// # Errors
     /// If the text is no value of this kind, or out of range.
     pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
-        let invalid = |reason: String| ConfigError::Invalid { name: self.name, value: text.into(), reason };
+        let invalid = |reason: String| self.invalid(text, reason);
         match self.kind {
             Kind::Integer { min, max } => {
                 let value = text.parse::<u64>().ok().filter(|value| (min..=max).contains(value));
@@ -113,6 +113,11 @@ impl Setting {
                     .ok_or_else(|| invalid(format!("must be one of {}", names.join(", "))))
             }
         }
+    }
+
+    fn invalid(&self, text: &str, reason: String) -> ConfigError {
+        let value = if self.is_secret() { "(not shown)" } else { text };
+        ConfigError::Invalid { name: self.name, value: value.into(), reason }
     }
 
     /// Writes a value as CONFIG GET shows it.

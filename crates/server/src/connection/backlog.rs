@@ -1,6 +1,6 @@
 //! When a client is disconnected because it takes too slowly what it is sent.
 //!
-//! What it is: rules over the bytes that are not sent. What it is not: what makes publishers wait: nothing does.
+//! What it is: rules over the bytes that are not sent. What it is not: what makes publishers wait (see [`keeping_up`](super::keeping_up)).
 //!
 //! Messages of durable channels from the log do not count: who takes those slowly is left behind instead (see
 //! [`pubsub::durable`]).

@@ -3,6 +3,10 @@
 //! A message has the place of its record plus its number in the record, so places ascend as the log does. A large record stands
 //! in pieces between others; its messages are where its last piece is, and it is put together when that is met: pieces before it
 //! are passed over, so nothing is kept of what is not complete. One that has lost its first pieces to retention is not kept.
+//!
+//! Invariants
+//! - What cannot be read is told as a gap that ends where the next batch begins that can be, and that place can be gone on from:
+//!   damage takes no message but those in it.
 
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
@@ -67,7 +71,7 @@ impl LogMessages {
             From::Now => {
                 let lsn = tail.unwrap_or(self.log.shippable_lsn());
                 match self.log.batch_ending_at(lsn)? {
-                    Some(batch) => Ok((Position { epoch: batch.epoch, lsn }, lsn)),
+                    Some(batch) => Ok((Position { epoch: batch.epoch, lsn, reign: batch.reign }, lsn)),
                     None => self.oldest().map(|oldest| (oldest, oldest.lsn)),
                 }
             }
@@ -81,16 +85,42 @@ impl LogMessages {
             return Err(Refused::Forgotten { wanted, oldest });
         }
         if wanted.lsn == oldest.lsn {
-            // Who wrote before it is not known any more; nobody of a later epoch did.
-            let is_possible = wanted.epoch <= oldest.epoch;
+            // Who wrote before it is not known any more; nobody of a later epoch or reign did.
+            let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
             return is_possible.then_some((wanted, wanted.lsn)).ok_or(Refused::Foreign(wanted));
         }
         match self.log.batch_at(wanted.lsn)? {
-            Some(BatchInfo { start, end, epoch, .. }) if epoch == wanted.epoch => {
+            Some(batch @ BatchInfo { start, end, .. })
+                if is_said(wanted, self.position_of(Some(batch), wanted.lsn)) =>
+            {
                 Ok((wanted, if end == wanted.lsn { end } else { start }))
             }
+            // What is before it may be damaged.
+            None if self.ends_gap(wanted)? => Ok((wanted, wanted.lsn)),
             _ => Err(Refused::Foreign(wanted)),
         }
+    }
+
+    /// Whether this place is what a gap is told to end at.
+    fn ends_gap(&self, wanted: Position) -> Result<bool, Error> {
+        let shippable = self.log.shippable_lsn();
+        let begins_batch = || {
+            let next = self.log.batch_at(wanted.lsn.advance(1))?;
+            Ok::<_, Error>(next.is_some_and(|batch| batch.start == wanted.lsn))
+        };
+        Ok(wanted.lsn <= shippable
+            && (wanted.lsn == shippable || begins_batch()?)
+            && is_said(wanted, self.gap_position(wanted.lsn)?))
+    }
+
+    /// How the place between batches is called up to which the log cannot be read.
+    fn gap_position(&self, lsn: Lsn) -> Result<Position, Error> {
+        let before = self.log.batch_ending_at(lsn)?;
+        let batch = match before {
+            Some(batch) => Some(batch),
+            None => self.log.batch_at(lsn.advance(1))?,
+        };
+        Ok(self.position_of(batch, lsn))
     }
 
     /// Where the log begins, with the epoch of what follows.
@@ -100,14 +130,20 @@ impl LogMessages {
     pub fn oldest(&self) -> Result<Position, Refused> {
         let lsn = self.log.start_lsn();
         let first = self.log.batch_at(lsn.advance(1))?;
-        Ok(Position { epoch: first.map_or(self.log.epoch(), |batch| batch.epoch), lsn })
+        Ok(self.position_of(first, lsn))
     }
 
     /// What to tell those whose place cannot be read: where the log can be again.
     fn gap_up_to(&self, lsn: Lsn) -> Read {
-        let batch = self.log.batch_ending_at(lsn).ok().flatten();
-        let epoch = batch.or_else(|| self.log.batch_at(lsn.advance(1)).ok().flatten());
-        Read::Forgotten(Position { epoch: epoch.map_or(self.log.epoch(), |batch| batch.epoch), lsn })
+        let position = self.gap_position(lsn);
+        Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
+    }
+
+    /// A place in a batch, or where the next one of this server will be.
+    fn position_of(&self, batch: Option<BatchInfo>, lsn: Lsn) -> Position {
+        let (epoch, reign) =
+            batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));
+        Position { epoch, lsn, reign }
     }
 
     /// The whole of what this last piece ends; `None` if its first pieces are not kept.
@@ -128,6 +164,11 @@ impl LogMessages {
     }
 }
 
+/// Whether a client that says `wanted` means `position`: earlier versions told it no reign.
+fn is_said(wanted: Position, position: Position) -> bool {
+    wanted == position || wanted == Position { reign: 0, ..position }
+}
+
 impl LogSource for LogMessages {
     fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
         let known = self.readers.iter().position(|reader| reader.position() == from);
@@ -138,7 +179,13 @@ impl LogSource for LogMessages {
         let read = match reader.read_until(PIECE_BYTES, self.log.showable_lsn()) {
             Ok(Followed::Chunk(chunk)) => {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
-                match marked.try_for_each(|record| self.read_record(&record, each)) {
+                let batches: Vec<BatchInfo> = chunk.batches_backwards().collect();
+                let reign_of = |record: &Record<'_>| {
+                    // The first of those that begin before the record does, from behind.
+                    let at = batches.partition_point(|batch| batch.start > record.start());
+                    batches.get(at).map_or(0, |batch| batch.reign)
+                };
+                match marked.try_for_each(|record| self.read_record(&record, reign_of(&record), each)) {
                     Ok(()) => Ok(Read::UpTo(chunk.end)),
                     Err(error) => Err(error),
                 }
@@ -154,13 +201,18 @@ impl LogSource for LogMessages {
         read.unwrap_or_else(|error| {
             tracing::error!(target: "server", %error, lsn = %from, "cannot read messages of durable channels");
             self.readers.clear();
-            self.gap_up_to(self.log.shippable_lsn())
+            self.gap_up_to(self.log.readable_behind(from))
         })
     }
 }
 
 impl LogMessages {
-    fn read_record(&self, record: &Record<'_>, each: &mut dyn FnMut(&Message<'_>)) -> Result<(), Error> {
+    fn read_record(
+        &self,
+        record: &Record<'_>,
+        reign: u64,
+        each: &mut dyn FnMut(&Message<'_>),
+    ) -> Result<(), Error> {
         let whole = match record.kind {
             RecordKind::Whole => None,
             RecordKind::Last => match self.whole(record)? {
@@ -175,7 +227,7 @@ impl LogMessages {
         while let Ok(Some(item)) = Item::decode_next(&mut rest) {
             if let Item::Message(LoggedMessage { channel, payload }) = item {
                 lsn = lsn.advance(1);
-                each(&Message { position: Position { epoch: record.epoch, lsn }, channel, payload });
+                each(&Message { position: Position { epoch: record.epoch, lsn, reign }, channel, payload });
             }
         }
         Ok(())

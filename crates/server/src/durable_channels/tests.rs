@@ -93,7 +93,7 @@ impl Server {
     }
 
     fn position(&self, lsn: Lsn) -> Position {
-        Position { epoch: self.log.epoch(), lsn }
+        Position { epoch: self.log.epoch(), lsn, reign: self.log.reign() }
     }
 }
 
@@ -167,13 +167,17 @@ fn positions_of_other_logs_are_refused() {
     let new = server.messages(Lsn::ZERO)[1].0;
     let end = server.log.durable_lsn();
     for foreign in [
-        Position { epoch: new.epoch, lsn: old.lsn },
-        Position { epoch: old.epoch, lsn: new.lsn },
+        Position { epoch: new.epoch, ..old },
+        Position { epoch: old.epoch, ..new },
+        // That of another leader which began in the same epoch.
+        Position { reign: new.reign + 1, ..new },
         server.position(end.advance(1)),
         server.position(Lsn::MAX),
     ] {
         assert_eq!(server.refusal(foreign), format!("LOST position {foreign} is not of this log"));
     }
+    let earlier = Position { reign: 0, ..new };
+    assert_eq!(server.place(From::After(earlier)).unwrap().0, earlier, "as earlier versions gave it");
 }
 
 #[test]
@@ -193,6 +197,39 @@ fn a_position_that_was_removed_is_lost() {
     assert_eq!(server.place(From::After(oldest)).unwrap(), (oldest, oldest.lsn));
     let read = LogMessages::new(&server.log).read(Lsn::ZERO, &mut |_| panic!("nothing is left there"));
     assert_eq!(read, Read::Forgotten(oldest));
+}
+
+/// Damages the byte of the log at this position on disk.
+fn damage(server: &Server, at: Lsn) {
+    let (segment_bytes, header_bytes) = (server.log.segment_bytes(), 4096);
+    let start = at.align_down(segment_bytes);
+    let path = format!("/data/log-{:016x}.seg", start.get());
+    server.disk.corrupt(Path::new(&path), header_bytes + at.bytes_since(start), 0xFF).unwrap();
+}
+
+#[test]
+fn behind_damage_the_next_batch_that_can_be_read_is_gone_on_from() {
+    for damages_footer in [false, true] {
+        let server = Server::new();
+        let text = "x".repeat(10_000);
+        let starts: Vec<Lsn> = (0..60).map(|_| server.publish(&[("a", &text)])).collect();
+        let all = server.messages(Lsn::ZERO);
+        let next = starts[6];
+        damage(&server, if damages_footer { Lsn::new(next.get() - 8) } else { starts[5].advance(100) });
+        let (mut source, mut read, mut from) = (LogMessages::new(&server.log), Vec::new(), Lsn::ZERO);
+        let gap = loop {
+            match source.read(from, &mut |it| read.push(it.position)) {
+                Read::UpTo(end) => from = end,
+                Read::Forgotten(behind) => break behind,
+                Read::Nothing => panic!("the damage was not noticed"),
+            }
+        };
+        let positions: Vec<Position> = all.iter().map(|(position, ..)| *position).collect();
+        assert_eq!((read, from), (positions[..5].to_vec(), starts[5]), "what is before the damage comes");
+        assert_eq!(gap, server.position(next));
+        assert_eq!(server.place(From::After(gap)).unwrap(), (gap, next), "it can be gone on from");
+        assert_eq!(server.messages(next), all[6..]);
+    }
 }
 
 #[test]

@@ -26,8 +26,8 @@ pub(super) enum Shown {
     Nothing,
     /// With name and password.
     Password,
-    /// With a cookie, which is to be renewed or not.
-    Cookie { renew: bool },
+    /// With a cookie of a session, which is to be renewed or not.
+    Cookie { session: u64, renew: bool },
 }
 
 /// Who sends a request.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use documents::{
-    Attachment, AttachmentRequest, AttachmentSource, BodyHash, DEFAULT_CONTENT_TYPE, Database, DocError,
-    DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot, check_attachment_name, check_id,
+    Attachment, AttachmentRequest, AttachmentSource, BodyHash, CHUNK_BYTES, DEFAULT_CONTENT_TYPE, Database,
+    DocError, DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot, check_attachment_name,
+    check_id,
 };
 
 use super::{
@@ -139,6 +140,8 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     let content_type = call.header(header::CONTENT_TYPE).unwrap_or(DEFAULT_CONTENT_TYPE).into();
     let mut upload = Upload::new(&call.thread, database);
     if let Some(mut body) = call.take_body() {
+        // A chunk, and what has come at once.
+        body.claim(2 * CHUNK_BYTES)?;
         while let Some(piece) = body.piece().await? {
             upload.push(piece).await?;
         }

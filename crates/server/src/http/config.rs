@@ -1,7 +1,7 @@
 //! `/_node/_local/_config`: settings under the names that CouchDB has for them.
 //!
 //! Only what has a meaning here is known; the values are those of the settings, so CONFIG GET shows the same. What is changed here
-//! is so after a restart as well, as in CouchDB: in the configuration file, or in the data directory where there is none.
+//! is so after a restart as well, as in CouchDB (see `config::lasting`).
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use super::{
     reply::{self, Reply},
     request::Call,
     route::only,
-    security,
+    security, unsupported,
 };
 use crate::host::ServerHost;
 
@@ -64,8 +64,7 @@ async fn document_or_below(
     match below {
         [] => document(call, database, id).await,
         [name, ..] if name.starts_with('_') && id.starts_with(DESIGN_PREFIX) => {
-            // Views, lists, shows and the like.
-            Err(Failure::NotFound("missing"))
+            Err(unsupported::of_document(id, name).unwrap_or(Failure::NotFound("missing")))
         }
         name => attachment(call, database, id, &name.join("/")).await,
     }
@@ -116,8 +115,11 @@ async fn special(
             let done = json!({ "ok": true, "instance_start_time": "0" });
             Ok(reply::value(StatusCode::CREATED, &done))
         }
-        _ => Err(match call.method() {
-            "PUT" => documents::check_id(name).err().map_or(Failure::NotFound("missing"), Failure::Doc),
+        _ => Err(match (unsupported::of_database(name), call.method()) {
+            (Some(failure), _) => failure,
+            (None, "PUT") => {
+                documents::check_id(name).err().map_or(Failure::NotFound("missing"), Failure::Doc)
+            }
             _ => Failure::NotFound("missing"),
         }),
     }
@@ -125,6 +127,9 @@ async fn special(
 
 async fn create(call: &Call, name: &str) -> Result<Reply, Failure> {
     call.user.require_admin()?;
+    if call.query.flag("partitioned")? {
+        return Err(unsupported::partitioned());
+    }
     call.thread.change_catalog(|catalog| catalog.create(name)).await?;
     let mut reply = reply::ok(StatusCode::CREATED);
     set_location(call, &mut reply, &format!("/{}", encoded(name)));

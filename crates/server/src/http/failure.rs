@@ -13,6 +13,9 @@ use super::{
 };
 use crate::documents::{LogFailed, Refusal};
 
+/// When to come back if there is no memory for a body, in seconds.
+const RETRY_AFTER_S: &str = "5";
+
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -32,6 +35,8 @@ pub(super) enum Failure {
     BadContentEncoding,
     /// The body is larger than `http-body-bytes-max`.
     TooLarge,
+    /// Bodies of other requests take all memory that there is for them.
+    Busy,
     /// What an `If-Match` or a `_rev` asks for contradicts another.
     RevMismatch,
     /// The range begins behind the end of this many bytes.
@@ -40,6 +45,8 @@ pub(super) enum Failure {
     Refused(Refusal),
     /// Nothing does this here.
     NotImplemented(&'static str),
+    /// Too few replicas have acknowledged within `ack-timeout`. It is on this disk.
+    NotReplicated,
     /// The client has gone in the midst of its request.
     Gone,
 }
@@ -81,6 +88,11 @@ impl Failure {
             Failure::TooLarge => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large".into())
             }
+            Failure::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "Too many requests with large bodies are on their way; try again later.".into(),
+            ),
             Failure::RevMismatch => {
                 let reason = "Document rev from request body and query string have different values".into();
                 (StatusCode::BAD_REQUEST, "bad_request", reason)
@@ -102,6 +114,11 @@ impl Failure {
             }
             Failure::NotImplemented(reason) => {
                 (StatusCode::NOT_IMPLEMENTED, "not_implemented", (*reason).into())
+            }
+            Failure::NotReplicated => {
+                let reason = "Not enough replicas have acknowledged within ack-timeout: what was written is in the log of this \
+                              server, and is lost if another leads that does not have it";
+                (StatusCode::SERVICE_UNAVAILABLE, "not_replicated", reason.into())
             }
             Failure::Gone => (StatusCode::BAD_REQUEST, "bad_request", "the request ended too early".into()),
         }
@@ -126,6 +143,9 @@ impl Failure {
         match self {
             Failure::MethodNotAllowed(methods) => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+            }
+            Failure::Busy => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Failure::RangeNotSatisfiable(length) => {
                 if let Ok(range) = format!("bytes */{length}").parse() {
@@ -205,5 +225,10 @@ mod tests {
         assert_eq!(reply.headers()[header::ALLOW], "PUT,GET");
         let reply = Failure::RangeNotSatisfiable(100).into_reply();
         assert_eq!(reply.headers()[header::CONTENT_RANGE], "bytes */100");
+        let reply = Failure::Busy.into_reply();
+        assert_eq!(
+            (reply.status().as_u16(), &reply.headers()[header::RETRY_AFTER]),
+            (503, &RETRY_AFTER_S.parse().unwrap())
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::State,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::IntoResponse,
 };
 use commands::Host;
@@ -17,14 +17,19 @@ use super::{
     reply::{self, Reply},
     request::Call,
 };
-use crate::{host::ServerHost, metrics};
+use crate::{
+    host::ServerHost,
+    metrics::{self, Exposition},
+    read_only::ReadOnly,
+};
 
 /// The version of CouchDB whose protocol this is.
 const COUCHDB_VERSION: &str = "3.5.0";
 /// Ids given out at once.
 const UUIDS_MAX: u64 = 1000;
 
-/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with the reason and progress when not.
+/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with progress while the server recovers. 503 with the reason when
+/// it takes no writes for a fault; a replica is as it should be.
 pub(super) fn up(host: &ServerHost) -> Reply {
     if let Some(loading) = host.loading() {
         let (done, total) = host.progress.bytes();
@@ -35,15 +40,26 @@ pub(super) fn up(host: &ServerHost) -> Reply {
         );
         return reply::json(StatusCode::NOT_FOUND, Body::from(body));
     }
-    let failed = host.log().is_some_and(|log| log.poison_reason().is_some());
-    let (status, body) = if failed { (StatusCode::NOT_FOUND, "failed") } else { (StatusCode::OK, "ok") };
-    reply::value(status, &json!({ "status": body }))
+    match ReadOnly::of(host).filter(|reason| reason.is_fault()) {
+        None => reply::value(StatusCode::OK, &json!({ "status": "ok" })),
+        Some(fault) => {
+            let told = json!({ "status": "read_only", "error": fault.name(), "reason": fault.reason(host) });
+            reply::value(StatusCode::SERVICE_UNAVAILABLE, &told)
+        }
+    }
 }
 
 /// `/metrics`
-pub(super) async fn metrics_text(State(host): State<Arc<ServerHost>>) -> impl IntoResponse {
+pub(super) async fn metrics_text(
+    State(host): State<Arc<ServerHost>>,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    let exposition = Exposition::of(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
     match metrics::render(&host) {
-        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
+        Ok(text) => {
+            let told = [(header::CONTENT_TYPE, exposition.content_type())];
+            (StatusCode::OK, told, exposition.text(text))
+        }
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], String::new()),
     }
 }

@@ -26,6 +26,9 @@ use super::{
     security,
 };
 
+/// How often an answer is begun: an index that is damaged fails one try, and is there again for the next.
+const INDEX_TRIES: usize = 3;
+
 /// The body of a request, as `documents` reads values.
 async fn text(call: &mut Call) -> Result<Bytes, Failure> {
     call.require_json()?;
@@ -51,6 +54,34 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
     let begun = Instant::now();
     let body = text(call).await?;
     let request = FindRequest::parse(&parse(&body)?).map_err(query_error)?;
+    let mut tries_left = INDEX_TRIES;
+    let (mut query, first, mut has_more) = loop {
+        tries_left -= 1;
+        let mut first = Vec::new();
+        let begun = begin(call, database, request.clone()).await.and_then(|mut query| {
+            let has_more = query.step(begun.elapsed(), &mut first)?;
+            Ok((query, first, has_more))
+        });
+        match begun {
+            // An index that is found damaged is made again: whoever asks learns of it only if the reply has begun.
+            Err(Failure::Doc(DocError::Storage(_))) if tries_left > 0 => {}
+            begun => break begun?,
+        }
+    };
+    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+        writer.buffer = first;
+        while has_more {
+            writer.breathe().await?;
+            writer.rest().await?;
+            has_more = query.step(begun.elapsed(), &mut writer.buffer)?;
+        }
+        writer.send().await
+    });
+    Ok(reply::json(StatusCode::OK, body))
+}
+
+/// A query that can be answered: its index is there and as it should be.
+async fn begin(call: &Call, database: &Arc<Database>, request: FindRequest) -> Result<Query, Failure> {
     let snapshot = call.snapshot(database).await?;
     let plan = Plan::choose(&request, &Indexes::definitions(&snapshot)?).map_err(query_error)?;
     let (snapshot, index) = match &plan.index {
@@ -64,15 +95,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
             (snapshot, Some(index))
         }
     };
-    let mut query = Query::new(snapshot, request, plan, index)?;
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
-        while query.step(begun.elapsed(), &mut writer.buffer)? {
-            writer.breathe().await?;
-            writer.rest().await?;
-        }
-        writer.send().await
-    });
-    Ok(reply::json(StatusCode::OK, body))
+    Ok(Query::new(snapshot, request, plan, index)?)
 }
 
 /// An index that has the documents of a snapshot: of this one, or of a newer one.

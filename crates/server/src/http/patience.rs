@@ -2,10 +2,19 @@
 //!
 //! Every connection notes what it waits for, in whole seconds of its thread's clock; the thread looks at all of them once a
 //! second. So a request costs no timer, and whoever sends a head, a body or takes a reply too slowly is disconnected.
+//!
+//! Invariants
+//! - What came fast before does not excuse what comes slowly now: a body holds memory as long as it is on its way.
+//! - Time in which the server does not read is not the client's.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use tokio::sync::Notify;
+
+use super::body_memory::Claim;
 
 /// Seconds for which a connection may be idle between requests.
 const IDLE_S_MAX: u32 = 120;
@@ -13,8 +22,10 @@ const IDLE_S_MAX: u32 = 120;
 const HEAD_S_MAX: u32 = 30;
 /// Seconds that a body may stand still.
 const BODY_STALL_S_MAX: u32 = 30;
-/// Bytes a second that a body must come with, after the time above.
-const BODY_RATE_BYTES_MIN: u64 = 1 << 10;
+/// Seconds over which it is measured how fast a body comes.
+const BODY_WINDOW_S: u32 = 30;
+/// Bytes a second that a body must come with, in every such time.
+const BODY_RATE_BYTES_MIN: u64 = 4 << 10;
 /// Seconds for which a client may take nothing of a reply.
 const TAKE_STALL_S_MAX: u32 = 60;
 
@@ -24,8 +35,8 @@ enum Phase {
     Idle,
     /// Bytes of a request's head have come.
     Head,
-    /// Bytes of its body are awaited.
-    Body { begun_s: u32, bytes: u64 },
+    /// Bytes of its body are awaited, or have come and are being taken care of. So many have come since a time.
+    Body { window_s: u32, bytes: u64, came_s: Option<u32> },
     /// The server is at work.
     Busy,
 }
@@ -38,6 +49,8 @@ pub(super) struct Patience {
     since_s: Cell<u32>,
     /// Since when the socket takes no more.
     stalled_since_s: Cell<Option<u32>>,
+    /// The memory of the body of the request that is being answered.
+    held: RefCell<Option<Claim>>,
     /// The connection is to end.
     pub(super) ended: Notify,
 }
@@ -46,7 +59,8 @@ impl Patience {
     pub(super) fn new(now_s: Rc<Cell<u32>>) -> Patience {
         let since_s = Cell::new(now_s.get());
         let phase = Cell::new(Phase::Idle);
-        Patience { now_s, phase, since_s, stalled_since_s: Cell::new(None), ended: Notify::new() }
+        let (stalled_since_s, held) = (Cell::new(None), RefCell::default());
+        Patience { now_s, phase, since_s, stalled_since_s, held, ended: Notify::new() }
     }
 
     fn enter(&self, phase: Phase) {
@@ -78,16 +92,32 @@ impl Patience {
 
     /// More of a request's body is awaited.
     pub(super) fn await_body(&self) {
-        if !matches!(self.phase.get(), Phase::Body { .. }) {
-            self.enter(Phase::Body { begun_s: self.now_s.get(), bytes: 0 });
+        let now_s = self.now_s.get();
+        match self.phase.get() {
+            Phase::Body { window_s, bytes, came_s: Some(came_s) } => {
+                // What came was taken care of meanwhile.
+                let window_s = window_s + now_s.saturating_sub(came_s);
+                self.enter(Phase::Body { window_s, bytes, came_s: None });
+            }
+            Phase::Body { came_s: None, .. } => {}
+            _ => self.enter(Phase::Body { window_s: now_s, bytes: 0, came_s: None }),
         }
     }
 
     /// So much of it has come.
     pub(super) fn body_came(&self, more: usize) {
-        if let Phase::Body { begun_s, bytes } = self.phase.get() {
-            self.enter(Phase::Body { begun_s, bytes: bytes + more as u64 });
+        if let Phase::Body { window_s, bytes, .. } = self.phase.get() {
+            let now_s = self.now_s.get();
+            let (bytes, elapsed_s) = (bytes + more as u64, now_s.saturating_sub(window_s));
+            let is_passed = elapsed_s >= BODY_WINDOW_S && !is_too_slow(bytes, elapsed_s);
+            let (window_s, bytes) = if is_passed { (now_s, 0) } else { (window_s, bytes) };
+            self.enter(Phase::Body { window_s, bytes, came_s: Some(now_s) });
         }
+    }
+
+    /// Keeps the memory of a body until its request is answered.
+    pub(super) fn hold(&self, claim: Claim) {
+        *self.held.borrow_mut() = Some(claim);
     }
 
     /// Whether no byte of the next request has come.
@@ -102,6 +132,7 @@ impl Patience {
 
     /// The reply was handed to the connection.
     pub(super) fn end(&self) {
+        self.held.take();
         self.enter(Phase::Idle);
     }
 
@@ -116,13 +147,18 @@ impl Patience {
         match self.phase.get() {
             Phase::Idle => waited_s > IDLE_S_MAX,
             Phase::Head => waited_s > HEAD_S_MAX,
-            Phase::Body { begun_s, bytes } => {
-                let granted_s = u64::from(BODY_STALL_S_MAX) + bytes / BODY_RATE_BYTES_MIN;
-                waited_s > BODY_STALL_S_MAX || u64::from(now_s.saturating_sub(begun_s)) > granted_s
+            Phase::Body { window_s, bytes, came_s: None } => {
+                let elapsed_s = now_s.saturating_sub(window_s);
+                waited_s > BODY_STALL_S_MAX || elapsed_s > BODY_WINDOW_S && is_too_slow(bytes, elapsed_s)
             }
+            Phase::Body { came_s: Some(_), .. } => false,
             Phase::Busy => false,
         }
     }
+}
+
+fn is_too_slow(bytes: u64, elapsed_s: u32) -> bool {
+    bytes < u64::from(elapsed_s) * BODY_RATE_BYTES_MIN
 }
 
 #[cfg(test)]
@@ -172,21 +208,49 @@ mod tests {
         let (clock, patience) = connection();
         patience.begin();
         patience.await_body();
+        let come = |seconds, bytes| {
+            pass(&clock, seconds);
+            let is_over = patience.is_over();
+            patience.body_came(bytes);
+            patience.await_body();
+            is_over
+        };
         for _ in 0..1000 {
-            pass(&clock, BODY_STALL_S_MAX);
-            patience.body_came(BODY_STALL_S_MAX as usize * BODY_RATE_BYTES_MIN as usize);
-            assert!(!patience.is_over());
+            assert!(!come(BODY_STALL_S_MAX, BODY_STALL_S_MAX as usize * BODY_RATE_BYTES_MIN as usize));
         }
-        pass(&clock, BODY_STALL_S_MAX + 1);
-        assert!(patience.is_over(), "it stands still");
+        assert!(come(BODY_STALL_S_MAX + 1, 1), "it stood still");
 
         let (clock, patience) = connection();
         patience.await_body();
-        for _ in 0..=BODY_STALL_S_MAX {
+        let drop_by_drop = |clock: &Cell<u32>, patience: &Patience| {
+            (0..=2 * BODY_WINDOW_S).any(|_| {
+                pass(clock, 1);
+                patience.body_came(1);
+                patience.await_body();
+                patience.is_over()
+            })
+        };
+        assert!(drop_by_drop(&clock, &patience), "a byte a second");
+
+        let (clock, patience) = connection();
+        patience.await_body();
+        patience.body_came(1 << 30);
+        patience.await_body();
+        assert!(drop_by_drop(&clock, &patience), "however much came at first");
+    }
+
+    #[test]
+    fn time_in_which_the_server_does_not_read_is_not_the_clients() {
+        let (clock, patience) = connection();
+        patience.await_body();
+        for _ in 0..BODY_WINDOW_S {
             pass(&clock, 1);
-            patience.body_came(1);
+            patience.body_came(BODY_RATE_BYTES_MIN as usize);
+            pass(&clock, 1000);
+            assert!(!patience.is_over(), "it is the server's turn");
+            patience.await_body();
+            assert!(!patience.is_over());
         }
-        assert!(patience.is_over(), "a byte a second");
     }
 
     #[test]

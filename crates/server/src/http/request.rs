@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use axum::{
     body::Bytes,
-    http::{HeaderName, header, request::Parts},
+    http::{HeaderName, request::Parts},
 };
 use commands::Host;
 use documents::{Database, Snapshot};
@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::{
-    access::User, failure::Failure, patience::Patience, query::Query, request_body::RequestBody,
+    access::User, cross_site, failure::Failure, patience::Patience, query::Query, request_body::RequestBody,
     thread::HttpThread,
 };
 use crate::documents::Refusal;
@@ -55,18 +55,9 @@ impl Call {
         self.head.headers.get(name)?.to_str().ok()
     }
 
-    /// The media type of the body, without parameters.
-    pub(super) fn media_type(&self) -> Option<&str> {
-        let text = self.header(header::CONTENT_TYPE)?;
-        Some(text.split(';').next().unwrap_or(text).trim())
-    }
-
-    /// Refuses a body that is not said to be JSON.
+    /// Refuses a POST whose body is not said to be JSON.
     pub(super) fn require_json(&self) -> Result<(), Failure> {
-        match self.media_type() {
-            Some(media_type) if media_type.eq_ignore_ascii_case("application/json") => Ok(()),
-            _ => Err(Failure::BadContentType("application/json")),
-        }
+        cross_site::require_json(&self.head.method, &self.head.headers)
     }
 
     /// The body piece by piece.
@@ -115,19 +106,12 @@ impl Call {
     }
 }
 
-/// The segments of a path, decoded. Empty ones at the end are left out, as in `/db/`.
+/// The segments of a path, decoded. Empty ones are left out: of `/db/`, and of `//db` as clients build it from two parts.
 pub(super) fn segments(path: &str) -> Result<Vec<String>, Failure> {
-    let path = path.strip_prefix('/').unwrap_or(path);
     let mut segments = Vec::with_capacity(4);
-    if path.is_empty() {
-        return Ok(segments);
-    }
-    for segment in path.split('/') {
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         let decoded = percent_decode_str(segment).decode_utf8();
         segments.push(decoded.map_err(|_| Failure::bad_request("invalid UTF-8 in path"))?.into_owned());
-    }
-    while segments.last().is_some_and(String::is_empty) {
-        segments.pop();
     }
     Ok(segments)
 }
@@ -140,7 +124,8 @@ mod tests {
     fn paths_are_taken_apart_before_they_are_decoded() {
         assert_eq!(segments("/").unwrap(), Vec::<String>::new());
         assert_eq!(segments("/a%2Fb/_design/x%20y/").unwrap(), ["a/b", "_design", "x y"]);
-        assert_eq!(segments("//x").unwrap(), ["", "x"]);
+        assert_eq!(segments("//x").unwrap(), ["x"]);
+        assert_eq!(segments("/_node/n//_config//x").unwrap(), ["_node", "n", "_config", "x"]);
         assert!(segments("/%ff").is_err());
     }
 }

@@ -16,12 +16,16 @@ use axum::{
 use flate2::write::GzDecoder;
 use hyper::body::Incoming;
 
-use super::{failure::Failure, patience::Patience};
+use super::{body_memory::Claim, failure::Failure, patience::Patience};
 
 /// What is read of a body that nobody wants.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
 /// What is reserved for a body at once, whatever its length is said to be.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
+/// What is inflated at once, between two looks at how much memory there is: at most a thousand times as much comes of it.
+const INFLATED_PART_BYTES: usize = 4 << 10;
+/// How many times larger the memory of a body becomes when it is full.
+const GROWTH: usize = 4;
 /// How many bodies a thread keeps memory for, and of which size.
 const SPARE_MAX: usize = 4;
 const SPARE_BYTES_MAX: usize = 2 << 20;
@@ -51,16 +55,33 @@ pub(super) struct RequestBody {
     incoming: Incoming,
     patience: Rc<Patience>,
     bytes_max: usize,
+    /// The memory of what was received. Once all is there, the connection has it until the request is answered.
+    claim: Claim,
 }
 
 impl RequestBody {
-    pub(super) fn new(incoming: Incoming, patience: Rc<Patience>, bytes_max: usize) -> RequestBody {
-        RequestBody { incoming, patience, bytes_max }
+    pub(super) fn new(
+        incoming: Incoming,
+        patience: Rc<Patience>,
+        bytes_max: usize,
+        claim: Claim,
+    ) -> RequestBody {
+        RequestBody { incoming, patience, bytes_max, claim }
+    }
+
+    /// The same with the claim of somebody who is known by now.
+    pub(super) fn claimed_by(self, claim: Claim) -> RequestBody {
+        RequestBody { claim, ..self }
     }
 
     /// The same, if it is not larger than this.
     pub(super) fn at_most(self, bytes_max: usize) -> RequestBody {
         RequestBody { bytes_max: self.bytes_max.min(bytes_max), ..self }
+    }
+
+    /// Makes sure that there is memory for what a caller keeps of the body that takes it piece by piece.
+    pub(super) fn claim(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.claim.cover(bytes)
     }
 
     /// The next piece; `None` at the end.
@@ -113,7 +134,7 @@ impl RequestBody {
     pub(super) async fn whole(mut self, headers: &HeaderMap) -> Result<Bytes, Failure> {
         self.require_fits(self.announced_bytes().unwrap_or(0))?;
         if is_gzip(headers)? {
-            return Ok(self.inflated(Vec::new()).await?.into());
+            return Ok(self.all_inflated(Vec::new()).await?.into());
         }
         let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
         if self.incoming.is_end_stream() {
@@ -121,39 +142,72 @@ impl RequestBody {
             self.patience.begin();
             return Ok(first);
         }
-        Ok(self.behind(&first, Vec::new()).await?.into())
+        Ok(self.all_behind(&first, Vec::new()).await?.into())
     }
 
     /// All of it, in this memory, which is empty.
-    pub(super) async fn whole_in(mut self, headers: &HeaderMap, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    pub(super) async fn whole_in(self, headers: &HeaderMap, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.require_fits(self.announced_bytes().unwrap_or(0))?;
-        if is_gzip(headers)? { self.inflated(memory).await } else { self.behind(&[], memory).await }
+        if is_gzip(headers)? { self.all_inflated(memory).await } else { self.all_behind(&[], memory).await }
+    }
+
+    async fn all_behind(mut self, first: &[u8], memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let all = self.behind(first, memory).await?;
+        self.patience.hold(self.claim);
+        Ok(all)
+    }
+
+    async fn all_inflated(mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let all = self.inflated(memory).await?;
+        self.patience.hold(self.claim);
+        Ok(all)
     }
 
     /// What begins with `first`, and the rest of it.
     async fn behind(&mut self, first: &[u8], mut all: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let announced = self.announced_bytes().unwrap_or(0) as usize;
-        all.reserve(first.len() + announced.min(RESERVED_BYTES_MAX));
+        // It grows in few steps, each of which has old and new memory for a moment, and not beyond what the body is said to have.
+        let bytes_max =
+            self.announced_bytes().map_or(self.bytes_max, |announced| first.len() + announced as usize);
+        self.claim.cover(all.capacity())?;
+        let reserved = bytes_max.min(RESERVED_BYTES_MAX);
+        self.grow(&mut all, first.len(), reserved)?;
         all.extend_from_slice(first);
         while let Some(piece) = self.piece().await? {
             self.require_fits((all.len() + piece.len()) as u64)?;
+            let capacity = (GROWTH * all.capacity()).min(bytes_max);
+            self.grow(&mut all, piece.len(), capacity)?;
             all.extend_from_slice(&piece);
         }
         Ok(all)
+    }
+
+    /// Makes room for `more` bytes, and `capacity` in all if there is no room.
+    fn grow(&mut self, all: &mut Vec<u8>, more: usize, capacity: usize) -> Result<(), Failure> {
+        let needed = all.len() + more;
+        if needed > all.capacity() {
+            let capacity = capacity.max(needed);
+            self.claim.cover(capacity)?;
+            all.reserve_exact(capacity - all.len());
+        }
+        Ok(())
     }
 
     fn require_fits(&self, bytes: u64) -> Result<(), Failure> {
         if bytes > self.bytes_max as u64 { Err(Failure::TooLarge) } else { Ok(()) }
     }
 
-    async fn inflated(mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    async fn inflated(&mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let mut decoder = GzDecoder::new(Bounded { bytes: memory, bytes_max: self.bytes_max });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::FileTooLarge => Failure::TooLarge,
             _ => Failure::bad_request("invalid gzip"),
         };
         while let Some(piece) = self.piece().await? {
-            decoder.write_all(&piece).map_err(failed)?;
+            // In small parts: one piece may inflate to a thousand times its size.
+            for part in piece.chunks(INFLATED_PART_BYTES) {
+                decoder.write_all(part).map_err(failed)?;
+                self.claim.cover(decoder.get_ref().bytes.capacity())?;
+            }
         }
         Ok(decoder.finish().map_err(failed)?.bytes)
     }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
-use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
 use commands::Host;
 use hyper::body::Incoming;
 use tower_service::Service;
@@ -10,8 +10,9 @@ use tower_service::Service;
 use super::{
     access::{self, User},
     body::Body,
+    body_memory::{ANONYMOUS_BODIES_BYTES_MAX, Claim},
     config::config,
-    cors, database, databases,
+    cors, cross_site, database, databases,
     failure::Failure,
     instance::{self, NODE},
     patience::Patience,
@@ -21,6 +22,7 @@ use super::{
     request_body::RequestBody,
     session,
     thread::HttpThread,
+    unsupported,
 };
 use crate::{config::Key, documents::Refusal};
 
@@ -32,8 +34,8 @@ pub(super) async fn answer(
     patience: Rc<Patience>,
 ) -> Reply {
     patience.begin();
-    let path = request.uri().path();
-    let reply = if path == "/metrics" || path.starts_with("/_backup") {
+    let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
+    let reply = if matches!(first, Some("metrics" | "_backup")) {
         by_tools(&thread, request, peer).await
     } else {
         let (head, incoming) = request.into_parts();
@@ -47,17 +49,41 @@ pub(super) async fn answer(
 }
 
 /// Metrics and backups, which are for admins.
-async fn by_tools(thread: &HttpThread, request: Request<Incoming>, peer: SocketAddr) -> Reply {
-    if let Err(failure) = access::admit_admin(thread, &peer, request.headers()) {
+async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: SocketAddr) -> Reply {
+    let (method, headers) = (request.method(), request.headers());
+    let admitted = cross_site::check(&thread.host.settings(), method, headers)
+        .and_then(|()| access::admit_admin(thread, &peer, headers))
+        .and_then(|()| cross_site::require_json(method, headers));
+    if let Err(failure) = admitted {
         let mut reply = failure.into_reply();
         if reply.status() == StatusCode::UNAUTHORIZED {
             reply::set(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
         }
         return reply;
     }
+    *request.uri_mut() = without_empty_segments(request.uri());
     let answered = thread.tools.clone().call(request).await;
     let answered = answered.unwrap_or_else(|never| match never {});
     answered.map(Body::Other)
+}
+
+/// As [`segments`] sees the path, for a router that goes by it as it is.
+fn without_empty_segments(uri: &Uri) -> Uri {
+    if !uri.path().contains("//") {
+        return uri.clone();
+    }
+    let mut path: String = uri
+        .path()
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .flat_map(|segment| ["/", segment])
+        .collect();
+    if let Some(query) = uri.query() {
+        path.push('?');
+        path.push_str(query);
+    }
+    // Made of parts of one.
+    path.parse().unwrap_or_else(|_| uri.clone())
 }
 
 async fn answer_documents(
@@ -80,7 +106,8 @@ async fn answer_documents(
         Some(reply) => reply,
         None => {
             let body_bytes_max = thread.host.settings().integer(Key::HttpBodyBytesMax) as usize;
-            let body = RequestBody::new(incoming, patience.clone(), body_bytes_max);
+            let claim = Claim::new(&thread.shared.bodies, true, body_bytes_max as u64);
+            let body = RequestBody::new(incoming, patience.clone(), body_bytes_max, claim);
             let (answered, unread) = admit_and_route(thread, head, body, peer, patience).await;
             let mut reply = answered.unwrap_or_else(Failure::into_reply);
             let is_read = match unread {
@@ -115,9 +142,18 @@ async fn admit_and_route(
     if path == ["_up"] {
         return (only(&head, "GET,HEAD").map(|()| instance::up(&thread.host)), Some(body));
     }
+    if let Err(failure) = cross_site::check(&thread.host.settings(), &head.method, &head.headers) {
+        return (Err(failure), Some(body));
+    }
     let user = match admit(thread, &head.headers, &path, peer) {
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
+    };
+    let body = if user.name.is_some() || user.is_admin {
+        let body_bytes_max = thread.host.settings().integer(Key::HttpBodyBytesMax);
+        body.claimed_by(Claim::new(&thread.shared.bodies, false, body_bytes_max))
+    } else {
+        body.at_most(ANONYMOUS_BODIES_BYTES_MAX as usize)
     };
     let query = Query::parse(head.uri.query());
     let (thread, patience, body) = (thread.clone(), patience.clone(), Some(body));
@@ -167,6 +203,9 @@ async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
             call.user.require_admin()?;
             Ok(reply::value(StatusCode::OK, &instance::tasks(call)))
         }
-        [name, path @ ..] => database::database(call, name, path).await,
+        [name, below @ ..] => match unsupported::of_server(path) {
+            Some(failure) => Err(failure),
+            None => database::database(call, name, below).await,
+        },
     }
 }

@@ -5,13 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::session::Sessions;
+use super::{body_memory::BodyMemory, session::Sessions};
 use crate::host::ServerHost;
 
 /// See the module documentation.
 pub(super) struct Shared {
     /// Who has logged in.
     pub(super) sessions: Sessions,
+    /// What bodies of requests take.
+    pub(super) bodies: Arc<BodyMemory>,
     connections: AtomicU64,
     requests: AtomicU64,
     /// What the numbers of requests begin with, so that those of different lives differ.
@@ -31,18 +33,19 @@ impl Shared {
     pub(super) fn new(host: &ServerHost) -> Shared {
         Shared {
             sessions: Sessions::new(host),
+            bodies: Arc::default(),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             request_salt: host.random_u64() as u32,
         }
     }
 
-    /// A place, unless there are as many connections as `maxclients` allows.
+    /// A place, unless there are as many connections as `maxclients`, or the limit of open files, allows.
     pub(super) fn place(self: &Arc<Self>, host: &ServerHost) -> Option<Place> {
         // The place is given back when it is dropped, also if it was none.
         let before = self.connections.fetch_add(1, Relaxed);
         let place = Place(self.clone());
-        (before < host.clients_max()).then_some(place)
+        (before < host.http_clients_max()).then_some(place)
     }
 
     /// What the next request is called in its reply.

@@ -254,8 +254,22 @@ impl HttpThread {
     }
 
     /// Returns once the log has committed `lsn`: what stands there may be told.
+    ///
+    /// # Errors
+    /// If the log has failed, or only replicas have been waited for, and for `ack-timeout`.
     pub(super) async fn committed(&self, lsn: Lsn) -> Result<(), Failure> {
-        Ok(self.store().rounds.gate().committed(lsn).await?)
+        let mut waits = std::pin::pin!(self.store().rounds.gate().committed(lsn));
+        while let (Some(timeout_ms), Some(log)) = (self.host.node.ack_timeout_ms(), self.host.log()) {
+            match tokio::time::timeout(Duration::from_millis(timeout_ms), &mut waits).await {
+                Ok(done) => return Ok(done?),
+                Err(_) if log.shippable_lsn() >= lsn => {
+                    self.host.ack_timed_out(1);
+                    return Err(Failure::NotReplicated);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(waits.await?)
     }
 
     /// The end of what is in memory now, durable or not. The log of a replica may hold more.

@@ -1,6 +1,6 @@
 //! Where the effects of an import go: into large records of the log, or, in the rehearsal, nowhere.
 
-use keyspace::{Effect, Libraries};
+use keyspace::{DataSettings, Effect, Libraries};
 use storage::{Admission, Appender, Log};
 
 use super::ImportError;
@@ -46,12 +46,17 @@ impl LogWriter {
         LogWriter { log, appender, record: Vec::with_capacity(RECORD_BYTES) }
     }
 
-    /// Removes every key, and the log that made them; puts these libraries of functions, which that log made, too.
-    pub(super) fn forget_keys(&mut self, libraries: &Libraries) -> Result<(), ImportError> {
+    /// Removes every key, and the log that made them; puts these libraries of functions and settings, which that log made, too.
+    pub(super) fn forget_keys(
+        &mut self,
+        libraries: &Libraries,
+        settings: &DataSettings,
+    ) -> Result<(), ImportError> {
         self.log.flush_all()?;
         let dead_before = self.log.durable_lsn();
         self.put(&Effect::FlushAll);
         libraries.iter().for_each(|library| library.with_effect(|effect| self.put(effect)));
+        settings.effects().for_each(|effect| self.put(&effect));
         self.sync()?;
         // Nobody has pinned anything: there is no server.
         self.log.truncate_before(dead_before)?;

@@ -59,6 +59,7 @@ impl<'a> Copy<'a> {
             let (source, position) = self.copy_keys().await?;
             match self.follow(source, position).await? {
                 End::Stopped { offset, ahead_bytes } => {
+                    self.status.finish();
                     print!("{}", self.summary(offset, ahead_bytes));
                     let is_complete = self.left_out.is_empty();
                     return if is_complete { Ok(()) } else { Err(MigrationError::Incomplete) };
@@ -192,6 +193,7 @@ pub(super) async fn receive(
     bars: &ProgressBars,
 ) -> Result<(Source, Position, Spool), MigrationError> {
     let mut was_connected = false;
+    eprintln!("sheaf: copying from {}", options.source);
     loop {
         let error = match receive_once(options, bars, &mut was_connected).await {
             Err(MigrationError::Peer(error)) if was_connected && error.passes() => error,
@@ -207,6 +209,7 @@ async fn receive_once(
     bars: &ProgressBars,
     was_connected: &mut bool,
 ) -> Result<(Source, Position, Spool), MigrationError> {
+    bars.show(Stage::Waiting, 0, 0);
     let (mut source, synchronized) = Source::open(&options.source, None).await?;
     *was_connected = true;
     let (Synchronized::Full(position) | Synchronized::Continued(position)) = synchronized;

@@ -7,6 +7,8 @@ use env::{Clock, RealClock};
 /// See the module documentation.
 pub(super) struct Status {
     is_terminal: bool,
+    /// Whether there is a line that changes.
+    is_shown: bool,
     /// Commands and time when the line was last shown.
     before: (u64, u64),
 }
@@ -24,11 +26,15 @@ pub(super) struct Progress {
 
 impl Status {
     pub(super) fn new() -> Status {
-        Status { is_terminal: io::stderr().is_terminal(), before: (0, RealClock.monotonic_us()) }
+        Status {
+            is_terminal: io::stderr().is_terminal(),
+            is_shown: false,
+            before: (0, RealClock.monotonic_us()),
+        }
     }
 
     /// Tells something that stays.
-    pub(super) fn note(&self, text: &str) {
+    pub(super) fn note(&mut self, text: &str) {
         self.clear();
         // Nobody is left to be told that this failed.
         let _ = writeln!(io::stderr(), "sheaf: {text}");
@@ -42,11 +48,19 @@ impl Status {
         if self.is_terminal {
             self.clear();
             let _ = write!(io::stderr(), "{line}");
+            self.is_shown = true;
         }
     }
 
-    fn clear(&self) {
-        if self.is_terminal {
+    /// Leaves the last line as it is: what is told next, by whomever, begins on a line of its own.
+    pub(super) fn finish(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = writeln!(io::stderr());
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
@@ -54,7 +68,7 @@ impl Status {
 
 impl Drop for Status {
     fn drop(&mut self) {
-        self.clear();
+        self.finish();
     }
 }
 

@@ -49,9 +49,32 @@ pub(crate) struct Target<'k> {
 impl Target<'_> {
     /// Changes document databases, on the thread that reads the log: they are few beside keys, and each changes in order.
     fn apply_documents(&self, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
-        let Some(documents) = self.documents else { return Ok(()) };
-        documents.apply(change, lsn).map_err(|reason| RecoverError::Documents { lsn, reason })
+        self.documents.map_or(Ok(()), |documents| apply_documents(documents, lsn, change))
     }
+}
+
+fn apply_documents(documents: &Documents, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
+    documents.apply(change, lsn).map_err(|reason| RecoverError::Documents { lsn, reason })
+}
+
+/// Decodes what would be replayed, and changes document databases in memory.
+pub(crate) fn rehearse_replay(
+    recovery: &mut Recovery,
+    documents: &Documents,
+    progress: &LoadProgress,
+) -> Result<(), RecoverError> {
+    recovery.replay(
+        |lsn, payload| {
+            let mut rest = payload;
+            while let Some(item) = decode(&mut rest, lsn)? {
+                if let Item::Documents(change) = item {
+                    apply_documents(documents, lsn, change)?;
+                }
+            }
+            Ok(())
+        },
+        |lsn| progress.reached(lsn),
+    )
 }
 
 /// Replays on the calling thread.

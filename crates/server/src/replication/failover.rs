@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! - The replica is told to lead only when nothing more is appended here, and when it has all that was, unless FORCE says that the
-//!   rest may be lost.
+//!   rest may be lost. "All" includes the batch that ends this log: it is written before, so that this server has nothing, when it
+//!   begins to follow, that the new leader has not.
 //! - Whatever fails before the replica was told to lead leaves this server leading. If it is not known whether the replica leads,
 //!   this server takes no writes: two leaders are worse than none.
 
@@ -107,8 +108,17 @@ fn run(
 ) -> Result<(), String> {
     tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
     node.is_read_only.store(true, SeqCst);
-    node.wait_for_rounds();
-    let waited = wait_for(node, log, handover, target, failover);
+    let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
+    let is_over = || until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms);
+    let gives_up = || handover.aborted.load(SeqCst) || is_over();
+    // Without the end of what writes, nothing can be handed over, not even by force.
+    let waited = if node.wait_for_rounds(&gives_up) {
+        wait_for(node, log, handover, target, failover, &is_over)
+    } else if handover.aborted.load(SeqCst) {
+        Err("it was aborted".into())
+    } else {
+        Err("a script or a command that takes long did not end in time (SCRIPT KILL, FUNCTION KILL)".into())
+    };
     let led = waited.and_then(|()| {
         handover.state.store(IN_PROGRESS, SeqCst);
         let password = node.master_password();
@@ -154,17 +164,18 @@ fn wait_for(
     handover: &Handover,
     target: &Address,
     failover: &Failover,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
+    let end = log.end_for_handover().map_err(|error| error.to_string())?;
     loop {
         if handover.aborted.load(SeqCst) {
             return Err("it was aborted".into());
         }
         let flushed = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
-        if flushed.is_some_and(|replica| replica.acked.flushed >= log.appended_lsn()) {
+        if flushed.is_some_and(|replica| replica.acked.flushed >= end) {
             return Ok(());
         }
-        if until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms) {
+        if is_over() {
             return if failover.force {
                 Ok(())
             } else {

@@ -42,6 +42,7 @@ use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare};
 
 use super::{
     JOINING_NICE, Node, full_copy,
+    history::LogHistory,
     line::{ask, connect},
 };
 use crate::{
@@ -298,9 +299,9 @@ impl LinkParts {
         self.log.make_durable(end).map_err(text)?;
         let (seen_epoch, replica) = self.node.claim();
         let known_epoch = seen_epoch.max(self.log.epoch());
-        let hash = self.node.history(&self.log).batch_ending_at(end).map_err(text)?.map_or(0, |it| it.hash);
+        let chain = LogHistory(&self.log).batch_ending_at(end).map_err(text)?.map_or(0, |it| it.chain);
         let mark =
-            if self.node.copies_anew() { Mark { end: Lsn::ZERO, hash: 0 } } else { Mark { end, hash } };
+            if self.node.copies_anew() { Mark { end: Lsn::ZERO, chain: 0 } } else { Mark { end, chain } };
         let (log_id, port) = (self.log.id(), self.node.redis_port());
         let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch: seen_epoch, mark, port, replica };
         let words = ["REPLICATE".to_string()].into_iter().chain(claim.arguments()).collect::<Vec<_>>();
@@ -341,13 +342,18 @@ impl LinkParts {
                 }
                 fetched.map(|()| Ended::Restart)
             }
+            // Whatever is said against what is here: it is nothing, and may go.
+            _ if !self.node.copies_anew() && !self.log.holds_records().map_err(text)? => {
+                self.node.copy_anew();
+                self.attempt(backoff)
+            }
             _ => Err(format!("{leader} refuses: {line}")),
         }
     }
 
     /// Finds out where the log here parts from the leader's, and asks for it to be cut there.
     fn probe(&self, leader: &Address, password: &str) -> Result<Ended, String> {
-        let history = self.node.history(&self.log);
+        let history = LogHistory(&self.log);
         let mut socket = connect(leader, password, |socket| self.following.begins(socket))?;
         let (mut probe, mut answer) = (Probe::new(self.mirror.position()), None);
         loop {

@@ -83,9 +83,9 @@ pub(super) fn fetch(
     let copied = copy_server(&remote, &dir, Onto::Nothing, &tell, &show);
     following.set_copying(None);
     match copied {
-        Ok(Copied { end: (end, hash), .. }) => {
-            tracing::info!(target: "replication", %end, "everything was copied");
-            node.note_copy_end(end, hash)
+        Ok(Copied { manifest, .. }) => {
+            tracing::info!(target: "replication", end = manifest.end_lsn, "everything was copied");
+            Ok(())
         }
         // The process ended between the copy and its installation, or the mark of the installation could not be written.
         Err(BackupError::Complete { .. }) => Ok(()),

@@ -1,35 +1,34 @@
 //! The log as both sides of a join look at it.
 //!
-//! A log that was copied begins behind a batch of which nothing but the hash may be known: its footer is in an earlier segment. That
-//! is enough for a replica that ends there as well to go on from there.
+//! A log that was copied begins behind a batch of which nothing but the chain value may be known: its footer is in an earlier segment.
+//! That is enough for a replica that ends there as well to go on from there.
 
 use lsn::Lsn;
 use replication::join::{Ending, History};
 use storage::{Error, Log};
 
 /// See the module documentation.
-pub(super) struct LogHistory<'l> {
-    pub(super) log: &'l Log,
-    /// Where the log was copied to, and the hash of the batch that ends there.
-    pub(super) copied: (Lsn, u32),
-}
+pub(super) struct LogHistory<'l>(pub(super) &'l Log);
 
 impl History for LogHistory<'_> {
     type Error = Error;
 
     fn start(&self) -> Lsn {
-        self.log.start_lsn()
+        self.0.start_lsn()
     }
 
     fn end(&self) -> Lsn {
-        self.log.shippable_lsn()
+        self.0.shippable_lsn()
     }
 
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Error> {
-        let batch = self.log.batch_ending_at(end)?;
-        let is_copied = self.copied.0 == end && self.start() == end;
-        let copied = || is_copied.then_some(Ending { start: end, hash: self.copied.1 });
-        Ok(batch.map(|batch| Ending { start: batch.start, hash: batch.hash }).or_else(copied))
+        match self.0.batch_ending_at(end)? {
+            Some(batch) => Ok(Some(Ending { start: batch.start, chain: batch.chain })),
+            None if end == self.start() => {
+                Ok(self.0.chain_at(end)?.map(|chain| Ending { start: end, chain }))
+            }
+            None => Ok(None),
+        }
     }
 }
 
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_a_copy_is_known_although_its_last_batch_is_in_an_earlier_segment() {
+    fn the_chain_value_of_a_copy_is_known_although_its_last_batch_is_in_an_earlier_segment() {
         let (disk, dir) = (new_disk(), Path::new(DIR));
         let log = recover(&disk);
         let mut appender = log.appender();
@@ -76,7 +75,7 @@ mod tests {
         }
         let end = log.durable_lsn();
         assert_eq!(end, Lsn::new(SEGMENT_BYTES), "each batch is a block");
-        let hash = log.batch_ending_at(end).unwrap().unwrap().hash;
+        let chain = log.batch_ending_at(end).unwrap().unwrap().chain;
         let meta = log.begin_snapshot(Compression::None);
         let (writer, parts) = SnapshotWriter::create(disk.clone(), dir, meta, 1).unwrap();
         writer.publish(parts.into_iter().map(|part| part.finish().unwrap()).collect(), end).unwrap();
@@ -91,8 +90,7 @@ mod tests {
         copied.write_file(&dir.join(CopyPlan::CONTROL_NAME), &plan.control);
         let log = recover(&copied);
         assert_eq!(log.start_lsn(), end);
-        let known = |copied| LogHistory { log: &log, copied }.batch_ending_at(end).unwrap();
-        assert_eq!(known((Lsn::ZERO, 0)), None, "the footer is not here");
-        assert_eq!(known((end, hash)), Some(Ending { start: end, hash }));
+        assert_eq!(log.batch_ending_at(end).unwrap(), None, "the footer is not here");
+        assert_eq!(LogHistory(&log).batch_ending_at(end).unwrap(), Some(Ending { start: end, chain }));
     }
 }

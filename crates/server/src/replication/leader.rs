@@ -32,7 +32,7 @@ use replication::{
 };
 use storage::{Followed, Log, LogFollower, Pin};
 
-use super::Node;
+use super::{Node, history::LogHistory};
 
 /// Replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl Leader {
 
     /// Nothing is committed before the batch that ends here, the first of this leader's epoch.
     pub(super) fn begin_at(&self, floor: Lsn) {
-        *self.acks.lock() = Acks::from(floor);
+        self.acks.lock().begin_at(floor);
         self.disconnect();
     }
 
@@ -206,10 +206,15 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
         return say("-LOADING this server is starting".into());
     };
     let Some(claim) = claim else { return say("-ERR no arguments of REPLICATE".into()) };
+    if node.is_itself(claim.replica) {
+        return say("-ERR this server is to follow itself, or a copy of its directory has replication.json of it: name another \
+             leader, or remove that file from the copy"
+            .into());
+    }
     // Nothing that is decided on is removed meanwhile.
     node.leader.keep_for(log, claim.replica, claim.mark.end, node.now_ms());
     let decision =
-        decide(&claim, log.id(), log.epoch(), &node.history(log)).map_err(|error| error.to_string())?;
+        decide(&claim, log.id(), log.epoch(), &LogHistory(log)).map_err(|error| error.to_string())?;
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {

@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty", "seen_epoch": 5,
-//!  "fenced_by": 0, "is_unconfirmed": false, "copied_end": 8192, "copied_hash": 123}
+//!  "fenced_by": 0, "is_unconfirmed": false, "checksum": "crc32c of the rest in hex"}
 //! ```
 //!
 //! Invariants
@@ -11,22 +11,41 @@
 //!   It is on disk before anything is acknowledged in that epoch.
 //! - `is_unconfirmed` from when a leader begins to follow, or is fenced, until a leader has committed all that is here then: what it
 //!   wrote last may never have been anywhere else. Files of earlier versions do not say it: then it is not so.
+//! - What is not as it was written is refused: the checksum covers all other fields, and only a file with no other fields than those
+//!   of the versions that wrote none ([`UNSEALED`]) may be without it.
+//! - A copy of another server's log (the control file knows that it is one) does not become a leader because this file is lost: the
+//!   start is refused until the setting says what the server shall be. Who never followed anybody needs no file.
 
 use std::{io, path::Path};
 
 use commands::replication::Address;
 use env::{Access, Disk, Entropy};
-use lsn::Lsn;
 use replication::ReplicaId;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use storage::Control;
 
 const NAME: &str = "replication.json";
+/// The setting `replica-of` of a server that shall lead, whatever it was before.
+const NOBODY: &str = "none";
+const CHECKSUM: &str = "checksum";
+/// The fields of files that have no checksum yet.
+const UNSEALED: [&str; 8] = [
+    "replica_id",
+    "setting",
+    "leader",
+    "seen_epoch",
+    "fenced_by",
+    "is_unconfirmed",
+    "copied_end",
+    "copied_hash",
+];
 /// A larger file is none of ours.
 const BYTES_MAX: u64 = 64 << 10;
 
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     replica_id: String,
     setting: String,
     leader: String,
@@ -37,23 +56,21 @@ pub(super) struct Standing {
     /// What the log here holds may be more than any leader has committed.
     #[serde(default)]
     pub(super) is_unconfirmed: bool,
-    copied_end: u64,
-    copied_hash: u32,
 }
 
 impl Standing {
     /// Reads what the directory remembers, or makes it up, for a server with this setting `replica-of`.
     ///
     /// # Errors
-    /// I/O errors; `InvalidData` if the file is damaged.
+    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a setting that says nothing.
     pub(super) fn load(
         disk: &dyn Disk,
         dir: &Path,
         setting: &str,
         entropy: &dyn Entropy,
     ) -> io::Result<Standing> {
-        let known = read(disk, dir)?;
-        let changed = known.as_ref().is_none_or(|known| known.setting != setting);
+        let known = find(disk, dir, setting)?;
+        let is_new = known.is_none();
         let mut standing = known.unwrap_or_else(|| {
             let id = u128::from(entropy.random_u64()) << 64 | u128::from(entropy.random_u64());
             Standing {
@@ -63,13 +80,14 @@ impl Standing {
                 seen_epoch: 0,
                 fenced_by: 0,
                 is_unconfirmed: false,
-                copied_end: 0,
-                copied_hash: 0,
             }
         });
-        if changed {
-            standing.setting = setting.into();
-            standing.set_leader(parse_address(setting));
+        if is_new || standing.setting != setting {
+            let before = std::mem::replace(&mut standing.setting, setting.into());
+            // Who was told to lead, and is not told so any more, goes on with what it was told since.
+            if is_new || before != NOBODY || !setting.is_empty() {
+                standing.set_leader(parse_address(setting));
+            }
             standing.store(disk, dir)?;
         }
         Ok(standing)
@@ -77,7 +95,9 @@ impl Standing {
 
     /// Writes it, durably.
     pub(super) fn store(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
+        let mut fields = serde_json::to_value(self).map_err(io::Error::other)?;
+        fields[CHECKSUM] = checksum(&fields).into();
+        let text = serde_json::to_vec_pretty(&fields).map_err(io::Error::other)?;
         env::crashsafe::write_atomically(disk, &dir.join(NAME), &text)
     }
 
@@ -108,16 +128,37 @@ impl Standing {
     pub(super) fn set_fenced(&mut self, epoch: u32) {
         (self.fenced_by, self.is_unconfirmed) = (epoch, true);
     }
+}
 
-    /// The log here was copied up to this batch, which is not kept itself.
-    pub(super) fn set_copied(&mut self, end: Lsn, hash: u32) {
-        (self.copied_end, self.copied_hash) = (end.get(), hash);
+/// What the directory remembers; `None` if it has nothing to remember.
+///
+/// # Errors
+/// As [`Standing::load`].
+pub(crate) fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Option<Standing>> {
+    if !setting.is_empty() && setting != NOBODY && parse_address(setting).is_none() {
+        let text = format!("replica-of is neither HOST:PORT nor '{NOBODY}': '{setting}'");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
+    let known = read(disk, dir)?;
+    if known.is_none() && setting.is_empty() && is_copy(disk, dir) {
+        let reason = "is missing, and the log here is a copy of another server's";
+        return Err(refused(&dir.join(NAME), reason));
+    }
+    Ok(known)
+}
 
-    /// Where the log was copied to, and the hash of the batch before; nothing, if it never was.
-    pub(super) fn copied(&self) -> (Lsn, u32) {
-        (Lsn::new(self.copied_end), self.copied_hash)
-    }
+/// Whether the log is another server's. What cannot be read is for the recovery to tell.
+fn is_copy(disk: &dyn Disk, dir: &Path) -> bool {
+    matches!(Control::load(disk, dir), Ok(Some(control)) if control.is_mirror())
+}
+
+fn refused(path: &Path, reason: &str) -> io::Error {
+    let text = format!(
+        "{} {reason}. It says whom this server follows: restore the file, or remove it and say what the server shall be, with \
+         --replica-of HOST:PORT to follow that server, or --replica-of {NOBODY} to lead with what is here",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Standing>> {
@@ -128,13 +169,24 @@ fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Standing>> {
     };
     let mut text = vec![0; file.len()?.min(BYTES_MAX) as usize];
     file.read_exact_at(&mut text, 0)?;
-    serde_json::from_slice(&text).map(Some).map_err(|error| {
-        let text = format!(
-            "{} is damaged ({error}): remove it, and say with --replica-of whom to follow",
-            path.display()
-        );
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
+    parse(&text).map(Some).map_err(|reason| refused(&path, &format!("is damaged ({reason})")))
+}
+
+fn parse(text: &[u8]) -> Result<Standing, String> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match fields.shift_remove(CHECKSUM) {
+        Some(found) if found == checksum(&fields) => {}
+        Some(_) => return Err("checksum mismatch".into()),
+        None if fields.keys().all(|name| UNSEALED.contains(&name.as_str())) => {}
+        None => return Err("it has no checksum".into()),
+    }
+    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+/// Of all fields, in their order.
+fn checksum(fields: &impl Serialize) -> String {
+    let text = serde_json::to_vec(fields).expect("a JSON value is JSON");
+    format!("{:08x}", crc32c::crc32c(&text))
 }
 
 /// Reads `HOST:PORT`; `None` for anything else.
@@ -172,6 +224,66 @@ mod tests {
         let set = load(&disk, "first:6379");
         assert_eq!(set.leader(), parse_address("first:6379"));
         assert_eq!(load(&disk, "").leader(), None, "the setting was taken away");
+    }
+
+    fn new_disk() -> std::sync::Arc<SimDisk> {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        disk
+    }
+
+    fn load_text(text: &[u8]) -> io::Result<Standing> {
+        let disk = new_disk();
+        disk.write_file(&Path::new("/data").join(NAME), text);
+        Standing::load(&*disk, Path::new("/data"), "", &SimEntropy::new(1))
+    }
+
+    #[test]
+    fn a_file_that_was_cut_or_changed_is_refused() {
+        let disk = new_disk();
+        let mut standing = load(&disk, "");
+        standing.set_leader(parse_address("other:7"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        let text = disk.read_file(&Path::new("/data").join(NAME)).unwrap();
+        assert_eq!(load_text(&text).unwrap(), standing);
+        for len in 0..text.len() {
+            let error = load_text(&text[..len]).expect_err("it was cut");
+            assert!(error.to_string().contains("--replica-of none"), "{error}");
+        }
+        for bit in 0..text.len() * 8 {
+            let mut changed = text.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // One white space for another changes nothing.
+            assert!(
+                load_text(&changed).is_ok_and(|it| it == standing) || load_text(&changed).is_err(),
+                "bit {bit}"
+            );
+            let is_space = text[bit / 8].is_ascii_whitespace();
+            assert!(is_space || load_text(&changed).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_has_no_checksum() {
+        let earlier = r#"{"replica_id": "00000000000000000000000000000001", "setting": "", "leader": "a:1", "seen_epoch": 5,
+            "fenced_by": 0, "copied_end": 8192, "copied_hash": 123}"#;
+        assert_eq!(load_text(earlier.as_bytes()).unwrap().leader(), parse_address("a:1"));
+        let misnamed = earlier.replacen('{', r#"{"checksun": "00000000", "#, 1);
+        load_text(misnamed.as_bytes()).expect_err("the checksum goes by another name");
+    }
+
+    #[test]
+    fn whoever_was_told_to_lead_does_so_until_told_otherwise() {
+        let disk = new_disk();
+        assert_eq!(load(&disk, "first:6379").leader(), parse_address("first:6379"));
+        let mut standing = load(&disk, NOBODY);
+        assert_eq!(standing.leader(), None);
+        standing.set_leader(parse_address("other:7"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        assert_eq!(load(&disk, "").leader(), parse_address("other:7"), "the flag was for once");
+        assert_eq!(load(&disk, NOBODY).leader(), None);
+        let entropy = SimEntropy::new(1);
+        Standing::load(&*disk, Path::new("/data"), "nobody", &entropy).expect_err("no address");
     }
 
     #[test]

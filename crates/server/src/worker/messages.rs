@@ -78,6 +78,8 @@ impl Worker {
         {
             let mut executor = self.executor.borrow_mut();
             notices.iter().for_each(|notice| executor.publish(notice));
+            // Who has caused this has been asked to wait when it did.
+            executor.channels().take_backpressure();
             executor.channels().hand_over();
         }
         self.deliver();

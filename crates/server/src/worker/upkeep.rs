@@ -25,7 +25,7 @@ impl Worker {
             let client = connection.client();
             // Who listens has nothing to say.
             let waits = client.is_blocked() || client.kind() == ClientKind::PubSub;
-            client.idle_seconds(now_ms) >= timeout_seconds && !waits
+            client.idle_seconds(now_ms) >= timeout_seconds && !waits && !connection.is_away()
         };
         let idle: Vec<_> = self.connections.borrow().values().filter(|it| silent(it)).cloned().collect();
         idle.iter().for_each(|connection| connection.kill());
@@ -40,6 +40,7 @@ impl Worker {
         self.limits_due_ms.set(now_ms + LIMITS_PERIOD_MS);
         self.connections.borrow().values().for_each(|connection| connection.enforce_limits(now_ms));
         self.give_back_subscriptions();
+        self.host.inventory.figures(&self.host);
     }
 
     /// Gives memory back after very many subscriptions, and half of all, have ended: by itself the allocator would do so only when

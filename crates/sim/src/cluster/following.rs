@@ -165,12 +165,13 @@ impl Following {
 
     fn ask(&mut self, leader: NodeId, around: &mut Around<'_>) -> Result<(), Failure> {
         let end = self.log.durable_lsn();
-        let hash = LogHistory(&self.log).batch_ending_at(end)?.map_or(0, |batch| batch.hash);
+        let chain =
+            LogHistory::new(&self.log, around.treason).batch_ending_at(end)?.map_or(0, |batch| batch.chain);
         let claim = Claim {
             version: PROTOCOL_VERSION,
             log_id: self.log.id(),
             epoch: self.epoch,
-            mark: Mark { end, hash },
+            mark: Mark { end, chain },
             port: 6379,
             replica: around.id,
         };
@@ -219,7 +220,7 @@ impl Following {
             self.leave(around);
             return Ok(Next::Stay);
         };
-        match probe.next(common, &LogHistory(&self.log))? {
+        match probe.next(common, &LogHistory::new(&self.log, around.treason))? {
             Probed::Ask(marks) => {
                 let marks = Message::Marks(format_marks(&marks));
                 around.network.send(conn, Side::Leader, marks, now_ms);

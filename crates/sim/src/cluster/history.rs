@@ -9,22 +9,45 @@ use replication::{
 };
 use storage::{Followed, Log, LogFollower};
 
+use super::Treason;
+
 /// What a join asks of a log.
-pub(super) struct LogHistory<'l>(pub(super) &'l Log);
+pub(super) struct LogHistory<'l> {
+    log: &'l Log,
+    /// Takes positions for what is there.
+    by_position: bool,
+}
+
+impl<'l> LogHistory<'l> {
+    pub(super) fn new(log: &'l Log, treason: Option<Treason>) -> LogHistory<'l> {
+        LogHistory { log, by_position: treason == Some(Treason::JoinByPosition) }
+    }
+
+    fn chain(&self, end: Lsn, chain: u64) -> u64 {
+        if self.by_position { end.get() } else { chain }
+    }
+}
 
 impl History for LogHistory<'_> {
     type Error = storage::Error;
 
     fn start(&self) -> Lsn {
-        self.0.start_lsn()
+        self.log.start_lsn()
     }
 
     fn end(&self) -> Lsn {
-        self.0.durable_lsn()
+        self.log.durable_lsn()
     }
 
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, storage::Error> {
-        Ok(self.0.batch_ending_at(end)?.map(|batch| Ending { start: batch.start, hash: batch.hash }))
+        match self.log.batch_ending_at(end)? {
+            Some(batch) => Ok(Some(Ending { start: batch.start, chain: self.chain(end, batch.chain) })),
+            None if end == self.start() => {
+                let chain = self.log.chain_at(end)?;
+                Ok(chain.map(|chain| Ending { start: end, chain: self.chain(end, chain) }))
+            }
+            None => Ok(None),
+        }
     }
 }
 

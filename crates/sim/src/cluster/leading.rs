@@ -85,6 +85,7 @@ pub(super) struct Leading {
     /// Reads what was committed, for the judge.
     witness: LogFollower,
     committed: Lsn,
+    treason: Option<Treason>,
     /// What a witness has read behind the commit.
     ahead: Option<storage::Chunk>,
 }
@@ -125,6 +126,7 @@ impl Leading {
             committed: Lsn::ZERO,
             ahead: None,
             fenced_by: None,
+            treason,
             log,
             keyspace,
             dir,
@@ -243,7 +245,7 @@ impl Leading {
                 (Message::Marks(words), Served::Talking { .. }) => {
                     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
                     let marks = parse_marks(&words).ok_or(End::Closed)?;
-                    let common = newest_common(&marks, &LogHistory(&self.log))?;
+                    let common = newest_common(&marks, &LogHistory::new(&self.log, self.treason))?;
                     around.network.send(conn, Side::Replica, Message::Common(common), now_ms);
                 }
                 (Message::Frames(bytes), Served::Shipping { relay, session, replica, .. }) => {
@@ -295,7 +297,7 @@ impl Leading {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let claim = Claim::parse(&words).ok_or(End::Closed)?;
         let epoch = self.log.epoch();
-        let answer = match decide(&claim, self.log.id(), epoch, &LogHistory(&self.log))? {
+        let answer = match decide(&claim, self.log.id(), epoch, &LogHistory::new(&self.log, self.treason))? {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, now_ms);
                 let session = self.acks.join(claim.replica, relay.acked());

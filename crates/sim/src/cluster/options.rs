@@ -9,6 +9,8 @@ pub enum Treason {
     ApplyBeforeCommit,
     /// The operator promotes any replica, not the one that has most.
     PromoteAny,
+    /// Leaders and replicas take logs that are as long for the same.
+    JoinByPosition,
     /// A leader commits what earlier ones have left before anything of its own.
     CommitLeftovers,
 }

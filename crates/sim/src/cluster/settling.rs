@@ -66,7 +66,7 @@ impl Cluster {
 
     /// All hold the same, in their logs and in memory.
     fn compare(&mut self) -> Result<(), String> {
-        let mut digest: Option<Digest> = None;
+        let mut held_by_all: Option<(Digest, Option<u64>)> = None;
         for id in 0..self.nodes.len() {
             self.look_at(id)?;
             let (log, keyspace) = match &self.nodes[id].role {
@@ -76,11 +76,12 @@ impl Cluster {
             };
             let held = super::leading::holds(log, &self.truth).map_err(|failure| format!("{failure:?}"))?;
             held.map_err(|lost| format!("server {id}: {lost}"))?;
-            let own = keyspace.digest();
-            if digest.as_ref().is_some_and(|other| *other != own) {
-                return Err(format!("server {id} holds something else in memory"));
+            let chain = log.chain_at(log.durable_lsn()).map_err(|error| error.to_string())?;
+            let own = (keyspace.digest(), chain);
+            if held_by_all.as_ref().is_some_and(|others| *others != own) {
+                return Err(format!("server {id} holds something else in its log or in memory"));
             }
-            digest = Some(own);
+            held_by_all = Some(own);
         }
         Ok(())
     }

@@ -48,6 +48,31 @@ fn replicas_that_nobody_waits_for_show_what_their_leader_has_on_its_disk() {
     sweep(seed_or(80_000), 400, 3, 0);
 }
 
+/// Two replicas promoted in the same millisecond, that write batches of the same lengths.
+fn double_promotions(first_seed: u64, seeds: u64, treason: Option<Treason>) -> Result<(), (u64, String)> {
+    for seed in first_seed..first_seed + seeds {
+        let options = ClusterOptions { seed, nodes: 3, acks: 0, treason };
+        Cluster::new(options).run_double_promotion(200).map_err(|broken| (seed, broken))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn of_two_leaders_at_the_same_time_one_wins_whole() {
+    if let Err((seed, broken)) = double_promotions(seed_or(95_000), 200 * scale(), None) {
+        panic!("SHEAF_SIM_SEED={seed}: {broken}");
+    }
+}
+
+#[test]
+fn a_join_that_compares_positions_is_found() {
+    let found = double_promotions(seed_or(95_000), SEEDS_MAX, Some(Treason::JoinByPosition));
+    let (seed, broken) = found.expect_err("it was not found");
+    let honest = double_promotions(seed, 1, None);
+    assert_eq!(honest, Ok(()), "fails with joins by chain as well: says nothing of those by position");
+    println!("SHEAF_SIM_SEED={seed}: found as: {broken}");
+}
+
 /// How many runs it takes until this is found.
 fn assert_found(treason: Treason, acks: usize) {
     let first_seed = seed_or(90_000);

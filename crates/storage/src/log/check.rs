@@ -15,6 +15,8 @@ pub struct CheckReport {
     pub start: Lsn,
     /// How it ends.
     pub tail: Tail,
+    /// The chain value there: it stands for all of the log. `None` if it is not known.
+    pub end_chain: Option<u64>,
     /// Complete batches.
     pub batches: u64,
     /// Records in them.
@@ -76,10 +78,11 @@ fn check_rest(
             Err(tail) => {
                 let closed_cleanly = reader.control().clean_end == Some(tail.end);
                 let needs_snapshot = reader.control().needs_snapshot;
-                let closed_at_ms = (batches > 0).then(|| reader.closed_at_ms());
+                let closed_at_ms = (batches > 0).then(|| reader.before().closed_at_ms);
                 return Ok(CheckReport {
                     start,
                     tail,
+                    end_chain: reader.before().chain,
                     batches,
                     records,
                     epochs,

@@ -88,7 +88,9 @@ impl Log {
             });
             start = start.advance(old.segment_bytes);
         }
-        let control = Control { log_start: begin_lsn, clean_end: Some(end_lsn), needs_snapshot: true, ..old };
+        let start = self.shared.start_at(begin_lsn)?;
+        let control =
+            Control { log_start: begin_lsn, clean_end: Some(end_lsn), needs_snapshot: true, start, ..old };
         Ok(Some(CopyPlan { begin_lsn, end_lsn, files, control: control.encode().to_vec(), pin }))
     }
 }

@@ -17,7 +17,8 @@ use env::{Access, AlignedBytes, Disk};
 use lsn::Lsn;
 
 use super::{
-    record::{BLOCK_BYTES, Footer},
+    footer::Footer,
+    record::BLOCK_BYTES,
     segment::{self, SEGMENT_HEADER_BYTES, Segment},
 };
 use crate::{Control, Error, snapshot};

@@ -17,7 +17,12 @@ use std::{path::Path, sync::Arc};
 use env::File;
 use lsn::Lsn;
 
-use super::{Durability, Shared, record, segment::Segment};
+use super::{
+    Durability, Shared,
+    footer::{self, Footer, Link, Predecessor},
+    record,
+    segment::Segment,
+};
 use crate::{Error, LogStats, sync::Ordering};
 
 /// With `durability = interval`, the log is synced this often.
@@ -50,9 +55,8 @@ pub(super) struct Flusher {
     active: Option<Segment>,
     /// A batch that is closed and not yet written: its first and last position.
     closed: Option<(Lsn, Lsn)>,
-    next_batch_number: u64,
-    /// When the last batch was closed.
-    closed_at_ms: u64,
+    /// What the next batch continues.
+    before: Predecessor,
     /// Written files that are not synced, oldest first, each with the batch boundary that is reached once it and those
     /// before it are synced: a batch that goes on in the next file is durable only with that.
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
@@ -60,27 +64,24 @@ pub(super) struct Flusher {
     last_write_us: u64,
     /// Whether the last durable batch has records that no later footer vouches for.
     unsealed: bool,
+    /// Whether the last batch of this run has no records, so that the log ends with what vouches for all of it.
+    ends_sealed: bool,
     /// Records that the statistics have counted.
     records_counted: u64,
 }
 
 impl Flusher {
-    /// Goes on in `active`, if there is one, behind a batch that is described by the number of the next and by when it was
-    /// closed.
-    pub(super) fn new(
-        active: Option<Segment>,
-        (next_batch_number, closed_at_ms): (u64, u64),
-        now_us: u64,
-    ) -> Self {
+    /// Goes on in `active`, if there is one, with a batch that continues `before`.
+    pub(super) fn new(active: Option<Segment>, before: Predecessor, now_us: u64) -> Self {
         Flusher {
             active,
             closed: None,
-            next_batch_number,
-            closed_at_ms,
+            before,
             unsynced: Vec::new(),
             last_sync_us: now_us,
             last_write_us: now_us,
             unsealed: false,
+            ends_sealed: false,
             records_counted: 0,
         }
     }
@@ -89,9 +90,9 @@ impl Flusher {
         self.active.as_ref().map(|active| active.end)
     }
 
-    /// Goes on behind batches that others have numbered and dated.
-    pub(super) fn continue_behind(&mut self, next_batch_number: u64, closed_at_ms: u64) {
-        (self.next_batch_number, self.closed_at_ms) = (next_batch_number, closed_at_ms);
+    /// Goes on behind batches that others have closed.
+    pub(super) fn continue_behind(&mut self, before: Predecessor) {
+        self.before = before;
     }
 
     /// What an error is about: the segment being written.
@@ -139,17 +140,26 @@ impl Shared {
     fn close_batch(&self, flusher: &mut Flusher) -> (Lsn, Lsn) {
         let start = Lsn::new(self.written.load(Ordering::Relaxed));
         let (records_end, end) = self.sequencer.close_batch();
-        flusher.closed_at_ms = flusher.closed_at_ms.max(self.clock.unix_ms());
-        let footer = record::Footer {
+        // SAFETY: everything before `records_end` is published and stays untouched until `advance` releases it; the batch is at most
+        // the ring, which is mapped twice in a row.
+        let records = unsafe { self.ring.slice(start.get(), (records_end - start.get()) as usize) };
+        let link = Link {
+            reign: self.reign.load(Ordering::Relaxed),
+            content: footer::sum_of(records),
+            before: flusher.before.chain.unwrap_or_default(),
+        };
+        let footer = Footer {
             start,
-            batch_number: flusher.next_batch_number,
+            batch_number: flusher.before.next_batch_number.unwrap_or_default(),
             durable: Lsn::new(self.durable.load(Ordering::Relaxed)),
-            closed_at_ms: flusher.closed_at_ms,
+            closed_at_ms: flusher.before.closed_at_ms.max(self.clock.unix_ms()),
             end: Lsn::new(end),
             epoch: self.epoch.load(Ordering::Relaxed),
+            link: Some(link),
         };
-        flusher.next_batch_number += 1;
+        flusher.before = Predecessor::from(&footer);
         flusher.unsealed = records_end > start.get();
+        flusher.ends_sealed = !flusher.unsealed;
         self.count_records(flusher);
         // SAFETY: the flusher reserved [records_end, end) for itself.
         let space = unsafe { self.ring.slice_mut(records_end, (end - records_end) as usize) };
@@ -330,30 +340,30 @@ impl Shared {
         Ok(closed.1)
     }
 
-    /// Makes everything written durable and ends the log with a batch that vouches for all before it.
-    /// Returns the end.
+    /// Makes everything written durable and ends the log with a batch that vouches for all before it, if it does not end with one
+    /// already: whoever was given all of the log has all of it then. Returns the end.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if self.mirroring.load(Ordering::SeqCst) {
             self.sync_written(flusher)?;
             return Ok(Lsn::new(self.durable.load(Ordering::SeqCst)));
         }
-        let seal = |flusher: &mut Flusher| {
+        let seal = |flusher: &mut Flusher| -> Result<(), Error> {
             self.sync(flusher)?;
+            let all_written = self.sequencer.tail() == self.written.load(Ordering::Relaxed);
+            if flusher.ends_sealed && flusher.closed.is_none() && all_written {
+                return Ok(());
+            }
             flusher.closed = Some(self.close_batch(flusher));
-            self.durability.store(Durability::Strict as u8, Ordering::Relaxed);
-            self.write_closed(flusher)
-        };
-        match seal(flusher) {
-            Ok(Flush::NeedSegment) => {
+            if self.write_closed(flusher)? == Flush::NeedSegment {
                 self.prepare_segment()?;
-                self.write_closed(flusher).inspect_err(|error| self.poison(error))?;
+                self.write_closed(flusher)?;
             }
-            Ok(_) => {}
-            Err(error) => {
-                self.poison(&error);
-                return Err(error);
-            }
-        }
+            Ok(())
+        };
+        let durability = self.durability.swap(Durability::Strict as u8, Ordering::Relaxed);
+        let sealed = seal(flusher);
+        self.durability.store(durability, Ordering::Relaxed);
+        sealed.inspect_err(|error| self.poison(error))?;
         Ok(Lsn::new(self.durable.load(Ordering::SeqCst)))
     }
 }

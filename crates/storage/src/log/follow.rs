@@ -13,7 +13,8 @@
 //! - It never sees what may not leave the server: it ends at [`Log::shippable_lsn`].
 //! - Nobody waits for a follower. One that is slow reads files; what is kept in memory for all of them together is
 //!   [`RECENT_BYTES_MAX`].
-//! - What comes from a file was verified record by record; what comes from memory has never left it.
+//! - What comes from a file was verified record by record, and continues the chain of what was read before; what comes from memory
+//!   has never left it.
 
 use std::{
     collections::VecDeque,
@@ -26,11 +27,12 @@ use parking_lot::Mutex;
 
 use super::{
     Log, Shared,
-    record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Record},
+    footer::{FOOTER_BYTES, Footer, Predecessor},
+    record::{self, BLOCK_BYTES, Record},
     segment::Segment,
     walk::{BatchWalk, Walked},
 };
-use crate::{Error, sync::Ordering};
+use crate::{Control, Error, Start, sync::Ordering};
 
 /// Bytes of batches kept in memory for all followers together.
 const RECENT_BYTES_MAX: usize = 8 << 20;
@@ -103,6 +105,17 @@ impl Chunk {
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         record::verified_records(&self.bytes, self.start)
     }
+
+    /// The batches, the last one first.
+    pub fn batches_backwards(&self) -> impl Iterator<Item = BatchInfo> {
+        let mut end = self.end;
+        std::iter::from_fn(move || {
+            let bytes = &self.bytes[..end.bytes_since(self.start) as usize];
+            let batch = Footer::decode(bytes, end).filter(|footer| footer.start >= self.start)?;
+            end = batch.start;
+            Some(batch.into())
+        })
+    }
 }
 
 /// What a follower finds.
@@ -128,15 +141,17 @@ pub struct BatchInfo {
     pub epoch: u32,
     /// When it was closed, in milliseconds since 1970.
     pub closed_at_ms: u64,
-    /// Tells it from any other batch that ends here.
-    pub hash: u32,
+    /// The reign of its writer; 0 in the earlier format.
+    pub reign: u64,
+    /// Stands for this batch and all before it.
+    pub chain: u64,
 }
 
 impl From<Footer> for BatchInfo {
     fn from(footer: Footer) -> BatchInfo {
-        let hash = footer.hash();
+        let (reign, chain) = (footer.reign(), footer.chain());
         let Footer { start, end, batch_number: number, epoch, closed_at_ms, .. } = footer;
-        BatchInfo { start, end, number, epoch, closed_at_ms, hash }
+        BatchInfo { start, end, number, epoch, closed_at_ms, reign, chain }
     }
 }
 
@@ -144,6 +159,8 @@ impl From<Footer> for BatchInfo {
 pub struct LogFollower {
     shared: Arc<Shared>,
     position: Lsn,
+    /// What the next batch has to continue, as far as it is known.
+    before: Predecessor,
     /// Bytes of a file from `position` on.
     window: Vec<u8>,
     segment: Option<Segment>,
@@ -153,7 +170,29 @@ impl Log {
     /// Follows the log from `from` on, a batch boundary.
     pub fn follow(&self, from: Lsn) -> LogFollower {
         self.shared.recent.followers.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        LogFollower { shared: self.shared.clone(), position: from, window: Vec::new(), segment: None }
+        LogFollower {
+            shared: self.shared.clone(),
+            position: from,
+            before: Predecessor::default(),
+            window: Vec::new(),
+            segment: None,
+        }
+    }
+
+    /// Whether anything was ever written to the log but batches without records, by which a server that has no data marks its starts
+    /// and ends. Reads up to the first record.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn holds_records(&self) -> Result<bool, Error> {
+        let mut follower = self.follow(Lsn::ZERO);
+        loop {
+            match follower.read(BLOCK_BYTES as usize)? {
+                Followed::Chunk(chunk) if chunk.records().next().is_none() => {}
+                Followed::UpToDate => return Ok(false),
+                Followed::Chunk(_) | Followed::Forgotten(_) => return Ok(true),
+            }
+        }
     }
 
     /// Up to where the log may leave the server: what is durable, or, with a durability that leaves that to time or to the
@@ -173,24 +212,24 @@ impl Log {
         if position == Lsn::ZERO || position < self.start_lsn() || position > shippable {
             return Ok(None);
         }
-        let mut end = position.align_up(BLOCK_BYTES);
-        let mut segment: Option<Segment> = None;
+        let (mut end, mut segment) = (position.align_up(BLOCK_BYTES), None);
         while end <= shippable {
-            // A footer never spans two segments: it lies within a block.
-            let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
-            if segment.as_ref().is_none_or(|segment| segment.end < end) {
-                segment = self.shared.open_segment(footer_start)?;
+            match self.shared.read_footer(end, &mut segment)? {
+                Some(footer) => return Ok((footer.start < position).then(|| footer.into())),
+                None if segment.is_none() => return Ok(None),
+                None => end = end.advance(BLOCK_BYTES),
             }
-            let Some(segment) = &segment else { return Ok(None) };
-            let mut footer = [0; FOOTER_BYTES];
-            let read = segment.file.read_at(&mut footer, segment.offset(footer_start));
-            let read = read.map_err(Error::io("read", &segment.path))?;
-            if let Some(footer) = Footer::decode(&footer[..read], end) {
-                return Ok((footer.start < position).then(|| footer.into()));
-            }
-            end = end.advance(BLOCK_BYTES);
         }
         Ok(None)
+    }
+
+    /// The chain value at `position`, a batch boundary that is kept: it stands for all of the log up to there. `None` if it is not
+    /// known, or no boundary.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn chain_at(&self, position: Lsn) -> Result<Option<u64>, Error> {
+        Ok(self.shared.start_at(position)?.chain)
     }
 
     /// The batch that ends at `position`, if one does.
@@ -235,6 +274,7 @@ impl LogFollower {
             self.window.clear();
             self.segment = None;
             self.position = end;
+            self.before = Footer::decode(&bytes, end).as_ref().map_or_else(Default::default, Into::into);
             return Ok(Followed::Chunk(Chunk { start, end, bytes }));
         }
         let read = self.read_files(bytes_max, limit, until);
@@ -258,9 +298,9 @@ impl LogFollower {
 
     /// Verified batches from the files that end at `until` at most; the log is shippable up to `limit`, which is behind the position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
-        let (mut whole, mut next, mut epoch) = (0, self.position, 0);
+        let (mut whole, mut next, mut before) = (0, self.position, self.before);
         while next < limit && (whole == 0 || whole < bytes_max) {
-            let mut walk = BatchWalk::new(next, epoch, None);
+            let mut walk = BatchWalk::new(next, before);
             let mut wanted = BatchWalk::BYTES_MIN;
             let footer = loop {
                 if self.window.len() < whole + wanted {
@@ -282,15 +322,17 @@ impl LogFollower {
                         break Some(footer);
                     }
                     Walked::Short(bytes) => wanted = bytes,
+                    // What is before it comes first.
+                    Walked::Invalid(_) if whole > 0 => break None,
                     Walked::Invalid(stop) => return Err(self.unreadable(stop.position, &stop.reason)),
                 }
             };
             let Some(footer) = footer else { break };
-            (next, epoch) = (footer.end, footer.epoch);
+            (next, before) = (footer.end, Predecessor::from(&footer));
         }
         let chunk = Chunk { start: self.position, end: next, bytes: self.window[..whole].into() };
         self.window.drain(..whole);
-        self.position = next;
+        (self.position, self.before) = (next, before);
         Ok(chunk)
     }
 
@@ -335,8 +377,33 @@ impl Shared {
         Lsn::new(position.load(Ordering::SeqCst))
     }
 
+    /// What continues at `position`, a batch boundary that is kept.
+    pub(super) fn start_at(&self, position: Lsn) -> Result<Start, Error> {
+        let Control { log_start, start, .. } = *self.control.lock();
+        if position == log_start && (start.chain.is_some() || position == Lsn::ZERO) {
+            return Ok(start);
+        }
+        let footer = self.read_footer(position, &mut None)?;
+        Ok(footer.as_ref().map_or(Start { reign: 0, chain: None }, Start::behind))
+    }
+
+    /// The footer of the batch that ends at `end`, if one does and it is kept. `segment` is the one that was read last, and the one
+    /// that was read then: `None` if it is forgotten.
+    fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
+        // A footer never spans two segments: it lies within a block.
+        let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
+        if segment.as_ref().is_none_or(|segment| segment.end < end) {
+            *segment = self.open_segment(footer_start)?;
+        }
+        let Some(segment) = segment else { return Ok(None) };
+        let mut footer = [0; FOOTER_BYTES];
+        let read = segment.file.read_at(&mut footer, segment.offset(footer_start));
+        let read = read.map_err(Error::io("read", &segment.path))?;
+        Ok(Footer::decode(&footer[..read], end))
+    }
+
     /// The segment that holds `position`; `None` if it is forgotten.
-    fn open_segment(&self, position: Lsn) -> Result<Option<Segment>, Error> {
+    pub(super) fn open_segment(&self, position: Lsn) -> Result<Option<Segment>, Error> {
         let control = *self.control.lock();
         let start = position.align_down(control.segment_bytes);
         match Segment::open(&*self.disk, &self.dir, env::Access::Read, &control, start) {

@@ -19,10 +19,11 @@ use env::{Clock, Entropy};
 use super::{
     Log, LogOptions,
     flusher::Flusher,
+    footer::Predecessor,
     recovery::{self, Recovery},
     segment::Segment,
 };
-use crate::{Control, Error, control::MIRRORING, snapshot::SnapshotInfo, sync::Ordering};
+use crate::{Control, Error, Start, control::MIRRORING, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
     /// Opens a log that takes nothing until it is [adopted](Log::adopt), in place of one with holes: behind all of it, with an
@@ -38,19 +39,32 @@ impl Recovery {
         let old = self.reader.control();
         let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end());
         // Of a log with an id of its own: where none is left, its epochs begin anew.
-        let epoch = old.epoch.max(self.reader.epoch()).saturating_add(1);
+        let epoch = old.epoch.max(self.reader.before().epoch).saturating_add(1);
+        let new = Control::new(&self.options, entropy);
         let control = Control {
             epoch: if epoch < MIRRORING { epoch } else { 1 },
             segment_bytes: old.segment_bytes,
             log_start: end.align_up(old.segment_bytes),
             needs_snapshot: true,
-            ..Control::new(&self.options, entropy)
+            start: Start { reign: self.reign(), ..new.start },
+            ..new
         };
         let end = control.log_start;
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
-        let flusher = Flusher::new(None, (0, self.reader.closed_at_ms()), clock.monotonic_us());
+        let Start { reign, chain } = control.start;
+        let closed_at_ms = self.reader.before().closed_at_ms;
+        let before = Predecessor { reign, chain, closed_at_ms, ..Predecessor::default() };
+        let flusher = Flusher::new(None, before, clock.monotonic_us());
+        let reign = self.next_reign();
         let (disk, dir) = (self.reader.disk().clone(), self.reader.dir().to_path_buf());
-        let log = recovery::open((disk, clock, dir), options, control, flusher, (end, end), VecDeque::new())?;
+        let log = recovery::open(
+            (disk, clock, dir),
+            options,
+            (control, reign),
+            flusher,
+            (end, end),
+            VecDeque::new(),
+        )?;
         log.shared.frozen.store(true, Ordering::SeqCst);
         log.shared.no_room.store(true, Ordering::SeqCst);
         Ok(log)

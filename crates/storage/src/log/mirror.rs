@@ -8,13 +8,15 @@
 //! What it is not: the transport. It is handed bytes and trusts none: every record, number, position and epoch is checked.
 //!
 //! Invariants
-//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. Nobody else appends.
+//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. Nobody else appends. Each batch continues the
+//!   chain of what is here ([`footer`](super::footer)), so a source with another history is noticed at its first batch.
 //! - Batches that were durable one after the other at their source are written here in runs of at most [`RUN_BYTES_MAX`] (the
 //!   ring), so what their footers call durable may have been part of the same, interrupted write. A footer of a mirrored epoch
 //!   therefore vouches only for what lies that much before its end (`Footer::vouches_for`). Where this server does not sync
 //!   every write, it syncs before it writes footers that vouch for more than it has synced.
 //! - The epoch of a promoted mirror is higher than any it has seen, on disk before it appends, and higher than any that its
-//!   source comes to by starting again: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small one.
+//!   source comes to by starting again: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors that
+//!   are promoted from the same source take the same epoch: their reigns and their chains tell them apart.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +28,7 @@ use lsn::Lsn;
 use super::{
     Log,
     appender::Appender,
-    record::Footer,
+    footer::{Footer, Predecessor},
     recovery::Recovery,
     walk::{BatchWalk, Walked},
 };
@@ -63,9 +65,9 @@ pub enum MirrorError {
 /// The right to append batches of another server, for one thread.
 pub struct Mirror {
     appender: Appender,
-    epoch: u32,
-    next_batch_number: u64,
-    closed_at_ms: u64,
+    /// What the next batch has to continue.
+    before: Predecessor,
+    reign_step: u64,
 }
 
 impl Recovery {
@@ -79,14 +81,18 @@ impl Recovery {
     pub fn finish_as_mirror(self, clock: Arc<dyn Clock>) -> Result<(Log, Mirror), Error> {
         assert!(self.options.ring_bytes <= RUN_BYTES_MAX);
         let old = self.reader.control();
-        let (epoch, closed_at_ms) = (self.reader.epoch(), self.reader.closed_at_ms());
-        let next_batch_number = self.reader.next_batch_number();
-        let control =
-            Control { epoch: old.epoch.max(epoch), mirrored_epoch: MIRRORING, clean_end: None, ..*old };
-        let log = self.open_behind_end(control, clock)?;
+        let (before, reign_step) = (self.reader.before(), self.reign_step);
+        let epoch = old.epoch.max(before.epoch);
+        let control = Control { epoch, mirrored_epoch: MIRRORING, clean_end: None, ..*old };
+        let log = self.open_behind_end(control, before.reign, clock)?;
         let appender = log.appender();
-        Ok((log, Mirror { appender, epoch, next_batch_number, closed_at_ms }))
+        Ok((log, Mirror { appender, before, reign_step }))
     }
+}
+
+/// The epoch in which a mirror begins to lead that has seen this one: behind all that its source comes to by starting again.
+pub(super) fn promoted_epoch(seen: u32) -> u32 {
+    (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP)
 }
 
 /// Whether there is an epoch behind `seen`: the control file has room for those below [`MIRRORING`].
@@ -116,7 +122,7 @@ impl Mirror {
         let mut taken = 0;
         while taken < bytes.len() {
             let position = self.position();
-            let mut walk = BatchWalk::new(position, self.epoch, Some(self.next_batch_number));
+            let mut walk = BatchWalk::new(position, self.before);
             let batch = &bytes[taken..];
             let (batch_bytes, footer) = match walk.resume(batch) {
                 Walked::Whole(batch_bytes, footer) => (batch_bytes, footer),
@@ -133,7 +139,7 @@ impl Mirror {
                     format!("a batch of epoch {}, epoch {epoch_max} is the last that can be", footer.epoch);
                 return Err(MirrorError::Invalid { position, reason });
             }
-            if footer.closed_at_ms < self.closed_at_ms {
+            if footer.closed_at_ms < self.before.closed_at_ms {
                 let reason = "a batch that was closed before the one before it".into();
                 return Err(MirrorError::Invalid { position, reason });
             }
@@ -164,8 +170,8 @@ impl Mirror {
         // SAFETY: the reservation [start, start + len) belongs to this appender alone until it publishes, and is at most the
         // ring, which is mapped twice in a row.
         unsafe { shared.ring.slice_mut(start, batch.len()) }.copy_from_slice(batch);
-        (self.epoch, self.next_batch_number) = (footer.epoch, footer.batch_number + 1);
-        self.closed_at_ms = footer.closed_at_ms;
+        self.before = Predecessor::from(footer);
+        shared.reign.store(footer.reign(), Ordering::SeqCst);
         shared.epoch.fetch_max(footer.epoch, Ordering::SeqCst);
         shared.mirror_vouched.fetch_max(footer.vouches_for(MIRRORING).get(), Ordering::SeqCst);
         shared.sequencer.publish(index);
@@ -184,12 +190,14 @@ impl Mirror {
         let mut flusher = shared.flusher.lock();
         let mut control = shared.control.lock();
         let seen = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
-        let epoch = (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP);
+        let epoch = promoted_epoch(seen);
         require_left(epoch, seen, &shared.dir)?;
         let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
         promoted.store(&*shared.disk, &shared.dir)?;
         *control = promoted;
-        flusher.continue_behind(self.next_batch_number, self.closed_at_ms);
+        flusher.continue_behind(self.before);
+        let reign = self.before.reign.saturating_add(self.reign_step);
+        shared.reign.store(reign, Ordering::SeqCst);
         shared.epoch.store(promoted.epoch, Ordering::SeqCst);
         shared.mirroring.store(false, Ordering::SeqCst);
         Ok(promoted.epoch)

@@ -22,6 +22,7 @@ mod copying;
 pub(crate) mod cut;
 pub(crate) mod flusher;
 mod follow;
+pub(crate) mod footer;
 mod frozen;
 pub(crate) mod mirror;
 pub(crate) mod options;
@@ -32,6 +33,7 @@ pub(crate) mod recovery;
 pub(crate) mod salvage;
 pub(crate) mod segment;
 pub(crate) mod sequencer;
+mod skip;
 mod space;
 pub(crate) mod waiters;
 mod walk;
@@ -111,6 +113,8 @@ struct Shared {
     dir: PathBuf,
     options: LogOptions,
     epoch: AtomicU32,
+    /// That of the batches that are closed here; see `footer`.
+    reign: AtomicU64,
     /// Batches come whole from another server; set while they do.
     mirroring: AtomicBool,
     /// Up to where the mirrored batches vouch for the log.
@@ -187,6 +191,17 @@ impl Log {
     /// The epoch this run writes with; of a mirror, the highest it has seen.
     pub fn epoch(&self) -> u32 {
         self.shared.epoch.load(Ordering::SeqCst)
+    }
+
+    /// The reign of this run as a leader; of a mirror, that of the last batch. See the module `footer`.
+    pub fn reign(&self) -> u64 {
+        self.shared.reign.load(Ordering::SeqCst)
+    }
+
+    /// A number that stands for this position in this reign: greater than for every position before, and not the same as for this
+    /// position in another reign.
+    pub fn token(&self, position: Lsn) -> u64 {
+        position.get().saturating_add(self.reign())
     }
 
     /// The oldest position that is kept.
@@ -371,6 +386,19 @@ impl Log {
         let end = self.shared.close_now(&mut self.shared.flusher.lock())?;
         self.make_durable(end)?;
         Ok(end)
+    }
+
+    /// Makes everything durable and ends the log as [`Log::close`] does: if nothing is appended from now on, whoever has the log
+    /// up to the end that is returned has all that will ever be in it. Blocks.
+    ///
+    /// # Errors
+    /// As [`Log::flush`].
+    pub fn end_for_handover(&self) -> Result<Lsn, Error> {
+        if self.is_frozen() {
+            return Ok(self.appended_lsn());
+        }
+        self.flush_all()?;
+        self.shared.seal(&mut self.shared.flusher.lock())
     }
 
     /// A segment that a closed batch waits for.

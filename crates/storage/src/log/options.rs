@@ -68,8 +68,8 @@ impl Default for LogOptions {
             durability: Durability::Strict,
             segment_bytes: 64 << 20,
             ring_bytes: 4 << 20,
-            // Workers, threads that serve HTTP, and a few of the server's own.
-            appenders_max: 164,
+            // Workers, threads that serve HTTP, threads of long units, and a few of the server's own.
+            appenders_max: 196,
             unwritten_bytes_max: 1 << 20,
         }
     }

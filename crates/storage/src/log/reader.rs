@@ -20,13 +20,15 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
-    record::{self, BLOCK_BYTES, FOOTER_BYTES, Footer, Record},
+    footer::{FOOTER_BYTES, Footer, Predecessor},
+    record::{self, BLOCK_BYTES, Record},
     salvage::Salvage,
     segment::{self, Segment},
     walk::{BatchWalk, Stop, Walked},
 };
 use crate::{
     Control, Damage, Error,
+    control::Start,
     snapshot::{self, SnapshotInfo},
 };
 
@@ -58,6 +60,10 @@ pub struct Batch<'r> {
     pub durable: Lsn,
     /// When it was closed, in milliseconds since 1970; never less than that of the batch before.
     pub closed_at_ms: u64,
+    /// The reign of its writer; 0 in the earlier format.
+    pub reign: u64,
+    /// Stands for this batch and all before it.
+    pub chain: u64,
     bytes: &'r [u8],
 }
 
@@ -76,10 +82,8 @@ pub struct LogReader {
     segments: Vec<Segment>,
     /// The start of the next batch.
     position: Lsn,
-    epoch: u32,
-    next_batch_number: Option<u64>,
-    /// When the last batch was closed, 0 before the first.
-    closed_at_ms: u64,
+    /// What the next batch has to continue.
+    before: Predecessor,
     /// The log was durable up to here; what cannot be read before is damage.
     vouched: Lsn,
     /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
@@ -129,21 +133,27 @@ impl LogReader {
     ) -> Result<LogReader, Error> {
         let (position, window) = (control.log_start, Vec::new());
         let vouched = vouched_elsewhere(&*disk, dir, &control)?;
-        let dir = dir.to_path_buf();
-        Ok(LogReader {
+        let (dir, before) = (dir.to_path_buf(), Predecessor::default());
+        let mut reader = LogReader {
             disk,
             dir,
             control,
             segments,
             position,
-            epoch: 0,
-            next_batch_number: None,
-            closed_at_ms: 0,
+            before,
             vouched,
             window,
             consumed: 0,
             salvage,
-        })
+        };
+        if reader.control.start.chain.is_none()
+            && let Some(footer) = reader.footer_before(position)?
+        {
+            reader.control.start = Start::behind(&footer);
+        }
+        let Start { reign, chain } = reader.control.start;
+        reader.before = Predecessor { reign, chain, ..reader.before };
+        Ok(reader)
     }
 
     /// The control file as it was read.
@@ -159,9 +169,14 @@ impl LogReader {
     /// Goes on reading where a snapshot begins, behind the batch with the footer `before`, if that is known. To be called
     /// before the first batch is read.
     pub(crate) fn start_at(&mut self, snapshot: &SnapshotInfo, before: Option<Footer>) {
-        (self.position, self.epoch) = (snapshot.begin_lsn, snapshot.epoch);
-        self.next_batch_number = before.map(|footer| footer.batch_number + 1);
-        self.closed_at_ms = before.map_or(snapshot.created_unix_ms, |footer| footer.closed_at_ms);
+        self.before = match before {
+            Some(footer) => Predecessor { epoch: snapshot.epoch, ..Predecessor::from(&footer) },
+            // It begins where the log does, whose control file knows the chain.
+            None => {
+                Predecessor { epoch: snapshot.epoch, closed_at_ms: snapshot.created_unix_ms, ..self.before }
+            }
+        };
+        self.position = snapshot.begin_lsn;
     }
 
     /// Goes on reading behind the batch that ends at `position`. To be called before the first batch is read.
@@ -170,9 +185,7 @@ impl LogReader {
             let (path, reason) = (self.place(position).0, format!("no batch ends at lsn {position}"));
             return Err(Error::Inconsistent { path, reason });
         };
-        (self.position, self.epoch) = (position, before.epoch);
-        self.next_batch_number = Some(before.batch_number + 1);
-        self.closed_at_ms = before.closed_at_ms;
+        (self.position, self.before) = (position, Predecessor::from(&before));
         Ok(())
     }
 
@@ -189,19 +202,9 @@ impl LogReader {
         Ok(Footer::decode(&footer[..read], position))
     }
 
-    /// The epoch of the last batch, 0 before the first.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
-    /// The number the next batch must have.
-    pub(crate) fn next_batch_number(&self) -> u64 {
-        self.next_batch_number.unwrap_or(0)
-    }
-
-    /// When the last batch was closed, in milliseconds since 1970; 0 before the first.
-    pub(crate) fn closed_at_ms(&self) -> u64 {
-        self.closed_at_ms
+    /// What the next batch has to continue.
+    pub(crate) fn before(&self) -> Predecessor {
+        self.before
     }
 
     /// Gives the open segments to who goes on writing.
@@ -244,13 +247,12 @@ impl LogReader {
             Ok((batch_bytes, footer)) => {
                 let start = self.position;
                 self.position = footer.end;
-                self.epoch = footer.epoch;
-                self.next_batch_number = Some(footer.batch_number + 1);
-                self.closed_at_ms = footer.closed_at_ms;
+                self.before = Predecessor::from(&footer);
+                let (reign, chain) = (footer.reign(), footer.chain());
                 let bytes = &self.window[self.consumed..self.consumed + batch_bytes];
                 self.consumed += batch_bytes;
                 let Footer { end, batch_number: number, epoch, durable, closed_at_ms, .. } = footer;
-                Ok(Ok(Batch { start, end, number, epoch, durable, closed_at_ms, bytes }))
+                Ok(Ok(Batch { start, end, number, epoch, durable, closed_at_ms, reign, chain, bytes }))
             }
             Err(stop) => self.classify(stop).map(Err),
         }
@@ -258,7 +260,7 @@ impl LogReader {
 
     /// Verifies the batch that starts at `position`: its length and footer, or where and why it is none.
     fn measure_batch(&mut self) -> Result<Result<(usize, Footer), Stop>, Error> {
-        let mut walk = BatchWalk::new(self.position, self.epoch, self.next_batch_number);
+        let mut walk = BatchWalk::new(self.position, self.before);
         let mut wanted = BatchWalk::BYTES_MIN;
         loop {
             if !self.fill(wanted)? {
@@ -319,7 +321,8 @@ impl LogReader {
 
     /// Goes on reading at `position`, whatever was before.
     pub(super) fn seek(&mut self, position: Lsn) {
-        (self.position, self.next_batch_number) = (position, None);
+        self.position = position;
+        (self.before.next_batch_number, self.before.chain) = (None, None);
         self.window.clear();
         self.consumed = 0;
     }
@@ -369,7 +372,7 @@ impl LogReader {
                 for block in buffer[..read].chunks_exact(BLOCK_BYTES as usize) {
                     position = position.advance(BLOCK_BYTES);
                     let footer = Footer::decode(&block[block.len() - FOOTER_BYTES..], position);
-                    if let Some(footer) = footer.filter(|footer| footer.epoch >= self.epoch) {
+                    if let Some(footer) = footer.filter(|footer| footer.epoch >= self.before.epoch) {
                         found(footer);
                     }
                 }

@@ -1,20 +1,21 @@
-//! The bytes of the log. This is the only description; everything else refers to it.
+//! The bytes of the log: records. With [`footer`](super::footer) this is the only description; everything else refers to it.
 //!
 //! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what one disk write
 //! carries: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian throughout.
 //!
 //! ```text
-//! record                                     batch end: a record whose payload ends with this footer
-//!  0  u32  crc32c of `len`, then of bytes 8.. 0  u64  position where the batch starts
-//!  4  u32  len: header + payload              8  u64  batch number, counted from 0 over the log's life
-//!  8  u64  lsn: position after the record    16  u64  durable_lsn when the batch was closed
-//! 16  u32  epoch of the writer               24  u64  when it was closed, milliseconds since 1970
-//! 20  u8   kind                              32  u64  lsn: where the batch ends, a multiple of 4096
-//! 21  u8   mark: 1 or 0                      40  u32  epoch
-//! 22  u16  zero                              44  u32  zero
-//! 24  ..   payload, then zeros up to 8       48  u32  magic "SEND"
-//!                                            52  u32  crc32c of footer bytes 0..52
+//! record
+//!  0  u32  crc32c of `len`, then of bytes 8..
+//!  4  u32  len: header + payload
+//!  8  u64  lsn: position after the record
+//! 16  u32  epoch of the writer
+//! 20  u8   kind
+//! 21  u8   mark: 1 or 0
+//! 22  u16  zero
+//! 24  ..   payload, then zeros up to 8
 //! ```
+//!
+//! The payload of a batch-end record is zeros, then a footer: see [`footer`](super::footer).
 //!
 //! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: short records are
 //!   the common case, and their ends would cost more than their words.
@@ -22,11 +23,6 @@
 //!   without looking into them. All parts of a chain have the mark of the whole. A batch end has none.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
 //! - `lsn` binds a record to its position: bytes left over in a recycled segment are never taken for new ones.
-//! - The footer occupies the last 56 bytes of a 4096-byte block, so that a batch can be found from behind a
-//!   damaged place. Its `durable_lsn` *vouches*: damage before it is corruption, damage after the last vouched
-//!   position is an interrupted write.
-//! - The time a batch was closed at never decreases along the log, whatever the machine's clock does, so that "up to this
-//!   time" is a prefix of the log.
 //! - Epochs never decrease along the log: each start of the server writes with a higher one, so leftovers of a
 //!   batch that an earlier run never finished cannot continue a newer run's log.
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is cut: `Part` records, each starting with the u64 chain id,
@@ -36,6 +32,8 @@
 
 use lsn::Lsn;
 
+use super::footer::{FOOTER_BYTES, Footer};
+
 /// Bytes before the payload of a record.
 pub const RECORD_HEADER_BYTES: usize = 24;
 /// Records start at multiples of this.
@@ -43,8 +41,6 @@ pub(crate) const RECORD_ALIGNMENT: u64 = 8;
 /// Batches end at multiples of this: the unit that direct disk writes need, so that a torn write cannot touch
 /// a block that holds acknowledged records.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// Bytes of the footer in a batch-end record.
-pub(crate) const FOOTER_BYTES: usize = 56;
 /// The smallest batch-end record.
 pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES) as u64;
 /// The largest payload of one record; larger ones are cut into a chain of parts. 1 MiB: one part of a huge
@@ -55,8 +51,6 @@ pub(crate) const CHAIN_ID_BYTES: usize = 8;
 /// The largest payload that is accepted at all: a command's arguments are bounded by 1 GiB (query buffer
 /// limit), one value by 512 MiB, and a rename carries two keys and one value.
 pub const CHAIN_BYTES_MAX: usize = 1 << 31;
-
-const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"SEND");
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));
 const _: () = assert!(BATCH_END_BYTES_MIN < BLOCK_BYTES);
@@ -133,9 +127,9 @@ fn checksum(space: &[u8]) -> u32 {
 pub(crate) fn encode_batch_end(space: &mut [u8], footer: &Footer) {
     assert!(space.len() as u64 >= BATCH_END_BYTES_MIN);
     let payload_bytes = space.len() - RECORD_HEADER_BYTES;
-    let body = &mut space[RECORD_HEADER_BYTES..];
-    body[..payload_bytes - FOOTER_BYTES].fill(0);
-    footer.encode(&mut body[payload_bytes - FOOTER_BYTES..]);
+    let (padding, end) = space[RECORD_HEADER_BYTES..].split_at_mut(payload_bytes - FOOTER_BYTES);
+    padding.fill(0);
+    end.copy_from_slice(&footer.encode());
     let len = space.len();
     space[4..8].copy_from_slice(&(len as u32).to_le_bytes());
     space[8..16].copy_from_slice(&footer.end.get().to_le_bytes());
@@ -209,11 +203,11 @@ impl std::fmt::Display for Invalid {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
@@ -279,65 +273,6 @@ pub(crate) fn verified_records(bytes: &[u8], position: Lsn) -> impl Iterator<Ite
     all.filter(|record| record.kind != RecordKind::BatchEnd)
 }
 
-/// The fixed end of a batch. See the module documentation for its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Footer {
-    pub(crate) start: Lsn,
-    pub(crate) batch_number: u64,
-    pub(crate) durable: Lsn,
-    /// When the batch was closed, in milliseconds since 1970.
-    pub(crate) closed_at_ms: u64,
-    pub(crate) end: Lsn,
-    pub(crate) epoch: u32,
-}
-
-impl Footer {
-    /// Up to where the log was durable when the batch was written here. A batch of an epoch that was mirrored may have been
-    /// written together with those before it, which its own words call durable: see [`mirror`](super::mirror).
-    pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
-        let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
-        if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
-    }
-
-    /// Tells the batch from any other that ends at the same position.
-    pub(crate) fn hash(&self) -> u32 {
-        let mut bytes = [0; FOOTER_BYTES];
-        self.encode(&mut bytes);
-        u32_at(&bytes, 52)
-    }
-
-    fn encode(&self, out: &mut [u8]) {
-        out[0..8].copy_from_slice(&self.start.get().to_le_bytes());
-        out[8..16].copy_from_slice(&self.batch_number.to_le_bytes());
-        out[16..24].copy_from_slice(&self.durable.get().to_le_bytes());
-        out[24..32].copy_from_slice(&self.closed_at_ms.to_le_bytes());
-        out[32..40].copy_from_slice(&self.end.get().to_le_bytes());
-        out[40..44].copy_from_slice(&self.epoch.to_le_bytes());
-        out[44..48].fill(0);
-        out[48..52].copy_from_slice(&FOOTER_MAGIC.to_le_bytes());
-        let crc = crc32c::crc32c(&out[..52]);
-        out[52..56].copy_from_slice(&crc.to_le_bytes());
-    }
-
-    /// The footer in the last bytes of `bytes`, if they are one and belong at a batch that ends at `end`.
-    pub(crate) fn decode(bytes: &[u8], end: Lsn) -> Option<Footer> {
-        let footer = bytes.get(bytes.len().checked_sub(FOOTER_BYTES)?..)?;
-        if u32_at(footer, 48) != FOOTER_MAGIC || u32_at(footer, 52) != crc32c::crc32c(&footer[..52]) {
-            return None;
-        }
-        let decoded = Footer {
-            start: Lsn::new(u64_at(footer, 0)),
-            batch_number: u64_at(footer, 8),
-            durable: Lsn::new(u64_at(footer, 16)),
-            closed_at_ms: u64_at(footer, 24),
-            end: Lsn::new(u64_at(footer, 32)),
-            epoch: u32_at(footer, 40),
-        };
-        let in_order = decoded.durable <= decoded.start && decoded.start < decoded.end;
-        (decoded.end == end && in_order).then_some(decoded)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,27 +325,5 @@ mod tests {
     #[test]
     fn zeros_are_not_a_record() {
         assert_eq!(decode(&[0; 64], Lsn::ZERO), Err(Invalid::Blank));
-    }
-
-    #[test]
-    fn a_footer_is_found_from_behind_and_only_where_it_belongs() {
-        let footer = Footer {
-            start: Lsn::new(4096),
-            batch_number: 3,
-            durable: Lsn::new(4096),
-            closed_at_ms: 1_700_000_000_123,
-            end: Lsn::new(8192),
-            epoch: 2,
-        };
-        let mut space = vec![0; 96];
-        encode_batch_end(&mut space, &footer);
-        assert_eq!(Footer::decode(&space, Lsn::new(8192)), Some(footer));
-        assert_eq!(Footer::decode(&space, Lsn::new(12288)), None);
-        assert_eq!(decode(&space, Lsn::new(8192 - 96)).unwrap().kind, RecordKind::BatchEnd);
-        for bit in 0..FOOTER_BYTES * 8 {
-            let mut bad = space.clone();
-            bad[96 - FOOTER_BYTES + bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Footer::decode(&bad, Lsn::new(8192)), None, "bit {bit} flipped unnoticed");
-        }
     }
 }

@@ -32,7 +32,8 @@ use super::{
     commit::UNASKED,
     flusher::Flusher,
     follow::Recent,
-    mirror::require_left,
+    footer::REIGN_STEP_MAX,
+    mirror::{promoted_epoch, require_left},
     reader::{Batch, LogReader, Tail},
     record::{BLOCK_BYTES, RecordKind},
     salvage::Hole,
@@ -42,7 +43,7 @@ use super::{
 };
 use crate::{
     Control, Damage, Error, LogStats,
-    control::ControlState,
+    control::{ControlState, Start},
     snapshot::{self, SnapshotInfo},
     sync::{AtomicBool, AtomicU64},
 };
@@ -58,6 +59,8 @@ pub struct Recovery {
     chains: Chains,
     end_estimate: Lsn,
     has_snapshot: bool,
+    /// How much greater the reign that begins next is than the last; 0 for a log that is only read.
+    pub(super) reign_step: u64,
     /// Records behind this are not replayed.
     until: Lsn,
     reached: Reached,
@@ -92,7 +95,7 @@ impl Recovery {
         if Control::load(&*disk, dir)?.is_none() {
             create(&*disk, dir, &Control::new(&options, entropy))?;
         }
-        Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options)
+        Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options, reign_step(entropy))
     }
 
     /// Opens the log of a directory that nobody else uses to read it and nothing else: not a byte is changed there, and it
@@ -101,11 +104,12 @@ impl Recovery {
     /// # Errors
     /// As [`Recovery::open`], and if there is no log.
     pub fn open_to_read(disk: Arc<dyn Disk>, dir: &Path) -> Result<Recovery, Error> {
-        Self::over(LogReader::open(disk, dir, Access::Read)?, LogOptions::default())
+        Self::over(LogReader::open(disk, dir, Access::Read)?, LogOptions::default(), 0)
     }
 
     /// Makes a log in the empty directory `dir` whose first position is `start`, a batch boundary, and opens it. What was
-    /// before is in a snapshot that begins there and is still to be written: without it the directory is refused.
+    /// before is in a snapshot that begins there and is still to be written: without it the directory is refused. `reign`: the last
+    /// one of the log that the state is of.
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if there is a log.
@@ -118,7 +122,7 @@ impl Recovery {
         options: LogOptions,
         entropy: &dyn Entropy,
         clock: Arc<dyn Clock>,
-        start: Lsn,
+        (start, reign): (Lsn, u64),
     ) -> Result<Log, Error> {
         options.assert_valid();
         assert!(start.is_aligned(BLOCK_BYTES), "lsn {start} is no batch boundary");
@@ -127,16 +131,19 @@ impl Recovery {
             let reason = "there is a log already".into();
             return Err(Error::Inconsistent { path: dir.to_path_buf(), reason });
         }
-        let new = Control { log_start: start, needs_snapshot: true, ..Control::new(&options, entropy) };
+        let new = Control::new(&options, entropy);
+        let begin = Start { reign, ..new.start };
+        let new = Control { log_start: start, needs_snapshot: true, start: begin, ..new };
         create(&*disk, dir, &new)?;
-        let mut recovery = Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options)?;
+        let reader = LogReader::open(disk, dir, Access::ReadWrite)?;
+        let mut recovery = Self::over(reader, options, reign_step(entropy))?;
         recovery.has_snapshot = true;
         let batch = recovery.next_batch()?;
         assert!(batch.is_none(), "nothing was written yet");
         recovery.finish(clock)
     }
 
-    fn over(reader: LogReader, options: LogOptions) -> Result<Recovery, Error> {
+    fn over(reader: LogReader, options: LogOptions, reign_step: u64) -> Result<Recovery, Error> {
         if reader.segments().is_empty() {
             let path = reader
                 .dir()
@@ -146,14 +153,14 @@ impl Recovery {
             return Err(Error::Inconsistent { path, reason });
         }
         let end_estimate = estimate_end(&reader)?;
-        Ok(Self::reading(reader, options, end_estimate))
+        Ok(Self::reading(reader, options, (end_estimate, reign_step)))
     }
 
-    fn reading(reader: LogReader, options: LogOptions, end_estimate: Lsn) -> Recovery {
+    fn reading(reader: LogReader, options: LogOptions, (end_estimate, reign_step): (Lsn, u64)) -> Recovery {
         let (chains, reached) =
             (Chains::from(reader.position()), Reached { lsn: reader.position(), closed_at_ms: None });
         let (tail, has_snapshot, until) = (None, false, Lsn::MAX);
-        Recovery { reader, options, tail, chains, end_estimate, has_snapshot, until, reached }
+        Recovery { reader, options, tail, chains, end_estimate, has_snapshot, reign_step, until, reached }
     }
 
     /// Opens the log in `dir` to read what is left of it. Damage is no error then: [`Recovery::holes`] tells of it.
@@ -183,12 +190,17 @@ impl Recovery {
         }
         let reader = LogReader::salvage(disk, dir)?;
         let end_estimate = reader.segments_end();
-        Ok(Self::reading(reader, options, end_estimate))
+        Ok(Self::reading(reader, options, (end_estimate, reign_step(entropy))))
     }
 
     /// What a salvage has found damaged so far.
     pub fn holes(&self) -> &[Hole] {
         self.reader.salvage.as_ref().map_or(&[], |salvage| &salvage.holes)
+    }
+
+    /// The last reign that was met so far.
+    pub fn reign(&self) -> u64 {
+        self.reader.before().reign
     }
 
     /// Identifies the log.
@@ -364,16 +376,27 @@ impl Recovery {
     pub fn finish(self, clock: Arc<dyn Clock>) -> Result<Log, Error> {
         let old = self.reader.control();
         // Whatever came from elsewhere has an earlier epoch than what is written from now on.
-        let mirrored_epoch = if old.is_mirror() { self.reader.epoch() } else { old.mirrored_epoch };
-        let seen = old.epoch.max(self.reader.epoch());
-        let epoch = seen.saturating_add(1);
+        let mirrored_epoch = if old.is_mirror() { self.reader.before().epoch } else { old.mirrored_epoch };
+        let seen = old.epoch.max(self.reader.before().epoch);
+        let epoch = if old.is_mirror() { promoted_epoch(seen) } else { seen.saturating_add(1) };
         require_left(epoch, seen, self.reader.dir())?;
         let control = Control { epoch, mirrored_epoch, clean_end: None, ..*old };
-        self.open_behind_end(control, clock)
+        let reign = self.next_reign();
+        self.open_behind_end(control, reign, clock)
+    }
+
+    /// That of a leader that begins where the log ends.
+    pub(super) fn next_reign(&self) -> u64 {
+        self.reign().saturating_add(self.reign_step)
     }
 
     /// Opens the log with the control file that is to be.
-    pub(super) fn open_behind_end(self, control: Control, clock: Arc<dyn Clock>) -> Result<Log, Error> {
+    pub(super) fn open_behind_end(
+        self,
+        control: Control,
+        reign: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Log, Error> {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let end = tail.end;
         if let Some(torn_end) = tail.torn_end {
@@ -390,7 +413,7 @@ impl Recovery {
             tracing::warn!(target: "storage", %error, "cannot remove what an unfinished snapshot has left");
         }
 
-        let flusher_from = (self.reader.next_batch_number(), self.reader.closed_at_ms());
+        let before = self.reader.before();
         let options = LogOptions { segment_bytes: control.segment_bytes, ..self.options }.fitting();
         let mut segments: VecDeque<Segment> =
             self.reader.into_segments().into_iter().filter(|segment| segment.end > end).collect();
@@ -400,8 +423,8 @@ impl Recovery {
         }
         let prepared_end = segments.back().expect("at least one segment").end;
         let active = segments.pop_front().expect("at least one segment");
-        let flusher = Flusher::new(Some(active), flusher_from, clock.monotonic_us());
-        open((disk, clock, dir), options, control, flusher, (end, prepared_end), segments)
+        let flusher = Flusher::new(Some(active), before, clock.monotonic_us());
+        open((disk, clock, dir), options, (control, reign), flusher, (end, prepared_end), segments)
     }
 
     /// Keeps the pieces of the unfinished batch aside for whoever wants to look, and overwrites them.
@@ -435,11 +458,16 @@ impl Recovery {
     }
 }
 
+/// How much greater a reign is than the one before.
+fn reign_step(entropy: &dyn Entropy) -> u64 {
+    1 + entropy.random_u64() % REIGN_STEP_MAX
+}
+
 /// A log whose positions all stand at `end`, with segments up to `prepared_end`.
 pub(super) fn open(
     (disk, clock, dir): (Arc<dyn Disk>, Arc<dyn Clock>, PathBuf),
     options: LogOptions,
-    control: Control,
+    (control, reign): (Control, u64),
     flusher: Flusher,
     (end, prepared_end): (Lsn, Lsn),
     segments: VecDeque<Segment>,
@@ -468,6 +496,7 @@ pub(super) fn open(
             preparing: Mutex::new(()),
             segments: Mutex::new(SegmentQueue { ready: segments, recyclable: Vec::new() }),
             epoch: control.epoch.into(),
+            reign: AtomicU64::new(reign),
             mirroring: AtomicBool::new(control.is_mirror()),
             mirror_vouched: AtomicU64::new(0),
             control: Mutex::new(control),

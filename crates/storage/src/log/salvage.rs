@@ -19,12 +19,12 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
+    footer::Footer,
     reader::{LogReader, Tail},
-    record::Footer,
     segment::{self, HeaderState, Identity, Segment},
     walk::Stop,
 };
-use crate::{Control, Error, control::ControlState, snapshot};
+use crate::{Control, Error, Start, control::ControlState, snapshot};
 
 /// Segments may start up to here: far from where positions overflow.
 const START_MAX: Lsn = Lsn::new(1 << 62);
@@ -145,7 +145,8 @@ impl LogReader {
         if self.vouched() <= end {
             return self.classify(stop).map(Err);
         }
-        let (number, closed_before) = (self.next_batch_number(), self.closed_at_ms());
+        let (number, closed_before) =
+            (self.before().next_batch_number.unwrap_or(0), self.before().closed_at_ms);
         let mut found = None;
         while let Some(footer) = self.salvaged().footers.get_or_insert_default().pop_front() {
             if footer.start > end && self.goes_on_at(footer.start)? {
@@ -218,6 +219,10 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
         clean_end: None,
         needs_snapshot: log_start > Lsn::ZERO,
         mirrored_epoch: 0,
+        start: match log_start {
+            Lsn::ZERO => Start::of_log(&log_id, 0),
+            _ => Start { reign: 0, chain: None },
+        },
     })
 }
 

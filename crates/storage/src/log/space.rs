@@ -84,13 +84,18 @@ impl Shared {
         assert!(
             boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
         );
+        if boundary <= self.control.lock().log_start {
+            return Ok(());
+        }
+        // Read while it is still kept: what is behind continues it.
+        let start = self.start_at(boundary)?;
         let (segment_bytes, old_start) = {
             let mut control = self.control.lock();
             if boundary <= control.log_start {
                 return Ok(());
             }
             let old_start = control.log_start;
-            let forgotten = Control { log_start: boundary, needs_snapshot, ..*control };
+            let forgotten = Control { log_start: boundary, needs_snapshot, start, ..*control };
             forgotten.store(&*self.disk, &self.dir)?;
             *control = forgotten;
             (forgotten.segment_bytes, old_start)

@@ -4,6 +4,7 @@
 
 mod behind_snapshot;
 mod copying;
+mod earlier_format;
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -394,4 +395,41 @@ fn what_lies_behind_a_batch_is_checked_and_what_was_before_is_not_read() {
         damaged.corrupt(&segment, SEGMENT_HEADER_BYTES + at.get() + 30, 1).unwrap();
         assert_eq!(check_from(&damaged, from).is_err(), is_found, "{at}");
     }
+}
+
+#[test]
+fn a_log_that_was_ended_for_a_hand_over_stays_as_it_is() {
+    for (durability, payloads) in
+        [(Durability::Strict, 0), (Durability::Strict, 3), (Durability::Interval, 3)]
+    {
+        let disk = disk();
+        let (_, log) = recover(&disk).unwrap();
+        log.set_durability(durability);
+        write_batches(&log, &numbered(payloads));
+        let end = log.end_for_handover().unwrap();
+        assert_eq!(log.durability(), durability);
+        assert_eq!((log.durable_lsn(), log.appended_lsn()), (end, end));
+        // Idle for ever, ended again, closed: who has the log up to here has all of it.
+        assert_eq!(log.flush().unwrap(), Flush::Idle { due_us: None });
+        assert_eq!(log.end_for_handover().unwrap(), end);
+        log.close().unwrap();
+        assert_eq!(log.appended_lsn(), end);
+        let report = check(disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap();
+        assert!(report.closed_cleanly && report.tail.end == end);
+    }
+}
+
+#[test]
+fn batches_without_records_are_no_data() {
+    let disk = disk();
+    for _ in 0..3 {
+        let (_, log) = recover(&disk).unwrap();
+        log.mark_epoch().unwrap();
+        assert!(!log.holds_records().unwrap());
+        log.close().unwrap();
+    }
+    let (_, log) = recover(&disk).unwrap();
+    assert!(!log.holds_records().unwrap());
+    write_batches(&log, &numbered(1));
+    assert!(log.holds_records().unwrap());
 }

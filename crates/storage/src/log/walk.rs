@@ -4,7 +4,10 @@
 
 use lsn::Lsn;
 
-use super::record::{self, BLOCK_BYTES, Footer, Invalid, RecordKind};
+use super::{
+    footer::{self, Footer, Predecessor},
+    record::{self, BLOCK_BYTES, Invalid, RecordKind},
+};
 
 /// The largest batch that is believed: far above what a log of any ring size writes.
 const BATCH_BYTES_MAX: usize = 256 << 20;
@@ -32,17 +35,16 @@ pub(crate) enum Walked {
 pub(crate) struct BatchWalk {
     start: Lsn,
     offset: usize,
-    epoch: u32,
+    before: Predecessor,
     /// The highest of a record that was met.
     highest_epoch: u32,
-    next_batch_number: Option<u64>,
     records: u64,
 }
 
 impl BatchWalk {
-    /// A walk over the batch that starts at `start`, behind a batch of `epoch`; `next_batch_number`: that of this one, if known.
-    pub(crate) fn new(start: Lsn, epoch: u32, next_batch_number: Option<u64>) -> BatchWalk {
-        BatchWalk { start, offset: 0, epoch, highest_epoch: epoch, next_batch_number, records: 0 }
+    /// A walk over the batch that starts at `start` and has to continue `before`.
+    pub(crate) fn new(start: Lsn, before: Predecessor) -> BatchWalk {
+        BatchWalk { start, offset: 0, before, highest_epoch: before.epoch, records: 0 }
     }
 
     /// Bytes of the batch that are needed before anything can be said.
@@ -68,8 +70,8 @@ impl BatchWalk {
                 Err(Invalid::Short(bytes)) => return Walked::Short(self.offset + bytes),
                 Err(invalid) => return stop(invalid.to_string()),
             };
-            if record.epoch < self.epoch {
-                return stop(format!("a record of epoch {} in epoch {}", record.epoch, self.epoch));
+            if record.epoch < self.before.epoch {
+                return stop(format!("a record of epoch {} in epoch {}", record.epoch, self.before.epoch));
             }
             if self.offset + record.occupied_bytes() as usize > BATCH_BYTES_MAX {
                 return stop("a batch without end".into());
@@ -77,8 +79,16 @@ impl BatchWalk {
             self.offset += record.occupied_bytes() as usize;
             self.highest_epoch = self.highest_epoch.max(record.epoch);
             if record.kind == RecordKind::BatchEnd {
+                let records = &batch[..self.offset - record.occupied_bytes() as usize];
                 return match Footer::decode(record.payload, record.lsn) {
-                    Some(footer) if self.is_end(&footer) => Walked::Whole(self.offset, footer),
+                    Some(footer)
+                        if self.is_end(&footer) && footer::is_of(&footer, records, record.payload) =>
+                    {
+                        match self.before.require_continued_by(&footer) {
+                            Ok(()) => Walked::Whole(self.offset, footer),
+                            Err(reason) => stop(reason),
+                        }
+                    }
                     _ => stop("a batch end that does not match its batch".into()),
                 };
             }
@@ -87,9 +97,6 @@ impl BatchWalk {
     }
 
     fn is_end(&self, footer: &Footer) -> bool {
-        footer.start == self.start
-            && footer.epoch >= self.highest_epoch
-            && footer.end.is_aligned(BLOCK_BYTES)
-            && self.next_batch_number.is_none_or(|number| number == footer.batch_number)
+        footer.start == self.start && footer.epoch >= self.highest_epoch && footer.end.is_aligned(BLOCK_BYTES)
     }
 }

@@ -33,11 +33,17 @@ pub enum ProtocolError {
     /// A request larger than `request_bytes_max` of the [`Limits`](super::Limits). Redis closes without a word here.
     #[error("too big request")]
     TooBigRequest,
+    /// A line of HTTP, as a browser sends it when a page is made to post to this port. It is answered with nothing at all.
+    #[error("a request of HTTP")]
+    Http,
 }
 
 impl ProtocolError {
-    /// Appends the whole error reply, line end included.
+    /// Appends the whole error reply, line end included; nothing for [`ProtocolError::Http`].
     pub fn render(&self, out: &mut Vec<u8>) {
+        if *self == Self::Http {
+            return;
+        }
         out.extend_from_slice(b"-ERR Protocol error: ");
         match self {
             // Not through Display: the byte goes out as it came in, not as UTF-8.

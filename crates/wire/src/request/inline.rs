@@ -2,10 +2,32 @@
 //!
 //! Words are parted by spaces. A double-quoted part knows the escapes `\n \r \t \b \a \xHH` and `\` before any other byte; a
 //! single-quoted one only `\'`. A quote may begin within a word, but one that closes must end it.
+//!
+//! Invariant: no line after one of HTTP becomes a command. A page of anywhere can make a browser send those.
 
 use super::ProtocolError;
 use super::args::{OwnedArgs, Span};
 use super::batch::RequestBatch;
+
+/// Methods that browsers send. One of them is a command too, so the whole line is looked at.
+const HTTP_METHODS: [&[u8]; 8] =
+    [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
+
+/// Whether a line is of HTTP: `POST` and `Host:` whatever follows, as in Redis, and other request lines. What comes after it, the
+/// headers and the body, is what the page wants executed.
+pub(super) fn is_http(line: &[u8]) -> bool {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let Some(first) = words.next() else { return false };
+    if first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:") {
+        return true;
+    }
+    HTTP_METHODS.iter().any(|method| first.eq_ignore_ascii_case(method))
+        && words.next().is_some()
+        && words.next().is_some_and(|version| {
+            version.get(..5).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"HTTP/"))
+        })
+        && words.next().is_none()
+}
 
 /// Appends the words of `line` to the open command of `batch`. On an error some of them may have been added.
 pub(super) fn split_line(line: &[u8], batch: &mut RequestBatch) -> Result<(), ProtocolError> {

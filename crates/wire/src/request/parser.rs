@@ -304,6 +304,9 @@ impl<'p> Pass<'p> {
             return Ok(false);
         };
         let line_bytes = line.len() + 1;
+        if inline::is_http(line) {
+            return Err(ProtocolError::Http);
+        }
         inline::split_line(line, self.batch)?;
         self.end_line(line_bytes);
         if self.batch.args.len() > self.batch.open_args_start() {

@@ -166,6 +166,38 @@ fn what_is_longer_than_a_request_may_be_is_refused_before_it_arrives() {
 }
 
 #[test]
+fn a_line_of_http_ends_the_run_and_what_legitimate_commands_say_does_not() {
+    let body = "CONFIG SET requirepass x\r\n";
+    for line in [
+        "POST / HTTP/1.1",
+        "post",
+        "POST \"/",
+        "Host: localhost:6379",
+        " host: x",
+        "GET / HTTP/1.1",
+        "get /a?b=c http/1.0",
+        "PUT /x HTTP/2",
+        "OPTIONS * HTTP/1.1",
+        "DELETE http://localhost/ HTTP/1.1",
+    ] {
+        let sent = format!("PING\r\n{line}\r\n{body}");
+        let outcome = whole(sent.as_bytes());
+        assert_eq!((outcome.commands.len(), outcome.error), (1, Some(ProtocolError::Http)), "{line}");
+    }
+    for line in
+        ["GET key", "GET / HTTP", "GET a HTTP/1.1 b", "SET k HTTP/1.1", "HOST x", "POSTS", "GETX / HTTP/1.1"]
+    {
+        let outcome = whole(format!("{line}\r\n").as_bytes());
+        assert_eq!((outcome.commands.len(), outcome.error), (1, None), "{line}");
+    }
+    // As an array it comes from no browser.
+    assert_eq!(whole(&encode(&[b"POST", b"/"])).error, None);
+    let mut out = Vec::new();
+    ProtocolError::Http.render(&mut out);
+    assert!(out.is_empty(), "it is answered with nothing");
+}
+
+#[test]
 fn the_caller_learns_how_much_is_missing() {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let bytes = [b"*2\r\n$3\r\nGET\r\n$5000\r\n".as_slice(), &[b'k'; 5000], b"\r\n"].concat();
@@ -315,6 +347,9 @@ fn reference_inline(bytes: &[u8], limits: &Limits) -> Request {
     else {
         return Ok(None);
     };
+    if inline::is_http(line) {
+        return Err(ProtocolError::Http);
+    }
     let mut args = Vec::new();
     let mut at = 0;
     let byte = |at: usize| line.get(at).copied();

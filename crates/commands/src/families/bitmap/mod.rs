@@ -88,7 +88,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bitop",
         arity: -4,
-        flags: WRITE.or(Flags::COPIES),
+        flags: WRITE.or(Flags::COPIES).or(Flags::WALKS),
         keys: Keys::Range { first: 2, last: -1, step: 1 },
         since: "2.6.0",
         complexity: "O(N) where N is the number of bytes of all the strings.",

@@ -58,6 +58,10 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
+            if cx.session.is_silent() {
+                let reply = &mut ReplyWriter::new(&mut cx.session.said_anyway, cx.session.protocol);
+                names.iter().for_each(|name| confirm(reply, "xunsubscribe", *name, None, count));
+            }
         }
     }
     Ok(())
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
     use crate::testing::TestServer;
 
-    const POSITION: Position = Position { epoch: 3, lsn: lsn::Lsn::new(4096) };
+    const POSITION: Position = Position { epoch: 3, lsn: lsn::Lsn::new(4096), reign: 0 };
 
     /// Runs a command that the thread of durable channels is to answer; returns what was asked.
     fn ask(server: &mut TestServer, line: &str) -> Request {

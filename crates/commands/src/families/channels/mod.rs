@@ -7,6 +7,7 @@
 //!   that ends its subscription.
 //! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for the record that
 //!   has it or that it belongs to, and whatever the same client publishes afterwards waits its turn.
+//! - CLIENT REPLY OFF and SKIP take no confirmation and no message back: they are no replies. An error is one.
 
 mod follow;
 mod introspect;
@@ -53,7 +54,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "publish",
         arity: 3,
-        flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES),
+        flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES).or(Flags::PUBLISHES),
         complexity: "O(N+M) where N is the number of subscribers and M the number of patterns that are like the channel.",
         summary: "Sends a message to all who listen to the channel, and replies how many do.",
         syntax: "channel message",
@@ -82,7 +83,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "spublish",
         arity: 3,
-        flags: ALWAYS.or(Flags::FAST),
+        flags: ALWAYS.or(Flags::FAST).or(Flags::PUBLISHES),
         keys: Keys::ShardChannels { last: 1 },
         since: "7.0.0",
         complexity: "O(N) where N is the number of subscribers.",

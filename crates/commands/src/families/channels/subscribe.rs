@@ -1,9 +1,9 @@
 //! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
 
 use pubsub::{Kind, Local, SubscriberId, durable::Request};
-use wire::Args;
+use wire::{Args, ReplyWriter};
 
-use crate::{CommandError, Context, ReplyMode, Session};
+use crate::{CommandError, Context, Session};
 
 /// `SUBSCRIBE channel [channel ...]`
 pub(super) fn subscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -106,19 +106,30 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
     write_delivered(cx, id);
     let counts = Kind::ALL.map(|kind| cx.channels().subscriptions(id, kind));
     let [channels, patterns, shards, from_log] = counts;
-    cx.reply.push(3);
-    cx.reply.bulk(verb.as_bytes());
-    cx.reply.bulk_or_null(name);
-    cx.reply.count(if kind == Kind::Shard { shards } else { channels + patterns + from_log });
+    let count = if kind == Kind::Shard { shards } else { channels + patterns + from_log };
+    let write = |reply: &mut ReplyWriter<'_>| {
+        reply.push(3);
+        reply.bulk(verb.as_bytes());
+        reply.bulk_or_null(name);
+        reply.count(count);
+    };
+    write(&mut cx.reply);
+    if cx.session.is_silent() {
+        let protocol = cx.session.protocol;
+        write(&mut ReplyWriter::new(&mut cx.session.said_anyway, protocol));
+    }
 }
 
 /// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as it would be taken
-/// for a reply; and without replies nobody sees the difference.
+/// for a reply.
 fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
-    if !cx.in_transaction && cx.session.reply_mode == ReplyMode::On && cx.channels().has_delivered(id) {
+    if !cx.in_transaction && cx.channels().has_delivered(id) {
         let mut delivered = Vec::new();
         cx.channels().drain_into(id, &mut delivered);
         cx.reply.raw(&delivered);
+        if cx.session.is_silent() {
+            cx.session.said_anyway.extend_from_slice(&delivered);
+        }
     }
 }
 

@@ -21,6 +21,42 @@ fn run_as(server: &mut TestServer, other: &mut crate::Session, line: &str) -> St
 }
 
 #[test]
+fn confirmations_are_sent_to_who_wants_no_replies() {
+    for (mode, after) in [("off", ""), ("skip", "+PONG")] {
+        for (line, said) in [
+            ("subscribe a", ">[\"subscribe\", \"a\", :1]"),
+            ("psubscribe a*", ">[\"psubscribe\", \"a*\", :1]"),
+            ("ssubscribe a", ">[\"ssubscribe\", \"a\", :1]"),
+            ("unsubscribe", ">[\"unsubscribe\", nil, :0]"),
+            ("punsubscribe a", ">[\"punsubscribe\", \"a\", :0]"),
+            ("xunsubscribe", ">[\"xunsubscribe\", nil, :0]"),
+            ("subscribe", ""),
+            ("publish a x", ""),
+        ] {
+            let mut server = TestServer::new();
+            server.run("hello 3");
+            assert_eq!(server.run(&format!("client reply {mode}")), "");
+            assert_eq!(server.run(line), said, "{mode} {line}");
+            assert_eq!(server.run("ping"), after, "{mode} {line}");
+        }
+    }
+    let mut server = TestServer::new();
+    for line in ["client reply off", "multi", "subscribe a"] {
+        assert_eq!(server.run(line), "", "{line}");
+    }
+    assert_eq!(
+        server.run("exec"),
+        "[\"subscribe\", \"a\", :1]",
+        "without the head of EXEC's reply, as in Redis"
+    );
+    assert_eq!(server.run("unsubscribe"), "[\"unsubscribe\", \"a\", :0]");
+    assert_eq!(server.run("subscribe b"), "[\"subscribe\", \"b\", :1]");
+    assert_eq!(server.run("reset"), "+RESET");
+    assert_eq!(server.run("client reply off"), "");
+    assert_eq!(server.run("unsubscribe"), "[\"unsubscribe\", nil, :0]", "nothing comes again");
+}
+
+#[test]
 fn subscriptions_are_confirmed_with_how_many_there_are() {
     check_protocols(&[
         ("unsubscribe", "[\"unsubscribe\", nil, :0]", ">[\"unsubscribe\", nil, :0]"),

@@ -97,13 +97,13 @@ pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let mode = args.at(2);
     if mode.eq_ignore_ascii_case(b"skip") {
         if cx.session.reply_mode != ReplyMode::Off {
-            cx.session.reply_mode = ReplyMode::SkipNext;
+            cx.session.set_reply_mode(ReplyMode::SkipNext);
         }
     } else if switch(mode)? {
-        cx.session.reply_mode = ReplyMode::On;
+        cx.session.set_reply_mode(ReplyMode::On);
         cx.reply.ok();
     } else {
-        cx.session.reply_mode = ReplyMode::Off;
+        cx.session.set_reply_mode(ReplyMode::Off);
     }
     Ok(())
 }

@@ -174,7 +174,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     session.end_transaction();
     set_db(session, DbId::ZERO);
     session.authenticated = !cx.host.requires_password();
-    session.reply_mode = ReplyMode::On;
+    session.set_reply_mode(ReplyMode::On);
     session.durability = None;
     session.no_touch = false;
     session.tells_lsn = false;

@@ -1,6 +1,7 @@
 use documents::Pick;
+use wire::Protocol;
 
-use crate::testing::TestServer;
+use crate::{EventClass, testing::TestServer};
 
 fn server() -> TestServer {
     let server = TestServer::new();
@@ -71,8 +72,6 @@ fn a_transaction_writes_documents_keys_and_messages_as_one_record() {
         (r#"DOC.PUT stock x '{"left":9}'"#, "+QUEUED"),
         ("PUBLISH durable:orders o1", "+QUEUED"),
         ("DOC.GET orders o1", "+QUEUED"),
-        (r#"DOC.PUT orders o1 '{"item":"y"}'"#, "+QUEUED"),
-        ("DOC.PUT nothing o1 {}", "+QUEUED"),
     ]);
     let before = server.appended_lsn();
     let reply = server.run("EXEC");
@@ -80,7 +79,6 @@ fn a_transaction_writes_documents_keys_and_messages_as_one_record() {
         reply.contains(r#"\"item\":\"x\""#) || reply.contains(r#""item":"x""#),
         "it sees what it wrote: {reply}"
     );
-    assert!(reply.contains("CONFLICT") && reply.contains("NOTFOUND"), "{reply}");
     let appended = server.appended_lsn();
     assert!(appended > before);
     let (logged, records) = server.logged_documents();
@@ -122,4 +120,154 @@ fn a_reply_waits_for_what_it_shows() {
     assert_eq!(server.gate("DOC.GET orders a"), written);
     assert_eq!(server.gate("DOC.PUT orders a {}"), written, "a conflict shows what is there");
     assert!(server.gate("DOC.GET nothing a") <= server.appended_lsn());
+}
+
+/// Commands of a transaction whose last one fails, and what the error says of it.
+const FAILING: &[(&str, &str)] = &[
+    (r#"DOC.PUT orders taken '{"n":2}'"#, "DOC.PUT (command 6): CONFLICT Document update conflict."),
+    ("DOC.PUT nothing a {}", "DOC.PUT (command 6): NOTFOUND Database does not exist."),
+    ("DOC.GET nothing a", "DOC.GET (command 6): NOTFOUND Database does not exist."),
+    ("DOC.PUT orders a 7", "DOC.PUT (command 6): BADREQUEST Document must be a JSON object"),
+    (
+        "doc.del orders taken 1-00000000000000000000000000000000",
+        "DOC.DEL (command 6): CONFLICT Document update conflict.",
+    ),
+    ("IDEMP once 60000 DOC.PUT nothing a {}", "DOC.PUT (command 6): NOTFOUND Database does not exist."),
+];
+
+#[test]
+fn a_command_on_documents_that_fails_undoes_the_whole_transaction() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        for (failing, told) in FAILING {
+            let mut server = server();
+            *server.host.event_classes.lock() = EventClass::parse("KEA").expect("letters");
+            server.session.protocol = protocol;
+            server.run(r#"DOC.PUT orders taken '{"n":1}'"#);
+            server.check(&[("SET stock:x 5", "+OK"), ("RPUSH jobs a b c", ":3"), ("SET gone 1 PX 5", "+OK")]);
+            server.events();
+            let (content, documents) = (server.content(), server.logged_documents().1);
+            let before = server.appended_lsn();
+            server.check(&[
+                ("WATCH stock:x", "+OK"),
+                ("MULTI", "+OK"),
+                ("DECR stock:x", "+QUEUED"),
+                (r#"DOC.PUT orders o1 '{"item":"x"}'"#, "+QUEUED"),
+                ("EVAL \"redis.call('rpop', 'jobs') redis.call('set', 'made', 1)\" 0", "+QUEUED"),
+                ("PUBLISH durable:orders o1", "+QUEUED"),
+                ("SELECT 3", "+QUEUED"),
+                (failing, "+QUEUED"),
+                ("INCR late", "+QUEUED"),
+                ("EXEC", &format!("-EXECABORT Transaction discarded because of: {told}")),
+            ]);
+            assert_eq!(server.appended_lsn(), before, "nothing is logged: {failing}");
+            assert_eq!(server.content(), content, "{failing}");
+            assert_eq!(server.logged_documents().1, documents, "{failing}");
+            assert!(server.events().is_empty(), "{failing}");
+            assert!(server.logged_messages().is_empty(), "{failing}");
+            server.check(&[
+                ("GET stock:x", "\"5\""),
+                ("DOC.GET orders o1", "nil"),
+                ("EXISTS late made once", ":0"),
+                // Nothing is watched any more, and the next one works.
+                ("SET stock:x 6", "+OK"),
+                ("MULTI", "+OK"),
+                (r#"DOC.PUT stock x '{"left":6}' "#, "+QUEUED"),
+                ("DECR stock:x", "+QUEUED"),
+            ]);
+            let reply = server.run("EXEC");
+            assert!(reply.starts_with("[\"1-") && reply.ends_with("\", :5]"), "{reply}");
+            server.assert_replays();
+        }
+    }
+}
+
+#[test]
+fn a_command_on_keys_that_fails_undoes_nothing_beside_documents() {
+    let mut server = server();
+    server.check(&[
+        ("SET text x", "+OK"),
+        ("MULTI", "+OK"),
+        ("DOC.PUT orders a {}", "+QUEUED"),
+        ("INCR text", "+QUEUED"),
+        ("SET made 1", "+QUEUED"),
+    ]);
+    let reply = server.run("EXEC");
+    assert!(reply.contains("-ERR value is not an integer") && reply.ends_with("+OK]"), "{reply}");
+    assert_ne!(server.run("DOC.GET orders a"), "nil");
+    server.assert_replays();
+}
+
+#[test]
+fn nobody_is_told_of_what_was_undone() {
+    let mut server = server();
+    let mut other = server.connect();
+    std::mem::swap(&mut server.session, &mut other);
+    server.run("HELLO 3");
+    server.check(&[("CLIENT TRACKING ON", "+OK"), ("GET a", "nil"), ("GET b", "nil"), ("BLPOP jobs 0", "")]);
+    let id = server.session.client.id();
+    std::mem::swap(&mut server.session, &mut other);
+    server.check(&[
+        ("MULTI", "+OK"),
+        ("SET a 1", "+QUEUED"),
+        ("RPUSH jobs 1", "+QUEUED"),
+        ("SET a 2", "+QUEUED"),
+        ("DOC.PUT nothing a {}", "+QUEUED"),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of: DOC.PUT (command 4): NOTFOUND Database does not exist.",
+        ),
+    ]);
+    assert!(server.host.take_pushed(id).0.is_empty(), "nothing has changed");
+    assert_eq!(server.host.take_answer(id), None, "nothing was pushed");
+    server.check(&[("SET a 3", "+OK")]);
+    assert_eq!(server.host.take_pushed(id).0, [r#">["invalidate", ["a"]]"#], "it is still tracked");
+    server.check(&[("RPUSH jobs 2", ":1")]);
+    assert!(server.host.take_answer(id).is_some(), "it waits still");
+}
+
+#[test]
+fn what_cannot_be_undone_is_not_in_one_transaction_with_documents() {
+    let refused = |name: &str| {
+        format!("-ERR {name} cannot be undone: it cannot be in one transaction with DOC commands")
+    };
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    let mut server = server();
+    server.check(&[("SET kept 1", "+OK")]);
+    for (line, name) in [
+        ("FLUSHALL", "FLUSHALL"),
+        ("FLUSHDB", "FLUSHDB"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET"),
+        ("CLIENT SETNAME x", "CLIENT SETNAME"),
+        ("LEASE k 1000 me", "LEASE"),
+        ("SUBSCRIBE c", "SUBSCRIBE"),
+        ("IDEMP k 1000 FLUSHALL", "FLUSHALL"),
+    ] {
+        server.check(&[
+            ("MULTI", "+OK"),
+            ("DOC.GET orders a", "+QUEUED"),
+            (line, &refused(name)),
+            ("EXEC", aborted),
+            ("MULTI", "+OK"),
+            (line, "+QUEUED"),
+            ("DOC.GET orders a", &refused(name)),
+            ("EXEC", aborted),
+        ]);
+    }
+    server.check(&[
+        ("MULTI", "+OK"),
+        ("DOC.PUT orders a {}", "+QUEUED"),
+        ("EVAL \"return redis.pcall('flushall').err\" 0", "+QUEUED"),
+        ("DOC.PUT orders a {}", "+QUEUED"),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of: DOC.PUT (command 3): CONFLICT Document update conflict.",
+        ),
+        ("GET kept", "\"1\""),
+        ("MULTI", "+OK"),
+        ("EVAL \"redis.call('flushall')\" 0", "+QUEUED"),
+        ("SET other 1", "+QUEUED"),
+        ("EXEC", "[nil, +OK]"),
+        ("EXISTS kept", ":0"),
+    ]);
+    server.assert_replays();
 }

@@ -195,7 +195,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "dump",
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.or(Flags::WALKS),
         since: "2.6.0",
         complexity: "O(N) where N is the size of the value.",
         summary: "Replies with the value of a key in the encoding that RESTORE and migration tools read.",
@@ -216,7 +216,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "copy",
         arity: -3,
-        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES),
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::WALKS),
         keys: TWO_KEYS,
         since: "6.2.0",
         complexity: "O(N) where N is the size of the value.",
@@ -247,7 +247,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "keys",
-        flags: WALK.or(Flags::DANGEROUS),
+        flags: WALK.or(Flags::DANGEROUS).or(Flags::WALKS),
         keys: Keys::None,
         complexity: "O(N) where N is the number of keys in the database; of one slot if the pattern fixes it.",
         summary: "Replies with all keys that match a pattern.",

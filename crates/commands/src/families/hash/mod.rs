@@ -48,7 +48,11 @@ const ROW: Row = Row {
 };
 
 /// What commands that reply with a whole hash have in common.
-const WHOLE: Row = Row { flags: Flags::READONLY, complexity: "O(N) where N is the size of the hash.", ..ROW };
+const WHOLE: Row = Row {
+    flags: Flags::READONLY.or(Flags::WALKS),
+    complexity: "O(N) where N is the size of the hash.",
+    ..ROW
+};
 
 /// The commands.
 pub(crate) const ROWS: &[Row] = &[

@@ -127,7 +127,10 @@ fn run(cx: &mut Context<'_, '_>, key: &[u8], found: Found, call: Args<'_>) -> Re
     }
     let is_again = matches!(
         outcome,
-        Err(CommandError::NeedsRoom(_) | CommandError::NeedsAllSlots | CommandError::SlotTaken { .. })
+        Err(CommandError::NeedsRoom(_)
+            | CommandError::NeedsAllSlots
+            | CommandError::NeedsOwnThread
+            | CommandError::SlotTaken { .. })
     );
     let is_error = outcome.is_err() || cx.reply.since(start).starts_with(b"-");
     if !is_again {

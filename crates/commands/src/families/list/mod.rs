@@ -204,6 +204,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lpos",
+        flags: ROW.flags.or(Flags::WALKS),
         arity: -3,
         since: "6.0.6",
         complexity: "O(N) where N is the number of elements.",
@@ -224,7 +225,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "linsert",
         arity: 5,
-        flags: GROW,
+        flags: GROW.or(Flags::WALKS),
         since: "2.2.0",
         complexity: "O(N) where N is the number of elements up to the pivot.",
         summary: "Adds an element before or after another one.",
@@ -234,7 +235,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lrem",
-        flags: SHRINK,
+        flags: SHRINK.or(Flags::WALKS),
         complexity: "O(N) where N is the number of elements.",
         summary: "Removes elements that match.",
         syntax: "key count element",

@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: ADMIN.or(Flags::NO_MULTI),
         since: "7.2.0",
         summary: "What a replica begins with; not for clients.",
-        syntax: "<version log-id epoch end hash port replica-id | MARKS end hash [end hash ...]>",
+        syntax: "<version log-id epoch end chain port replica-id | MARKS end chain [end chain ...]>",
         handler: follow::replicate,
         ..ROW
     },

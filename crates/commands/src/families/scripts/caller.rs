@@ -7,6 +7,7 @@ use wire::{Args, Protocol};
 
 use crate::{
     CommandError, Context, Flags,
+    long_units::is_final,
     row::{Found, resolve_call},
 };
 
@@ -36,8 +37,9 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         script: impl FnOnce(&mut dyn Calls) -> R,
     ) -> (R, Option<CommandError>) {
         let (db, protocol) = (cx.session.db, cx.session.protocol);
-        let outer = (cx.in_transaction, cx.admitted_bytes);
+        let outer = (cx.in_transaction, cx.in_script, cx.admitted_bytes);
         cx.begin_inner();
+        cx.in_script = true;
         let keys = keys.take(HASHED_KEYS_MAX);
         let hashes = keys.iter().map(|key| cx.unit.hash(key)).collect();
         let mut caller = Caller { cx, keys, hashes, is_read_only, ignores_memory, refusal: None };
@@ -45,7 +47,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         let Caller { cx, refusal, .. } = caller;
         cx.unit.forget_keys();
         (cx.session.db, cx.session.protocol) = (db, protocol);
-        (cx.in_transaction, cx.admitted_bytes) = outer;
+        (cx.in_transaction, cx.in_script, cx.admitted_bytes) = outer;
         cx.reply.set_protocol(protocol);
         (outcome, refusal)
     }
@@ -63,17 +65,23 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         if barred.into_iter().any(|flag| row.flags.has(flag)) {
             return Err("ERR This Redis command is not allowed from script".to_string());
         }
+        if row.flags.has(Flags::FLUSHES) && self.cx.unit.has_documents() {
+            return Err(format!(
+                "ERR {} cannot be undone: it cannot be in one transaction with DOC commands",
+                row.name.to_uppercase()
+            ));
+        }
         // Asked each time: a long script may have begun before it became one.
         if !row.flags.has(Flags::STALE) && self.cx.host.replication().is_stale() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }
         let writes = row.flags.has(Flags::WRITE)
             || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.is_durable_channel(args.at(1));
+        if self.is_read_only && (writes || row.flags.has(Flags::PUBLISHES)) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".to_string());
+        }
         if !writes {
             return Ok(found);
-        }
-        if self.is_read_only {
-            return Err("ERR Write commands are not allowed from read-only scripts.".to_string());
         }
         let scripting = self.cx.scripting.as_deref();
         if let Some(error) = scripting.and_then(|it| it.no_writes.as_ref()) {
@@ -112,9 +120,14 @@ impl Calls for Caller<'_, '_, '_> {
             self.refusal = Some(CommandError::NeedsAllSlots);
             return Err(Refusal::Stop(Stop::Again));
         }
+        if is_final(found.row) && self.cx.may_be_handed_over() {
+            return Err(Refusal::Stop(Stop::Overtime));
+        }
         let start = self.cx.reply.position();
         self.cx.session.protocol = protocol;
-        self.cx.run_inner(found, args, Some("lua"));
+        if self.cx.run_inner(found, args, Some("lua")).is_err() {
+            return Err(Refusal::Stop(Stop::Overtime));
+        }
         reply.extend_from_slice(self.cx.reply.since(start));
         self.cx.reply.truncate(start);
         Ok(())

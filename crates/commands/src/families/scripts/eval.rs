@@ -161,14 +161,24 @@ pub(super) fn run_loaded(
     let rolls_back = cx.host.scripts().settings.rolls_back();
     cx.unit.begin_undo();
     let scripts = cx.host.scripts();
-    let running = scripts.begin(cx.host.monotonic_us(), vm.meter(), cx.unit.stats(), function);
+    let (now_us, before) = (cx.host.monotonic_us(), cx.scripting().handed_over.take());
+    let running = scripts.begin(now_us, vm.meter(), function, before);
+    let scripting = cx.scripting();
+    if let Some(deadline_us) = scripting.deadline_us.or_else(|| scripting.deadline_us(now_us)) {
+        vm.meter().stop_at(deadline_us);
+    }
     let (ended, refusal) =
         Caller::run(cx, keys, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
     let ended = match ended {
         Ended::Returned(returned) => write(cx, vm.meter(), returned),
         ended => ended,
     };
-    drop(running);
+    let runs_elsewhere = matches!(ended, Ended::Stopped(Stop::Overtime)) && cx.may_be_handed_over();
+    if runs_elsewhere || matches!(ended, Ended::Stopped(Stop::Again)) {
+        cx.scripting().handed_over = Some(running.hand_over());
+    } else {
+        drop(running);
+    }
     let outcome = match ended {
         Ended::Returned(returned) => {
             if rolls_back && returned.is_error() {
@@ -186,6 +196,11 @@ pub(super) fn run_loaded(
             cx.unit.undo();
             let problem = match (stop, refusal) {
                 (Stop::Again, Some(refusal)) => refusal,
+                (Stop::Overtime, _) if runs_elsewhere => CommandError::NeedsOwnThread,
+                (Stop::Overtime, _) => CommandError::Text(
+                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; what \
+                     it did is undone",
+                ),
                 (Stop::Killed, _) => CommandError::Composed(format!(
                     "ERR Script killed by user with SCRIPT KILL... script: {name}"
                 )),

@@ -1,7 +1,7 @@
 //! FCALL, FCALL_RO.
 
 use keyspace::{Function, FunctionFlags};
-use scripting::{Calls, Ended, Traits, Vm};
+use scripting::{Calls, Ended, Stop, Traits, Vm};
 use wire::{Args, OwnedArgs};
 
 use super::eval::{Subject, Words, check, run_loaded};
@@ -44,7 +44,13 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
         let id = match compiled.compile(vm, library, &libraries, host) {
             Ok(id) => id,
-            Err(problem) => return Ended::Failed(problem),
+            // A kill during the compilation of the library is a kill of the function.
+            Err(problem) => {
+                return match vm.meter().stopped() {
+                    Some(stop @ (Stop::Killed | Stop::Overtime)) => Ended::Stopped(stop),
+                    _ => Ended::Failed(problem),
+                };
+            }
         };
         vm.run_function((id, &function.name), words.keys, words.args, seed, calls)
     };

@@ -21,6 +21,7 @@ use crate::{
 
 /// `FUNCTION LOAD [REPLACE] code`
 pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    cx.require_own_thread()?;
     let words = args.skip(2);
     let (options, code) = (words.take(words.len() - 1), words.at(words.len() - 1));
     if let Some(option) = options.iter().find(|option| !option.eq_ignore_ascii_case(b"replace")) {
@@ -174,6 +175,7 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     if args.len() > 4 {
         return Err(wrong_arguments(args));
     }
+    cx.require_own_thread()?;
     let policy = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"append") => Policy::Append,
         Some(b"replace") => Policy::Replace,
@@ -277,7 +279,7 @@ fn while_loading<R>(
     let host = cx.host;
     let mut vm = cx.scripting().take_vm(host.scripts());
     let shown = RunningFunction { name: args.at(1).into(), command: OwnedArgs::from(args.take(2)) };
-    let running = host.scripts().begin(host.monotonic_us(), vm.meter(), cx.unit.stats(), Some(shown));
+    let running = host.scripts().begin(host.monotonic_us(), vm.meter(), Some(shown), None);
     let outcome = work(&mut vm, &mut Loading::begin(host, ms_max));
     drop(running);
     cx.scripting().put_vm(vm);

@@ -100,6 +100,12 @@ fn commands_are_refused_to_scripts() {
         told(&mut server, "EVAL", "#!lua flags=no-writes\nreturn redis.call('set', 'a', 1)"),
         read_only
     );
+    for publish in ["publish", "spublish"] {
+        let script = format!("return redis.call('{publish}', 'a', 'b')");
+        assert_eq!(told(&mut server, "EVAL_RO", &script), read_only);
+        assert_eq!(told(&mut server, "EVAL", &format!("#!lua flags=no-writes\n{script}")), read_only);
+        assert_eq!(told(&mut server, "EVAL", &script), ":0");
+    }
     assert_eq!(told(&mut server, "EVAL_RO", "return redis.call('llen', 'l')"), ":1");
     let flagged = "-ERR Can not execute a script with write flag using *_ro command.";
     assert_eq!(told(&mut server, "EVAL_RO", "#!lua\nreturn 1"), flagged);
@@ -248,6 +254,7 @@ impl Endless {
         let script = std::thread::spawn(move || {
             let mut other = crate::Executor::new(keyspace, interests, shared.stats.worker(0), 2);
             other.attach(appender);
+            other.own_thread();
             execute(&mut other, &mut theirs, &*shared, script).expect("it has all it needs")
         });
         Endless { server, host, session: mine, script }

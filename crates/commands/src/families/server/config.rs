@@ -1,9 +1,10 @@
 //! CONFIG: the settings of the process.
 
+use keyspace::Effect;
 use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
-use crate::{CommandError, Context, Row};
+use crate::{CommandError, Context, Row, row::Keys};
 
 /// The subcommands.
 pub(super) const ROWS: [Row; 5] = [
@@ -46,6 +47,7 @@ pub(super) const ROWS: [Row; 5] = [
         summary: "Changes settings, all or none.",
         syntax: "parameter value [parameter value ...]",
         handler: set,
+        keys: Keys::Settings,
         ..ROW
     },
 ];
@@ -87,7 +89,17 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
         return confirm_recovery(cx, &pairs);
     }
-    cx.host.config_set(&pairs).map_err(CommandError::Composed)?;
+    if pairs.iter().any(|(name, _)| cx.host.is_of_data(name)) {
+        if cx.in_transaction {
+            return Err(CommandError::Text(
+                "ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction",
+            ));
+        }
+        cx.require_room(args.size_bytes() as u64)?;
+    }
+    for (name, value) in cx.host.config_set(&pairs).map_err(CommandError::Composed)? {
+        cx.apply(&Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() });
+    }
     cx.reply.ok();
     Ok(())
 }
@@ -186,6 +198,25 @@ mod tests {
             ("config set maxmemory 1 timeout", "-ERR wrong number of arguments for 'config|set' command"),
             ("config get maxmemory", "[\"maxmemory\", \"1\"]"),
         ]);
+    }
+
+    #[test]
+    fn a_setting_of_the_data_is_a_record_that_flushall_keeps() {
+        let mut server = server();
+        server.check(&[
+            ("config set of-data a", "+OK"),
+            ("config set of-data b", "+OK"),
+            ("set k v", "+OK"),
+            ("flushall", "+OK"),
+            ("multi", "+OK"),
+            ("config set of-data c", "+QUEUED"),
+            (
+                "exec",
+                "[-ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction]",
+            ),
+        ]);
+        let settings = server.executor.keyspace().data_settings();
+        assert_eq!(settings.get(b"of-data"), Some(&b"b"[..]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{CommandError, Context, families::database::parse_db};
 
 /// `DBSIZE`
 pub(super) fn dbsize(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.reply.count(cx.keyspace.len(cx.db()) as usize);
+    cx.reply.count(cx.unit.keys_len(cx.db()) as usize);
     Ok(())
 }
 
@@ -23,15 +23,16 @@ pub(super) fn flushdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 /// `FLUSHALL [ASYNC | SYNC]`
 pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     check_flush_mode(args)?;
-    // It is about keys. The log before its record will go, so the record has the libraries.
-    let libraries = cx.unit.libraries();
-    if !libraries.is_empty() {
-        cx.require_room(libraries.encoded_bytes() as u64)?;
+    // It is about keys. The log before its record will go, so the record has the libraries, and the settings of the data.
+    let (libraries, settings) = (cx.unit.libraries(), cx.unit.data_settings());
+    if !libraries.is_empty() || !settings.is_empty() {
+        cx.require_room((libraries.encoded_bytes() + settings.encoded_bytes()) as u64)?;
     }
     cx.apply(&Effect::FlushAll);
     for library in libraries.iter() {
         library.with_effect(|effect| cx.apply(effect));
     }
+    settings.effects().for_each(|effect| _ = cx.apply(&effect));
     cx.reply.ok();
     Ok(())
 }

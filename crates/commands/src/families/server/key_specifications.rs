@@ -20,6 +20,7 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
         Keys::None
         | Keys::AllSlots
         | Keys::Libraries
+        | Keys::Settings
         | Keys::Queued
         | Keys::Counted { .. }
         | Keys::Computed { .. } => [0; 3],
@@ -29,7 +30,7 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
 /// How many specifications there are.
 pub(super) fn count(keys: Keys) -> usize {
     match keys {
-        Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Queued => 0,
+        Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Settings | Keys::Queued => 0,
         Keys::First | Keys::Range { .. } | Keys::ShardChannels { .. } => 1,
         Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
         Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),

@@ -40,7 +40,8 @@ pub(super) const ROWS: [Row; 6] = [
     Row {
         name: "memory|stats",
         arity: 2,
-        flags: Flags::NONE,
+        // It counts keys.
+        flags: Flags::READS_ALL,
         since: "4.0.0",
         summary: "Shows how much memory is used for what.",
         handler: stats,
@@ -137,13 +138,13 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     let index = cx.keyspace.index_bytes();
     let MemoryFigures { resident_bytes, resident_bytes_max, committed_bytes, log_buffer_bytes, .. } =
         usage.figures;
-    let keys: u64 = DbId::all().map(|db| cx.keyspace.len(db)).sum();
+    let keys: u64 = DbId::all().map(|db| cx.unit.keys_len(db)).sum();
     let expiring: u64 = DbId::all().map(|db| cx.keyspace.expiring_len(db)).sum();
     let index_bytes = index.tables.iter().sum::<u64>() + index.expiry;
     let overhead = usage.fixed() + usage.clients + index_bytes;
     let dataset = usage.data.saturating_sub(index_bytes);
     let (used, net) = (usage.used(), usage.used() - usage.fixed());
-    let dbs: Vec<DbId> = DbId::all().filter(|db| cx.keyspace.len(*db) > 0).collect();
+    let dbs: Vec<DbId> = DbId::all().filter(|db| cx.unit.keys_len(*db) > 0).collect();
 
     let map = cx.reply.begin_deferred();
     let mut fields = Fields { cx, count: 0 };

@@ -119,7 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "flushall",
         arity: -1,
         // Of the libraries.
-        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES),
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
         summary: "Removes all keys of all databases.",
@@ -130,7 +130,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushdb",
         arity: -1,
-        flags: Flags::WRITE.or(Flags::DANGEROUS),
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::FLUSHES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
         summary: "Removes all keys of the selected database.",

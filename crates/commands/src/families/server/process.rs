@@ -13,7 +13,9 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
             sections.push(section);
         }
     }
-    cx.reply.verbatim(*b"txt", cx.host.info(&sections).as_bytes());
+    let (text, seen) = cx.host.info(&sections);
+    cx.unit.note_seen(seen);
+    cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
 

@@ -45,7 +45,7 @@ const ROW: Row = Row {
 /// What commands that reply with a combination of sets have in common.
 const COMBINING: Row = Row {
     arity: -2,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.or(Flags::WALKS),
     keys: Keys::Range { first: 1, last: -1, step: 1 },
     complexity: "O(N) where N is the number of members of all sets.",
     syntax: "key [key ...]",
@@ -55,7 +55,7 @@ const COMBINING: Row = Row {
 /// What commands that store a combination of sets have in common.
 const STORING: Row = Row {
     arity: -3,
-    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES),
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::WALKS),
     syntax: "destination key [key ...]",
     ..COMBINING
 };
@@ -116,7 +116,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "scard", summary: "Replies with the number of members.", handler: member::scard, ..ROW },
     Row {
         name: "smembers",
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.or(Flags::WALKS),
         complexity: "O(N) where N is the size of the set.",
         summary: "Replies with all members.",
         handler: member::smembers,

@@ -27,7 +27,7 @@ const VALUE_HEAD_BYTES: usize = 16;
 const ROW: Row = Row {
     name: "sort_ro",
     arity: -2,
-    flags: Flags::READONLY.or(Flags::DANGEROUS),
+    flags: Flags::READONLY.or(Flags::DANGEROUS).or(Flags::WALKS),
     keys: Keys::Computed { first: Some(1), find: find_first, reads_others: |args| reads_others(args, false) },
     family: Family::Generic,
     since: "7.0.0",
@@ -43,7 +43,7 @@ const ROW: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sort",
-        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::DANGEROUS),
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::DANGEROUS).or(Flags::WALKS),
         keys: Keys::Computed {
             first: Some(1),
             find: find_keys,
@@ -77,7 +77,7 @@ fn reads_others(args: Args<'_>, stores: bool) -> bool {
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
 fn sort(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let options = Options::parse(args, true)?;
+    let options = options(cx, args, true)?;
     match options.store {
         Some(at) => store(cx, args.at(1), args.at(at), &options),
         None => show(cx, args.at(1), &options),
@@ -86,7 +86,13 @@ fn sort(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 /// `SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA]`
 fn sort_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    show(cx, args.at(1), &Options::parse(args, false)?)
+    show(cx, args.at(1), &options(cx, args, false)?)
+}
+
+fn options<'a>(cx: &Context<'_, '_>, args: Args<'a>, stores: bool) -> Result<Options<'a>, CommandError> {
+    let mut options = Options::parse(args, stores)?;
+    options.reproducible |= cx.in_script;
+    Ok(options)
 }
 
 fn show(cx: &mut Context<'_, '_>, key: &[u8], options: &Options<'_>) -> Result<(), CommandError> {
@@ -177,12 +183,11 @@ fn sorted<'u>(
         View::Zset(zset) if options.unsorted => {
             return Ok(zset.range(range).map(|(member, _)| member).collect());
         }
-        View::Set(set) if options.unsorted && options.store.is_none() => {
+        View::Set(set) if options.unsorted && !options.reproducible => {
             return Ok(set.iter().skip(range.start).take(range.len()).collect());
         }
         View::Set(set) => {
             if options.unsorted {
-                // What is stored must not depend on how members lie in memory.
                 (by, alphabetic) = (None, true);
             }
             set.iter().collect()

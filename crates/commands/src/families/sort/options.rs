@@ -17,6 +17,8 @@ pub(super) struct Options<'a> {
     pub(super) unsorted: bool,
     /// From the greatest to the least.
     pub(super) descending: bool,
+    /// Members are sorted by their bytes, not left in the order of memory: for STORE and for scripts.
+    pub(super) reproducible: bool,
     /// By bytes instead of by numbers.
     pub(super) alphabetic: bool,
     /// What is shown of each element; if empty, the element.
@@ -36,6 +38,7 @@ impl<'a> Options<'a> {
         let mut options = Options {
             by: None,
             unsorted: false,
+            reproducible: false,
             descending: false,
             alphabetic: false,
             gets: SmallVec::new(),
@@ -77,6 +80,7 @@ impl<'a> Options<'a> {
                 _ => return Err(CommandError::Syntax),
             };
         }
+        options.reproducible = options.store.is_some();
         Ok(options)
     }
 

@@ -117,6 +117,19 @@ fn without_an_asterisk_nothing_is_sorted() {
 }
 
 #[test]
+fn a_script_gets_the_members_of_a_set_in_one_order() {
+    let script = |rest: &str| format!("EVAL \"return redis.call('sort', 's', 'by', 'nosort'{rest})\" 0");
+    check(&[
+        ("SADD s b a c 10 2", ":5"),
+        (&script(""), r#"["10", "2", "a", "b", "c"]"#),
+        (&script(", 'desc'"), r#"["c", "b", "a", "2", "10"]"#),
+        (&script(", 'limit', 1, 2"), r#"["2", "a"]"#),
+        (&script(", 'get', '#', 'get', 'w_*'"), r#"["10", nil, "2", nil, "a", nil, "b", nil, "c", nil]"#),
+        ("EVAL_RO \"return redis.call('sort_ro', 's', 'by', 'nosort')\" 0", r#"["10", "2", "a", "b", "c"]"#),
+    ]);
+}
+
+#[test]
 fn what_is_stored_replaces_whatever_was_there() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = crate::EventClass::parse("KA").expect("letters");

@@ -119,7 +119,7 @@ fn write_full_group(
     reply.bulk(name);
     write_position(reply, stream, group.position());
     number(reply, "pel-count", group.pending_len() as u64);
-    reply.bulk(b"pel");
+    reply.bulk(b"pending");
     reply.array(group.pending_len().min(count));
     for pending in group.pending_in(ALL).take(count) {
         let Delivery { id, time_ms, count } = pending.delivery;
@@ -148,7 +148,7 @@ fn write_full_consumer(
     reply.bulk(b"active-time");
     reply.integer(active_ms.map_or(-1, |ms| ms as i64));
     number(reply, "pel-count", consumer.pending_len() as u64);
-    reply.bulk(b"pel");
+    reply.bulk(b"pending");
     reply.array(consumer.pending_len().min(count));
     let pending = consumer.pending_ids(ALL).filter_map(|id| group.pending(id));
     for Delivery { id, time_ms, count } in pending.map(|pending| pending.delivery).take(count) {

@@ -4,7 +4,7 @@ use keyspace::StreamOrder;
 use wire::{Args, number::parse_i64};
 
 use super::{id, reply::write_range, stream};
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, long_units::LONG_ELEMENTS};
 
 /// `XLEN key`
 pub(super) fn xlen(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -32,6 +32,7 @@ fn reply_range(
 ) -> Result<(), CommandError> {
     let ids = id::parse_range(start, end)?;
     let count = parse_count(args.skip(4))?;
+    let may_be_handed_over = cx.may_be_handed_over();
     let Some(stream) = stream(cx.unit.read(cx.session.db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
@@ -41,6 +42,12 @@ fn reply_range(
         return Ok(());
     }
     let count = count.unwrap_or(usize::MAX);
+    if may_be_handed_over && count.min(stream.len()) > LONG_ELEMENTS {
+        let first = stream.share(ids.clone(), order, LONG_ELEMENTS + 1);
+        if first.is_some_and(|entries| entries.len() > LONG_ELEMENTS) {
+            return Err(CommandError::NeedsOwnThread);
+        }
+    }
     let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
     write_range(&mut cx.reply, postponed, stream, ids, order, count);
     Ok(())

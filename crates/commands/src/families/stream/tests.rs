@@ -473,7 +473,7 @@ fn everything_about_a_stream_is_shown_at_once() {
     ]);
     let now = START_MS;
     let group = format!(
-        r#"["name", "g", "last-delivered-id", "1-1", "entries-read", :1, "lag", :0, "pel-count", :1, "pel", [["1-1", "a", :{now}, :1]], "consumers", [["name", "a", "seen-time", :{now}, "active-time", :{now}, "pel-count", :1, "pel", [["1-1", :{now}, :1]]]]]"#
+        r#"["name", "g", "last-delivered-id", "1-1", "entries-read", :1, "lag", :0, "pel-count", :1, "pending", [["1-1", "a", :{now}, :1]], "consumers", [["name", "a", "seen-time", :{now}, "active-time", :{now}, "pel-count", :1, "pending", [["1-1", :{now}, :1]]]]]"#
     );
     let expected = format!(
         r#"["length", :1, "radix-tree-keys", :1, "radix-tree-nodes", :2, "last-generated-id", "1-1", "max-deleted-entry-id", "0-0", "entries-added", :1, "recorded-first-entry-id", "1-1", "entries", [["1-1", ["f", "1"]]], "groups", [{group}]]"#

@@ -13,6 +13,9 @@ use wire::{Args, number::parse_i64};
 use super::string;
 use crate::{CommandError, Context};
 
+/// Cells of the table that take about as long as an element of a collection.
+const CELLS_PER_ELEMENT: u64 = 64;
+
 /// Bytes of a number in the table of Redis.
 const REDIS_CELL_BYTES: u64 = 4;
 
@@ -68,6 +71,7 @@ pub(super) fn lcs(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         ));
     }
+    cx.require_few(usize::try_from(cells / CELLS_PER_ELEMENT).unwrap_or(usize::MAX))?;
     if options.len {
         cx.reply.count(common_len(a, b));
         return Ok(());

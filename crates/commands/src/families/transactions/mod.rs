@@ -6,7 +6,8 @@
 //! Invariants
 //! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its effects are one
 //!   record: whoever looks, also after a crash, sees all of it or nothing.
-//! - A command that fails does not undo the others, as in Redis.
+//! - A command that fails does not undo the others, as in Redis, unless it is one on documents: that undoes the whole EXEC, which
+//!   then is one error. What cannot be undone is not queued together with commands on documents.
 
 mod exec;
 mod watch;

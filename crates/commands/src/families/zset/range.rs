@@ -10,7 +10,7 @@ use super::{
     span::{By, Span},
     store, zset,
 };
-use crate::{CommandError, Context};
+use crate::{CommandError, Context, long_units::LONG_ELEMENTS};
 
 /// What of a sorted set is wanted, and in which direction.
 #[derive(Debug, Clone, Copy)]
@@ -127,12 +127,16 @@ fn range(
     is_reverse: Option<bool>,
 ) -> Result<(), CommandError> {
     let query = Query::parse(args.skip(2), Fixed { by, is_reverse, stores: false })?;
-    let db = cx.db();
+    let (db, may_be_handed_over) = (cx.db(), cx.may_be_handed_over());
     let Some(zset) = zset(cx.unit.read(db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
     };
-    let members = Directed { range: zset.range(query.ranks(zset)), is_reverse: query.is_reverse };
+    let ranks = query.ranks(zset);
+    if ranks.len() > LONG_ELEMENTS && may_be_handed_over {
+        return Err(CommandError::NeedsOwnThread);
+    }
+    let members = Directed { range: zset.range(ranks), is_reverse: query.is_reverse };
     if query.with_scores {
         write_scored(&mut cx.reply, members);
     } else {
@@ -146,8 +150,13 @@ pub(super) fn zrangestore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     let query = Query::parse(args.skip(3), Fixed { by: None, is_reverse: None, stores: true })?;
     let db = cx.db();
     let mut members = keyspace::ScoredItemsBuf::new();
+    let may_be_handed_over = cx.may_be_handed_over();
     if let Some(zset) = zset(cx.unit.read(db, args.at(2)))? {
-        zset.range(query.ranks(zset)).for_each(|(member, score)| members.push(score, &member));
+        let ranks = query.ranks(zset);
+        if ranks.len() > LONG_ELEMENTS && may_be_handed_over {
+            return Err(CommandError::NeedsOwnThread);
+        }
+        zset.range(ranks).for_each(|(member, score)| members.push(score, &member));
     }
     store(cx, args.at(1), &members, "zrangestore")
 }

@@ -33,6 +33,7 @@ const COUNTED: Keys = Keys::Counted { at: 1, before: None };
 /// What commands that combine sorted sets have in common.
 const COMBINE: Row = Row {
     arity: -3,
+    flags: READ.or(Flags::WALKS),
     keys: COUNTED,
     since: "6.2.0",
     complexity: "O(N)+O(M*log(M)) where N is the number of members of all inputs and M that of the result.",
@@ -43,7 +44,7 @@ const COMBINE: Row = Row {
 /// The same where the result is stored.
 const COMBINE_AND_STORE: Row = Row {
     arity: -4,
-    flags: GROW.or(Flags::COPIES),
+    flags: GROW.or(Flags::COPIES).or(Flags::WALKS),
     keys: Keys::Counted { at: 2, before: Some(1) },
     since: "2.0.0",
     syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]",

@@ -257,6 +257,29 @@ fn a_damaged_file_is_made_anew() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_any_more_is_made_anew() {
+    let request = r#"{"selector":{"n":3},"limit":100}"#;
+    let mut world = numbered(300);
+    let found = world.found(request);
+    let path = path(&world);
+    // It is open, and nothing of it is in memory.
+    world.reopen();
+    let definitions = Indexes::definitions(&world.db.snapshot()).expect("readable");
+    drop(world.indexes.as_it_is(&world.db.snapshot(), &definitions[0]).expect("it is as it was"));
+    let length = world.disk.read_file(&path).expect("a file").len() as u64;
+    for offset in (0..length).step_by(64) {
+        world.disk.corrupt(&path, offset, 0xff).expect("a file");
+    }
+    let _ = world.reply(request);
+    assert_eq!(world.found(request), found);
+    world.reopen();
+    assert_eq!(world.found(request), found);
+    world.disk.truncate(&path, 1).expect("a file");
+    world.reopen();
+    assert_eq!(world.found(request), found);
+}
+
+#[test]
 fn whatever_fails_the_next_query_has_all() {
     let request = r#"{"selector":{"n":3},"limit":100}"#;
     let world = numbered(150);

@@ -5,7 +5,7 @@
 //! ends with the footer of a batch, which stands in the chain of all batches before it; a part of a snapshot with the
 //! page that holds the checksum of its index, and with that those of all chunks; a file of a database with the header
 //! that leads to everything else. Two files that have the same [`SEAL_BYTES`] before the same place are the same up to
-//! there.
+//! there. Of the log as a whole the chain value at its end says so as well, and is compared when all of it is there.
 
 mod names;
 mod verify;
@@ -18,7 +18,6 @@ use std::{
 };
 
 use env::{Access, DirLock, Disk, Entropy, File, RealEntropy};
-use lsn::Lsn;
 use storage::snapshot;
 
 use self::names::{is_of_copy, is_of_log, is_replaced, is_stored_by_copies};
@@ -181,6 +180,10 @@ impl Copying<'_> {
             let (server, backup) = (offer.end_lsn, before.end_lsn);
             return Err(BackupError::Behind { dir, server, backup });
         }
+        let chains = before.end_chain.as_ref().zip(offer.end_chain.as_ref());
+        if offer.end_lsn == before.end_lsn && chains.is_some_and(|(ours, theirs)| ours != theirs) {
+            return Err(BackupError::Parted { dir, made_at });
+        }
         Ok(())
     }
 
@@ -276,8 +279,7 @@ impl Copying<'_> {
             done.set(done.get() + bytes);
             (self.show)(Stage::Copying, done.get(), total)
         };
-        let end = (Lsn::new(offer.end_lsn), offer.end_hash);
-        let mut copied = Copied { manifest: Manifest::new(offer), end, reused_bytes: 0, copied_bytes: 0 };
+        let mut copied = Copied { manifest: Manifest::new(offer), reused_bytes: 0, copied_bytes: 0 };
         for step in steps {
             let (file, copied_bytes) = self.copy_file(offer, step, &moved)?;
             copied.copied_bytes += copied_bytes;

@@ -121,7 +121,9 @@ impl Origin for Remote {
     fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
         let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
         let ask = || {
-            let mut request = self.agent.post(format!("{}/_backup?session={session}{resume}", self.url));
+            let url = format!("{}/_backup?session={session}{resume}", self.url);
+            // There is nothing to say in a body, but only who says that it is JSON may change something.
+            let mut request = self.agent.post(url).header("content-type", "application/json");
             if let Some(authorization) = &self.authorization {
                 request = request.header("authorization", authorization);
             }

@@ -49,13 +49,14 @@ impl Filter {
                 Ok(Filter::Selector(Selector::parse(selector).map_err(DocError::from)?))
             }
             Some("_design") => Ok(Filter::Design),
+            Some("_view") => Err(IN_JAVASCRIPT),
             Some(name) => {
                 let Some((design, _)) = name.split_once('/') else {
                     return Err(Failure::bad_request("`filter` must be of the form `designname/filtername`"));
                 };
                 let design = format!("{DESIGN_PREFIX}{design}");
                 call.snapshot(database).await?.open(&design, Pick::Winner)?;
-                Err(Failure::NotImplemented("Filters in JavaScript are not run: use _doc_ids or _selector"))
+                Err(IN_JAVASCRIPT)
             }
         }
     }
@@ -80,6 +81,8 @@ fn matches(selector: &Selector, row: &ChangeRow, snapshot: &Snapshot) -> Result<
     Ok(selector.matches(&Value::parse(text)?))
 }
 
+const IN_JAVASCRIPT: Failure =
+    Failure::NotImplemented("Filters in JavaScript are not run: use _doc_ids or _selector");
 const STORED_BADLY: DocError = DocError::bad_request("a document that was stored is no text");
 
 fn ids(call: &Call, body: &Value<'_>) -> Result<Filter, Failure> {

@@ -162,9 +162,9 @@ fn a_batch_is_found_by_what_it_holds() {
     }
     assert_eq!(log.batch_at(Lsn::ZERO).unwrap(), None);
     assert_eq!(log.batch_at(log.appended_lsn().advance(1)).unwrap(), None);
-    let hashes: std::collections::HashSet<u32> =
-        batches.iter().map(|&(_, end)| log.batch_ending_at(end).unwrap().unwrap().hash).collect();
-    assert_eq!(hashes.len(), batches.len());
+    let chains: std::collections::HashSet<u64> =
+        batches.iter().map(|&(_, end)| log.batch_ending_at(end).unwrap().unwrap().chain).collect();
+    assert_eq!(chains.len(), batches.len());
 }
 
 #[test]

@@ -12,7 +12,10 @@ use env::{
 use super::*;
 use crate::{
     Durability, Followed, LogOptions, RecordKind, check,
-    log::record::{self, Footer},
+    log::{
+        footer::{self, Footer, Link},
+        record,
+    },
 };
 
 const DIR: &str = "/data";
@@ -91,6 +94,71 @@ fn append_all(log: &Log, mirror: &mut Mirror, mut bytes: &[u8]) {
         let taken = mirror.append(bytes, u32::MAX).unwrap();
         bytes = &bytes[taken..];
         log.flush_all().unwrap();
+    }
+}
+
+/// What is in the log of this disk from `from` on, as bytes.
+fn bytes_behind(log: &Log, from: Lsn) -> Vec<u8> {
+    let (mut follower, mut bytes) = (log.follow(from), Vec::new());
+    while let Followed::Chunk(chunk) = follower.read(1 << 20).unwrap() {
+        bytes.extend_from_slice(&chunk.bytes);
+    }
+    bytes
+}
+
+/// Two mirrors of one source that are promoted at the same time and write records of the same lengths, one after the other.
+#[test]
+fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let mut promoted = Vec::new();
+    append(&source, &mut source.appender(), b"before");
+    for seed in [2, 3] {
+        let copy = copy_of_empty(&source_disk, seed);
+        let entropy = SimEntropy::new(seed);
+        let mut recovery =
+            Recovery::open(copy.clone(), Path::new(DIR), options(Durability::Strict), &entropy).unwrap();
+        while recovery.next_batch().unwrap().is_some() {}
+        let (log, mut mirror) = recovery.finish_as_mirror(Arc::new(SimClock::new(0))).unwrap();
+        catch_up(&source, &log, &mut mirror);
+        let parted_at = mirror.position();
+        let epoch = mirror.promote().unwrap();
+        let mut appender = log.appender();
+        // The first batches are the same but for their reigns, the second ones are not.
+        append(&log, &mut appender, b"same");
+        append(&log, &mut appender, &[seed as u8; 4]);
+        append(&log, &mut appender, b"same again");
+        promoted.push((log, copy, epoch, parted_at));
+    }
+    let [(a, a_disk, a_epoch, parted_at), (b, _, b_epoch, _)] = &promoted[..] else { unreachable!() };
+    assert_eq!((a_epoch, a.durable_lsn()), (b_epoch, b.durable_lsn()), "nothing else tells them apart");
+    assert_eq!(a.batch_ending_at(*parted_at).unwrap(), b.batch_ending_at(*parted_at).unwrap());
+    let mut end = a.durable_lsn();
+    while end > *parted_at {
+        let (ours, theirs) =
+            (a.batch_ending_at(end).unwrap().unwrap(), b.batch_ending_at(end).unwrap().unwrap());
+        assert_eq!(
+            (ours.start, ours.number, ours.closed_at_ms),
+            (theirs.start, theirs.number, theirs.closed_at_ms)
+        );
+        assert_ne!(ours.chain, theirs.chain);
+        end = ours.start;
+    }
+    assert_ne!(a.token(end), b.token(end));
+    // What one has written does not continue what the other has, whichever batch it is taken from.
+    let (ours, theirs) = (bytes_behind(a, *parted_at), bytes_behind(b, *parted_at));
+    let end = a.durable_lsn();
+    a.close().unwrap();
+    let block = record::BLOCK_BYTES as usize;
+    let path = Path::new(DIR).join(crate::log::segment::file_name(Lsn::ZERO));
+    for (index, batch) in theirs.chunks(block).enumerate() {
+        let offset = crate::log::segment::SEGMENT_HEADER_BYTES + parted_at.get() + (index * block) as u64;
+        let file = a_disk.open(&path, env::Access::ReadWrite).unwrap();
+        file.write_all_at(batch, offset).unwrap();
+        let checked = check(a_disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(()));
+        assert!(matches!(&checked, Err(Error::Corrupt(damage)) if damage.durable_lsn >= end), "{checked:?}");
+        file.write_all_at(&ours[index * block..][..block], offset).unwrap();
+        assert!(check(a_disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).is_ok());
     }
 }
 
@@ -200,7 +268,10 @@ fn an_epoch_that_nobody_can_have_reached_is_refused_and_not_believed() {
         let kind = (RecordKind::Whole, false);
         record::encode(first, kind, Lsn::new(space), record_epoch, b"", b"payload");
         let (start, durable) = (Lsn::ZERO, Lsn::ZERO);
-        let footer = Footer { start, batch_number: 0, durable, closed_at_ms: 0, end, epoch: footer_epoch };
+        let before = footer::seed_of(&source.id());
+        let link = Some(Link { reign: 9, content: footer::sum_of(first), before });
+        let footer =
+            Footer { start, batch_number: 0, durable, closed_at_ms: 0, end, epoch: footer_epoch, link };
         record::encode_batch_end(rest, &footer);
         forged
     };
@@ -208,7 +279,7 @@ fn an_epoch_that_nobody_can_have_reached_is_refused_and_not_believed() {
         let Err(MirrorError::Invalid { reason, .. }) = mirror.append(bytes, epoch_max) else {
             panic!("taken")
         };
-        assert_eq!((mirror.position(), mirror.epoch), (Lsn::ZERO, 0));
+        assert_eq!((mirror.position(), mirror.before.epoch), (Lsn::ZERO, 0));
         reason
     };
     let far = refusal(&mut mirror, &forged(u32::MAX, u32::MAX), epoch);

@@ -146,7 +146,14 @@ fn a_log_behind_another_state_is_refused_until_the_snapshot_is_there() {
     let start = Lsn::new(3 * options().segment_bytes + 5 * BLOCK_BYTES);
     let create = || {
         let clock = Arc::new(SimClock::new(0));
-        Recovery::create_behind(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(2), clock, start)
+        Recovery::create_behind(
+            disk.clone(),
+            Path::new(DIR),
+            options(),
+            &SimEntropy::new(2),
+            clock,
+            (start, 5),
+        )
     };
     let log = create().unwrap();
     assert_eq!((log.start_lsn(), log.durable_lsn()), (start, start));

@@ -397,6 +397,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     let function = std::thread::spawn(move || {
         let mut other = crate::Executor::new(keyspace, interests, shared.stats.worker(0), 2);
         other.attach(appender);
+        other.own_thread();
         execute(&mut other, &mut crate::Session::new(client, true), &*shared, "FCALL endless 1 a b")
     });
     let mut session = crate::Session::new(server.session.client.clone(), true);

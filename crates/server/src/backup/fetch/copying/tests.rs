@@ -16,11 +16,12 @@ use env::{
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
 use keyspace::{AccessClock, DbId, Digest, Effect, Freed, Keyspace, Value, slot_of};
+use lsn::Lsn;
 use storage::{Appender, CopyPlan, Log, LogOptions, Pin};
 
 use super::*;
 use crate::{
-    backup::{fetch::RemoteError, refuse_incomplete, view},
+    backup::{chain_digits, fetch::RemoteError, refuse_incomplete, view},
     offline::Place,
     restore::{Target, restore, write_snapshot},
     snapshots::GENERATIONS,
@@ -295,7 +296,7 @@ impl Origin for Server {
             log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
             begin_lsn: plan.begin_lsn.get(),
             end_lsn: plan.end_lsn.get(),
-            end_hash: None,
+            end_chain: log.chain_at(plan.end_lsn).unwrap().map(chain_digits),
             end_unix_ms: self.clock.unix_ms(),
             files,
         })

@@ -10,7 +10,7 @@ use storage::snapshot;
 
 use super::{Copying, Step, names::is_of_log, os};
 use crate::{
-    backup::{Manifest, Offer, fetch::BackupError, view::BackupView},
+    backup::{Manifest, Offer, chain_digits, fetch::BackupError, view::BackupView},
     offline::Stage,
 };
 
@@ -59,7 +59,14 @@ impl Copying<'_> {
             return Err(error);
         }
         match checked {
-            Ok(log) if log.tail.end.get() == offer.end_lsn => self.verify_documents(&*view, steps),
+            Ok(log) if log.tail.end.get() == offer.end_lsn => {
+                let copied = log.end_chain.map(chain_digits);
+                if offer.end_chain.is_some() && copied != offer.end_chain {
+                    let reason = "the log that was copied is not that of the server".into();
+                    return Err(BackupError::Unverified(reason));
+                }
+                self.verify_documents(&*view, steps)
+            }
             Ok(log) => {
                 let (end, wanted) = (log.tail.end, offer.end_lsn);
                 Err(BackupError::Unverified(format!("the log ends at lsn {end}, lsn {wanted} was offered")))

@@ -1,0 +1,44 @@
+//! What would be stored and not honoured is refused, however it comes.
+
+use super::kit::*;
+use crate::*;
+
+fn is_refused(told: Result<Rev, DocError>) -> bool {
+    matches!(&told, Err(error) if (error.status(), error.error()) == (501, "not_implemented"))
+}
+
+#[test]
+fn users_and_replications_are_not_stored_and_can_be_removed() {
+    let kit = Kit::new();
+    for name in ["_users", "_replicator", "team/_users"] {
+        let Ok(db) = kit.create(name) else {
+            assert!(name.contains('/'), "no database has this name: {name}");
+            continue;
+        };
+        let document = r#"{"name":"bob","password":"secret"}"#;
+        assert!(is_refused(kit.edit(&db, put("org.couchdb.user:bob", document))), "{name}");
+        assert!(is_refused(kit.edit(&db, replicated("org.couchdb.user:bob", &with_rev(document)))), "{name}");
+        let deleted = r#"{"_deleted":true,"password":"secret"}"#;
+        assert!(is_refused(kit.edit(&db, put("org.couchdb.user:bob", deleted))), "{name}");
+        // What an earlier version has stored goes like this.
+        let removal = format!(r#"{{"_rev":"2-{}","_deleted":true}}"#, hex(2));
+        kit.edit(&db, replicated("org.couchdb.user:bob", &removal)).expect("a removal");
+        kit.edit(&db, put("_design/index", r#"{"language":"query","views":{}}"#)).expect("as anywhere");
+        assert_eq!(db.snapshot().info().sums.documents, 1, "{name}");
+    }
+}
+
+#[test]
+fn a_validation_that_would_not_be_run_is_refused() {
+    let (kit, db) = Kit::with_database();
+    let validation = r#"{"views":{},"validate_doc_update":"function () {}"}"#;
+    assert!(is_refused(kit.edit(&db, put("_design/a", validation))));
+    assert!(is_refused(kit.edit(&db, replicated("_design/a", &with_rev(validation)))));
+    kit.edit(&db, put("a", validation)).expect("a document like any other");
+    let harmless = r#"{"views":{"validate_doc_update":{"map":"function () {}"}}}"#;
+    kit.edit(&db, put("_design/a", harmless)).expect("a view of that name");
+}
+
+fn with_rev(json: &str) -> String {
+    format!(r#"{{"_rev":"1-{}",{}"#, hex(1), &json[1..])
+}

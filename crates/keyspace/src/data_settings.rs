@@ -1,0 +1,194 @@
+//! Settings that belong to the data: what whoever has the data is to do with it, such as which channels are kept in the log.
+//!
+//! ```text
+//! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published` -> the server, which puts them in force
+//! ```
+//!
+//! What it is: names and values, which set holds now, and what effects do to it. What it is not: what a name means, or whether a
+//! value is valid; who makes effects has looked at that, and who reads them looks again.
+//!
+//! They belong to the slot of the libraries of functions, so whatever splits, captures, loads or replays slots carries them, and a
+//! replica, a backup and a new leader have them.
+//!
+//! Invariants
+//! - Only who has locked [`LIBRARIES_SLOT`] changes them. Others see what records in the log have made.
+//! - FlushAll removes them like all that slots have, so that a log may begin with it. Whoever means only the keys puts them again
+//!   in the same record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::effect::Effect;
+use crate::keyspace::Keyspace;
+use crate::libraries::LIBRARIES_SLOT;
+use crate::slot::SlotGuard;
+
+/// What the effect of a setting takes beside its bytes, at most.
+const ENCODING_BYTES: usize = 16;
+
+/// A set of settings, which does not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataSettings {
+    by_name: BTreeMap<Box<[u8]>, Box<[u8]>>,
+}
+
+impl DataSettings {
+    /// The value of the setting of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.by_name.get(name).map(|value| &**value)
+    }
+
+    /// Name and value of each, in the order of the names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.by_name.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The effects that put them.
+    pub fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
+        self.iter().map(|(name, value)| Effect::PutSetting { name, value })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// About how many bytes the effects that put them take, at most.
+    pub fn encoded_bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
+    }
+
+    /// What an effect makes of it; `None`: the same.
+    fn after(&self, effect: &Effect<'_>) -> Option<DataSettings> {
+        let mut by_name = self.by_name.clone();
+        match *effect {
+            Effect::PutSetting { name, value } => {
+                if self.get(name) == Some(value) {
+                    return None;
+                }
+                by_name.insert(name.into(), value.into());
+            }
+            Effect::DropSetting { name } => _ = by_name.remove(name)?,
+            Effect::FlushAll if !by_name.is_empty() => by_name.clear(),
+            _ => return None,
+        }
+        Some(DataSettings { by_name })
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct DataSettingsShelf {
+    /// What effects have made. Changed under the lock of the slot.
+    ahead: Mutex<Arc<DataSettings>>,
+    published: RwLock<Arc<DataSettings>>,
+}
+
+impl Keyspace {
+    /// The settings as records in the log have made them. The same `Arc` as before: nothing has changed.
+    pub fn data_settings(&self) -> Arc<DataSettings> {
+        self.data_settings.published.read().clone()
+    }
+}
+
+impl SlotGuard<'_> {
+    /// The settings as they are now, with what the unit that has this lock has done to them.
+    ///
+    /// # Panics
+    /// If this is not their slot.
+    pub fn data_settings(&self) -> Arc<DataSettings> {
+        assert_eq!(self.slot(), LIBRARIES_SLOT);
+        self.keyspace.data_settings.ahead.lock().clone()
+    }
+
+    /// Does to settings what an effect does to them. Returns whether anything is different now.
+    #[cold]
+    pub(crate) fn apply_to_data_settings(&mut self, effect: &Effect<'_>) -> bool {
+        let mut ahead = self.keyspace.data_settings.ahead.lock();
+        let Some(changed) = ahead.after(effect) else { return false };
+        *ahead = Arc::new(changed);
+        true
+    }
+
+    /// What was done to settings is in the log: everybody may see it.
+    #[cold]
+    pub(crate) fn publish_data_settings(&self) {
+        let ahead = self.data_settings();
+        if !Arc::ptr_eq(&ahead, &self.keyspace.data_settings.published.read()) {
+            *self.keyspace.data_settings.published.write() = ahead;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsn::Lsn;
+
+    use super::*;
+    use crate::{AccessClock, Capture, Freed, Loader, Options, SlotId};
+
+    fn keyspace() -> Keyspace {
+        Keyspace::new(Options { hash_seed: 1 })
+    }
+
+    fn apply(guard: &mut SlotGuard<'_>, effect: &Effect<'_>) -> bool {
+        guard.apply(effect, AccessClock::default(), &mut Freed::new()).changed
+    }
+
+    const PUT: Effect<'static> = Effect::PutSetting { name: b"ack-replicas", value: b"2" };
+
+    #[test]
+    fn a_change_is_seen_by_others_once_it_has_an_lsn() {
+        let keyspace = keyspace();
+        let mut guard = keyspace.lock(LIBRARIES_SLOT);
+        assert!(apply(&mut guard, &PUT) && !apply(&mut guard, &PUT), "the second changes nothing");
+        assert!(
+            guard.data_settings().get(b"ack-replicas") == Some(b"2") && keyspace.data_settings().is_empty()
+        );
+        guard.set_last_lsn(Lsn::new(7));
+        let published = keyspace.data_settings();
+        assert_eq!(published.get(b"ack-replicas"), Some(&b"2"[..]));
+        guard.set_last_lsn(Lsn::new(9));
+        assert!(Arc::ptr_eq(&published, &keyspace.data_settings()), "a record of something else");
+        assert!(apply(&mut guard, &Effect::DropSetting { name: b"ack-replicas" }));
+        assert!(!apply(&mut guard, &Effect::DropSetting { name: b"ack-replicas" }));
+        guard.set_last_lsn(Lsn::new(11));
+        assert!(keyspace.data_settings().is_empty());
+    }
+
+    #[test]
+    fn they_are_part_of_the_digest_and_go_with_everything() {
+        let keyspace = keyspace();
+        let empty = keyspace.digest();
+        let mut guard = keyspace.lock(LIBRARIES_SLOT);
+        apply(&mut guard, &PUT);
+        guard.set_last_lsn(Lsn::new(7));
+        drop(guard);
+        assert_ne!(keyspace.digest(), empty);
+        let mut guard = keyspace.lock(LIBRARIES_SLOT);
+        apply(&mut guard, &Effect::FlushAll);
+        guard.set_last_lsn(Lsn::new(9));
+        drop(guard);
+        assert_eq!(keyspace.digest(), empty);
+    }
+
+    #[test]
+    fn a_capture_carries_them() {
+        let keyspace = keyspace();
+        let mut guard = keyspace.lock(LIBRARIES_SLOT);
+        apply(&mut guard, &PUT);
+        guard.set_last_lsn(Lsn::new(7));
+        drop(guard);
+        let mut capture = Capture::new(&keyspace, SlotId::FIRST, SlotId::LAST);
+        let (copy, mut piece) = (self::keyspace(), Vec::new());
+        let mut loader = Loader::new(&copy, AccessClock::default());
+        while capture.fill(&mut piece, 100, 1000).is_some() {
+            loader.feed(&piece).expect("a piece");
+        }
+        assert_eq!(loader.finish().expect("all of it"), 0, "settings are no keys");
+        assert_eq!(copy.data_settings(), keyspace.data_settings());
+        assert_eq!(copy.digest(), keyspace.digest());
+    }
+}

@@ -1,0 +1,81 @@
+//! Which workers hold back publishers until subscribers have taken more.
+//!
+//! Invariants
+//! - No wake-up is lost. Who waits is entered first and looks then whether there is still a reason ([`Waiting::enter`]); who takes
+//!   a reason away does so first and looks then who waits ([`Waiting::workers`]). One of the two sees the other.
+
+use crate::{
+    presence::WorkerSet,
+    sync::{
+        AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
+};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    words: [AtomicU64; 2],
+}
+
+impl Waiting {
+    /// Nobody waits.
+    pub(crate) fn new() -> Waiting {
+        Waiting { words: [AtomicU64::new(0), AtomicU64::new(0)] }
+    }
+
+    /// From now on the worker waits; it is to look once more whether it has to.
+    pub(crate) fn enter(&self, worker: usize) {
+        self.words[worker / 64].fetch_or(1 << (worker % 64), Relaxed);
+        fence(SeqCst);
+    }
+
+    /// It waits no more.
+    pub(crate) fn leave(&self, worker: usize) {
+        self.words[worker / 64].fetch_and(!(1 << (worker % 64)), Relaxed);
+    }
+
+    /// Those to be woken, now that a reason to wait may have gone.
+    pub(crate) fn workers(&self) -> WorkerSet {
+        fence(SeqCst);
+        let word = |index: usize| self.words[index].load(Relaxed);
+        WorkerSet::from_words([word(0), word(1)])
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, AtomicU32},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    /// A worker begins to wait for a subscriber while that one catches up.
+    #[test]
+    fn loom_who_waits_is_woken_or_sees_that_it_need_not_wait() {
+        loom::model(|| {
+            let waiting = Arc::new(Waiting::new());
+            let behind = Arc::new(AtomicU32::new(1));
+            let woken = Arc::new(AtomicBool::new(false));
+            let catching_up = {
+                let (waiting, behind, woken) = (waiting.clone(), behind.clone(), woken.clone());
+                thread::spawn(move || {
+                    behind.fetch_sub(1, Relaxed);
+                    if waiting.workers().iter().any(|worker| worker == 1) {
+                        woken.store(true, Relaxed);
+                    }
+                })
+            };
+            waiting.enter(1);
+            let sleeps = behind.load(Relaxed) > 0;
+            catching_up.join().unwrap();
+            assert!(!sleeps || woken.load(Relaxed), "it would sleep for ever");
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! Which value wins, what is written where, and that errors say where.
+
+use std::fs;
+
+use super::*;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("sheaf-lasting-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Place(dir)
+    }
+
+    fn given(&self, more: &[(&str, &str, Origin)]) -> Vec<Given> {
+        let dir = ("dir", self.0.to_str().unwrap(), Origin::Flag);
+        let given = |&(name, value, origin): &(&str, &str, Origin)| Given {
+            name: name.into(),
+            value: value.into(),
+            origin,
+        };
+        [dir].iter().chain(more).map(given).collect()
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        fs::write(self.0.join(name), text).unwrap();
+        self.0.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_later_layer_overrides_an_earlier_one() {
+    let place = Place::new("layers");
+    place.file(KEPT_FILE, "maxmemory = 1\ntimeout = 1\nmaxclients = 1\nslowlog-max-len = 1\n");
+    let config = place.file("sheaf.toml", "timeout = 2\nmaxclients = 2\nslowlog-max-len = 2\n");
+    let given = [("maxclients", "3", Origin::Variable), ("slowlog-max-len", "4", Origin::Flag)];
+    let (settings, lasting) = Lasting::load(Some(config), place.given(&given)).unwrap();
+    for (key, value, origin) in [
+        (Key::Maxmemory, 1, Origin::Kept),
+        (Key::Timeout, 2, Origin::File),
+        (Key::Maxclients, 3, Origin::Variable),
+        (Key::SlowlogMaxLen, 4, Origin::Flag),
+        (Key::TcpKeepalive, 300, Origin::Default),
+    ] {
+        assert_eq!((settings.integer(key), lasting.origin(key)), (value, origin), "{key:?}");
+    }
+}
+
+#[test]
+fn without_a_configuration_file_what_is_set_is_kept() {
+    let place = Place::new("kept");
+    let (mut settings, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
+    settings.set("maxmemory", "5mb").unwrap();
+    settings.set("requirepass", "pass").unwrap();
+    lasting.keep(&settings, &[Key::Maxmemory, Key::Requirepass, Key::Timeout]).unwrap();
+    let (again, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
+    assert_eq!(again, settings);
+    assert!(!place.text(KEPT_FILE).contains("timeout"), "the default needs no line");
+    assert!(lasting.rewrite(&settings).unwrap_err().contains("without a config file"));
+    lasting.keep_one(&settings, Key::Maxmemory, true).unwrap();
+    assert!(!place.text(KEPT_FILE).contains("maxmemory"));
+}
+
+#[test]
+fn with_one_it_is_written_when_that_is_asked_for() {
+    let place = Place::new("rewritten");
+    let config = place.file("sheaf.toml", "timeout = 2 # seconds\n");
+    let given = [("maxclients", "7", Origin::Flag)];
+    let (mut settings, mut lasting) = Lasting::load(Some(config), place.given(&given)).unwrap();
+    settings.set("timeout", "3").unwrap();
+    settings.set("maxmemory", "5mb").unwrap();
+    lasting.keep(&settings, &[Key::Timeout, Key::Maxmemory]).unwrap();
+    assert_eq!(
+        (place.text("sheaf.toml").as_str(), place.text(KEPT_FILE).as_str()),
+        ("timeout = 2 # seconds\n", "")
+    );
+    lasting.rewrite(&settings).unwrap();
+    assert_eq!(
+        place.text("sheaf.toml"),
+        "timeout = 3 # seconds\nmaxmemory = 5242880\n",
+        "no flag among them"
+    );
+}
+
+#[test]
+fn only_what_has_changed_in_the_file_is_taken_when_it_is_read_again() {
+    let place = Place::new("again");
+    let config = place.file("sheaf.toml", "timeout = 2\nmaxmemory = 1\nmaxclients = 5\nport = 1\n");
+    let given = [("maxclients", "7", Origin::Flag)];
+    let (_, mut lasting) = Lasting::load(Some(config), place.given(&given)).unwrap();
+    place.file("sheaf.toml", "timeout = 2\nmaxmemory = 9\nmaxclients = 6\nport = 2\n");
+    let reread = lasting.reread().unwrap();
+    let expected = Reread {
+        changed: vec![(Key::Maxmemory, "9".into())],
+        needs_restart: vec!["port"],
+        overridden: vec!["maxclients"],
+    };
+    assert_eq!(reread, expected);
+    assert_eq!(lasting.reread(), Ok(Reread::default()));
+    place.file("sheaf.toml", "timeout = never\n");
+    assert!(lasting.reread().is_err());
+}
+
+#[test]
+fn errors_say_where_the_value_is() {
+    let place = Place::new("places");
+    let kept = place.0.join(KEPT_FILE);
+    let error = |config: Option<PathBuf>, given: &[(&str, &str, Origin)]| {
+        Lasting::load(config, place.given(given)).unwrap_err().to_string()
+    };
+    let said = error(None, &[("maxclients", "x", Origin::Variable)]);
+    assert!(said.starts_with("SHEAF_MAXCLIENTS: invalid value 'x' for 'maxclients'"), "{said}");
+    assert!(error(None, &[("port", "x", Origin::Flag)]).starts_with("--port: "));
+    let config = place.file("sheaf.toml", "# a\nmaxmemory = 1\nprot = 6380\n");
+    let said = error(Some(config.clone()), &[]);
+    assert_eq!(said, format!("{}, line 3: unknown setting 'prot'; did you mean 'port'?", config.display()));
+    for damaged in ["timeout = 1\nmaxmem", "timeout = 1\nmaxmemory = \"x\"\n"] {
+        place.file(KEPT_FILE, damaged);
+        assert!(error(None, &[]).starts_with(&format!("{}, line 2: ", kept.display())));
+    }
+}

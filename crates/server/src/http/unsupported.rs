@@ -1,0 +1,94 @@
+//! Paths that CouchDB has and this server has not: whoever asks is told so, and what to use instead. What is stored and would not
+//! be honoured is refused in `documents`.
+
+use documents::DESIGN_PREFIX;
+
+use super::failure::Failure;
+
+/// Of the server as a whole.
+const OF_SERVER: &[(&str, &str)] = &[
+    (
+        "_replicate",
+        "This server runs no replications of its own: use a client that does (PouchDB), or a replicator of CouchDB with this server as source or target.",
+    ),
+    ("_scheduler", "This server runs no replications of its own, so none are scheduled."),
+    ("_reshard", "Databases are not divided into shards."),
+    ("_cluster_setup", "There is nothing to set up: use REPLICAOF or --replica-of for replicas."),
+    ("_utils", "There is no Fauxton here: use any client of CouchDB, or curl."),
+    ("_stats", "Use /metrics."),
+    ("_log", "Read the log of the process instead."),
+    ("_restart", "Use SHUTDOWN on the port for Redis, and start the server again."),
+    ("_search_analyze", TEXT_SEARCH),
+    ("_nouveau_analyze", TEXT_SEARCH),
+];
+
+/// Below `/_node/NODE`.
+const OF_NODE: &[(&str, &str)] = &[
+    ("_stats", "Use /metrics."),
+    ("_prometheus", "Use /metrics."),
+    ("_system", "Use /metrics, or INFO on the port for Redis."),
+    ("_versions", "GET / tells the version."),
+    ("_restart", "Use SHUTDOWN on the port for Redis, and start the server again."),
+];
+
+/// Below a database.
+const OF_DATABASE: &[(&str, &str)] = &[
+    ("_partition", PARTITIONS),
+    ("_temp_view", VIEWS),
+    ("_shards", "Databases are not divided into shards."),
+    ("_sync_shards", "Databases are not divided into shards."),
+    ("_local_docs", "_local documents are not listed: read them by their ids."),
+    ("_purged_infos", "Purges leave no trace here."),
+    ("_purged_infos_limit", "Purges leave no trace here."),
+    ("_auto_purge", "Use _purge."),
+    ("_time_seq", "Use _changes."),
+    ("_search_cleanup", TEXT_SEARCH),
+    ("_nouveau_cleanup", TEXT_SEARCH),
+];
+
+/// Below a design document.
+const OF_DESIGN: &[(&str, &str)] = &[
+    ("_view", VIEWS),
+    ("_info", VIEWS),
+    ("_list", "Lists in JavaScript are not run: query with _find, and format what it gives in the client."),
+    ("_show", "Shows in JavaScript are not run: read the document, and format it in the client."),
+    ("_update", "Updates in JavaScript are not run: read the document, change it in the client, and PUT it."),
+    ("_rewrite", "Rewrites are not made: use a proxy before this server."),
+    ("_search", TEXT_SEARCH),
+    ("_search_info", TEXT_SEARCH),
+    ("_nouveau", TEXT_SEARCH),
+    ("_nouveau_info", TEXT_SEARCH),
+];
+
+const VIEWS: &str = "Views in JavaScript are not run: query with _find and an index made by _index, or with PouchDB in the client.";
+const TEXT_SEARCH: &str = "There is no full-text search: query with _find and $regex.";
+const PARTITIONS: &str =
+    "Databases have no partitions: create it without `partitioned`, and query ranges of ids with _all_docs.";
+
+/// What `/NAME/...` is told that is no database, if CouchDB has something there.
+pub(super) fn of_server(path: &[&str]) -> Option<Failure> {
+    match path {
+        ["_node", _, name, ..] => find(OF_NODE, name),
+        [name, ..] => find(OF_SERVER, name),
+        [] => None,
+    }
+}
+
+/// The same of `/DB/NAME/...`.
+pub(super) fn of_database(name: &str) -> Option<Failure> {
+    find(OF_DATABASE, name)
+}
+
+/// The same of `/DB/ID/NAME/...`.
+pub(super) fn of_document(id: &str, name: &str) -> Option<Failure> {
+    if id.starts_with(DESIGN_PREFIX) { find(OF_DESIGN, name) } else { None }
+}
+
+/// A database that is to be created with partitions.
+pub(super) fn partitioned() -> Failure {
+    Failure::NotImplemented(PARTITIONS)
+}
+
+fn find(rows: &[(&str, &'static str)], name: &str) -> Option<Failure> {
+    rows.iter().find(|row| row.0 == name).map(|row| Failure::NotImplemented(row.1))
+}

@@ -1,0 +1,112 @@
+//! Two operators who make another server the leader at the same time, each one of their own.
+//!
+//! ```text
+//! all hold the same -> the leader is gone -> two replicas are promoted in the same millisecond -> both write batches of the same
+//! lengths -> one is told to follow the other, the old leader comes back -> all hold what the one has that still leads
+//! ```
+//!
+//! What it is not: a promise that is kept. What the other one had acknowledged is lost, which is what such operators get. But nothing
+//! of it may be taken for what the leader has, and nobody may go on with it.
+
+use env::Clock;
+use storage::Durability;
+
+use super::{
+    Cluster,
+    leading::Leading,
+    network::NodeId,
+    node::{Failure, Order, Role, flush},
+};
+
+/// Batches that each of the two writes.
+const BATCHES_MAX: u64 = 8;
+
+impl Cluster {
+    /// Does so many steps, then has two replicas promoted at once, and brings all together again.
+    ///
+    /// # Errors
+    /// The first promise that is broken, in words.
+    ///
+    /// # Panics
+    /// If there are fewer than three servers, or others than the operators replace leaders: `acks` is 0.
+    pub fn run_double_promotion(&mut self, steps: usize) -> Result<(), String> {
+        assert!(self.nodes.len() >= 3 && self.options.acks == 0);
+        for id in 0..self.nodes.len() {
+            self.start(id)?;
+        }
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.settle()?;
+        let old = self.operator.leader().ok_or("there is no leader")?;
+        self.stop(old);
+        let rivals: Vec<NodeId> = (0..self.nodes.len()).filter(|&id| id != old).take(2).collect();
+        let now_ms = rivals.iter().map(|&id| self.nodes[id].clock.unix_ms()).max().unwrap_or(0);
+        for &id in &rivals {
+            self.with_replica(id, |following, around| following.leave(around));
+            // Only the time of day: the network counts on monotonic times that go on together.
+            self.nodes[id].clock.set_unix_ms(now_ms);
+            let promoted = self.promote_rival(id);
+            self.judge(id, promoted)?;
+        }
+        self.write_in_lock_step(&rivals)?;
+        let winner = rivals[self.prng.below(2) as usize];
+        let Role::Leader(leading) = &self.nodes[winner].role else { return Err("it does not lead".into()) };
+        self.truth.leads(leading.log.epoch(), winner, self.nodes[winner].life)?;
+        for id in 0..self.nodes.len() {
+            let order = if id == winner { Order::Lead } else { Order::Follow(winner) };
+            (self.operator.orders[id], self.nodes[id].order) = (order, order);
+            if id != winner {
+                self.stop(id);
+            }
+        }
+        self.settle()
+    }
+
+    fn promote_rival(&mut self, id: NodeId) -> Result<(), Failure> {
+        let epoch = self.truth.epoch();
+        let treason = self.options.treason;
+        let node = &mut self.nodes[id];
+        // Both sync at the same places, or their batches do not end there.
+        let Role::Replica(following) = &mut node.role else {
+            return Err(Failure::Breach("it does not follow".into()));
+        };
+        following.promote(epoch)?;
+        following.log.set_durability(Durability::Strict);
+        let (log, keyspace) = (following.log.clone(), following.keyspace.clone());
+        let leading = Leading::new(log, keyspace, node.home(), treason)?;
+        node.order = Order::Lead;
+        node.role = Role::Leader(leading.into());
+        Ok(())
+    }
+
+    /// Both write records of the same lengths, as batches of the same lengths, and one perhaps some more.
+    fn write_in_lock_step(&mut self, rivals: &[NodeId]) -> Result<(), String> {
+        for _ in 0..=self.prng.below(BATCHES_MAX) {
+            let prng = self.prng.fork();
+            for &id in rivals {
+                self.write_one(id, prng.clone())?;
+            }
+        }
+        let ends = rivals.iter().map(|&id| match &self.nodes[id].role {
+            Role::Leader(leading) => Some((leading.log.epoch(), leading.log.durable_lsn())),
+            _ => None,
+        });
+        let ends: Vec<_> = ends.collect();
+        if ends[0].is_none() || ends[0] != ends[1] {
+            return Err(format!("they have not written the same positions: {ends:?}"));
+        }
+        if self.prng.chance(30) {
+            let (id, prng) = (rivals[self.prng.below(2) as usize], self.prng.fork());
+            self.write_one(id, prng)?;
+        }
+        Ok(())
+    }
+
+    fn write_one(&mut self, id: NodeId, mut prng: env::Prng) -> Result<(), String> {
+        self.writes += 1;
+        let Role::Leader(leading) = &mut self.nodes[id].role else { return Err("it does not lead".into()) };
+        let written = leading.write(self.writes, &mut prng).and_then(|()| flush(&leading.log));
+        self.judge(id, written)
+    }
+}

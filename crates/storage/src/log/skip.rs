@@ -1,0 +1,50 @@
+//! Going on behind damage: for those who follow the log and would rather miss a part of it than all that follows.
+//!
+//! What it is: where the next batch begins that can be read. What it is not: salvage: nothing is restored, and a log that is served has
+//! everything in memory.
+//!
+//! Invariants
+//! - What is passed over begins at a batch that cannot be read and ends at one that can: no readable batch lies between.
+
+use lsn::Lsn;
+
+use super::{
+    Followed, Log,
+    footer::{FOOTER_BYTES, Footer},
+    record::BLOCK_BYTES,
+    segment::Segment,
+};
+
+impl Log {
+    /// The start of the first batch behind `from` that can be read; the end of what may be shown if there is none.
+    pub fn readable_behind(&self, from: Lsn) -> Lsn {
+        let shippable = self.shippable_lsn();
+        let mut end = from.advance(1).align_up(BLOCK_BYTES);
+        let mut segment: Option<Segment> = None;
+        while end <= shippable {
+            let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
+            if segment.as_ref().is_none_or(|segment| segment.end < end) {
+                segment = self.shared.open_segment(footer_start).ok().flatten();
+            }
+            let Some(file) = &segment else {
+                // The whole file cannot be read: the next footer is in the next one at the earliest.
+                end = footer_start.align_up(self.segment_bytes()).advance(BLOCK_BYTES);
+                continue;
+            };
+            let mut footer = [0; FOOTER_BYTES];
+            let read = file.file.read_at(&mut footer, file.offset(footer_start)).unwrap_or(0);
+            if let Some(footer) = Footer::decode(&footer[..read], end) {
+                let next = if footer.start > from { footer.start } else { footer.end };
+                if next > from && self.is_readable_at(next) {
+                    return next;
+                }
+            }
+            end = end.advance(BLOCK_BYTES);
+        }
+        shippable
+    }
+
+    fn is_readable_at(&self, start: Lsn) -> bool {
+        start >= self.shippable_lsn() || matches!(self.follow(start).read(1), Ok(Followed::Chunk(_)))
+    }
+}

@@ -1,0 +1,91 @@
+"""What CouchDB has and Sheaf has not is refused with what to use instead; nothing is stored that would not be honoured."""
+
+import pytest
+
+pytestmark = pytest.mark.sheaf_only
+
+USER = {"name": "bob", "password": "secret", "roles": [], "type": "user"}
+VALIDATION = {"_id": "_design/v", "validate_doc_update": "function () { throw {forbidden: 'no'} }"}
+
+
+def _refused(answer, says: str = "") -> None:
+    status, error, reason = answer.told()
+    assert (status, error) == (501, "not_implemented"), (status, error, reason)
+    assert says in reason
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/db/_design/d/_view/v"),
+        ("POST", "/db/_design/d/_view/v"),
+        ("POST", "/db/_design/d/_view/v/queries"),
+        ("GET", "/db/_design%2Fd/_view/v"),
+        ("GET", "/db/_design/d/_list/l/v"),
+        ("GET", "/db/_design/d/_show/s/doc"),
+        ("POST", "/db/_design/d/_update/u"),
+        ("PUT", "/db/_design/d/_update/u/doc"),
+        ("GET", "/db/_design/d/_rewrite/x"),
+        ("GET", "/db/_design/d/_info"),
+        ("POST", "/db/_temp_view"),
+        ("GET", "/db/_partition/p/_all_docs"),
+        ("POST", "/_replicate"),
+        ("GET", "/_scheduler/jobs"),
+        ("GET", "/_scheduler/docs"),
+        ("GET", "/_utils"),
+        ("GET", "/_node/_local/_stats"),
+        ("PUT", "/new?partitioned=true"),
+        ("GET", "/db/_changes?filter=_view&view=d/v"),
+    ],
+)
+def test_paths_that_are_not_there_say_what_to_use_instead(db, method, path):
+    _refused(db.send(method, path, {} if method in ("POST", "PUT") else None))
+
+
+def test_a_database_without_partitions_is_made(couch):
+    assert couch.ok("PUT", "/new?partitioned=false&q=8&n=3")["ok"]
+
+
+def test_no_password_is_stored(couch, server):
+    couch.ok("PUT", "/_users")
+    path = "/_users/org.couchdb.user:bob"
+    _refused(couch.send("PUT", path, USER), "admin-password")
+    _refused(couch.send("POST", "/_users", USER | {"_id": "org.couchdb.user:bob"}))
+    _refused(couch.send("PUT", f"{path}/photo", b"x", Content_Type="image/png"))
+    couch.ok("PUT", "/db")
+    couch.put("db", USER | {"_id": "bob"})
+    for new_edits in (True, False):
+        user = USER | {"_id": "org.couchdb.user:bob"} | ({} if new_edits else {"_rev": f"1-{'a' * 32}"})
+        [row] = couch.ok("POST", "/_users/_bulk_docs", {"docs": [user], "new_edits": new_edits})
+        assert (row["id"], row["error"]) == ("org.couchdb.user:bob", "not_implemented")
+    with server.connect() as connection:
+        answer = connection.call("DOC.PUT", "_users", "org.couchdb.user:bob", '{"password":"secret"}')
+    assert answer.text.startswith("NOTIMPLEMENTED ")
+    assert couch.get(path).status == 404
+    assert b"secret" not in couch.get("/_users/_all_docs?include_docs=true").body
+
+
+def test_replications_and_validations_are_not_stored(db):
+    db.ok("PUT", "/_replicator")
+    _refused(db.send("PUT", "/_replicator/job", {"source": "a", "target": "b"}), "PouchDB")
+    _refused(db.send("PUT", "/db/_design/v", VALIDATION), "JavaScript")
+    db.ok("PUT", "/db/plain", {"validate_doc_update": "a member like any other", "_id": "plain"})
+    _refused(db.send("COPY", "/db/plain", Destination="_design/v"))
+    assert db.get("/db/_design/v").status == 404
+
+
+def test_a_batch_fails_only_for_what_is_not_honoured(db):
+    replicated = [VALIDATION | {"_rev": f"1-{'a' * 32}"}, {"_id": "a", "_rev": f"1-{'b' * 32}"}]
+    [row] = db.ok("POST", "/db/_bulk_docs", {"docs": replicated, "new_edits": False})
+    assert (row["id"], row["error"]) == ("_design/v", "not_implemented")
+    rows = db.ok("POST", "/db/_bulk_docs", {"docs": [VALIDATION, {"_id": "b"}]})
+    assert rows[0]["error"] == "not_implemented" and rows[1]["ok"]
+    assert [row["id"] for row in db.ok("GET", "/db/_all_docs")["rows"]] == ["a", "b"]
+
+
+def test_design_documents_that_clients_replicate_are_kept(db):
+    design = {"_id": "_design/d", "views": {"v": {"map": "function (doc) { emit(doc._id) }"}}, "filters": {"f": "function () {}"}}
+    db.put("db", design)
+    assert db.ok("GET", "/db/_design/d")["views"] == design["views"]
+    _refused(db.send("GET", "/db/_design/d/_view/v"), "_find")
+    _refused(db.send("GET", "/db/_changes?filter=d/f"), "_selector")

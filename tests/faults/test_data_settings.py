@@ -1,0 +1,198 @@
+"""Settings that belong to the data: records of the log, so whoever has the data has them. And replicas that do not acknowledge."""
+
+import urllib.request
+
+import pytest
+
+from harness.couch import Couch
+from harness.replicas import call, error_of, follower_of, has_role, info, wait_following, wait_same
+from harness.resp import encode
+from harness.server import run_sheaf
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+# Without replicas nothing would wait for them, and nobody is kept waiting here.
+VALUES = {
+    "durable-channels": "log:* audit",
+    "durable-channels-retention-bytes": "2097152",
+    "durable-channels-retention-ms": "86400000",
+    "ack-timeout": "77",
+    "min-replicas-max-lag": "99",
+}
+
+
+def setting(server, name: str) -> str:
+    """What CONFIG GET shows."""
+    return call(server, "CONFIG", "GET", name)[1].decode()
+
+
+def said(server) -> dict[str, str]:
+    """What is in force of these settings."""
+    return {name: setting(server, name) for name in VALUES}
+
+
+def say(server) -> None:
+    """Sets them, and publishes something that is to be kept."""
+    pairs = [word for pair in VALUES.items() for word in pair]
+    assert call(server, "CONFIG", "SET", *pairs) == b"OK"
+    assert call(server, "PUBLISH", "log:a", "kept") == 0
+
+
+def kept_message(server) -> bytes:
+    """The oldest message that is kept."""
+    with server.connect() as follower:
+        follower.call("XSUBSCRIBE", "log:a", "FROM", "-")
+        return follower.read()[3]
+
+
+def start_without(new_server, server):
+    """Starts a server on the directory of one that has ended, without flags."""
+    return new_server(directory=server.directory).start()
+
+
+@pytest.mark.parametrize("between", ["nothing", "SAVE", "FLUSHALL"])
+def test_they_hold_after_kill_9(server, between):
+    say(server)
+    if between != "nothing":
+        assert call(server, between) == b"OK"
+    if between == "FLUSHALL":
+        # The log before it goes, so its record has them.
+        assert call(server, "SET", "k", "v") == b"OK"
+    server.kill()
+    server.start()
+    assert said(server) == VALUES
+    if between != "FLUSHALL":
+        assert kept_message(server) == b"kept"
+    assert not (server.directory / "settings.toml").exists(), "the log has them"
+
+
+def test_each_is_on_disk_when_ok_comes(server):
+    for number in range(20):
+        assert call(server, "CONFIG", "SET", "min-replicas-max-lag", number) == b"OK"
+        server.kill()
+        server.start()
+        assert setting(server, "min-replicas-max-lag") == str(number)
+
+
+def test_the_log_shows_them_in_plain_words(server):
+    say(server)
+    server.kill()
+    shown = run_sheaf("log", str(server.directory)).stdout
+    assert 'setting "durable-channels" = "log:* audit"' in shown or "setting durable-channels = log:* audit" in shown
+    assert run_sheaf("check", str(server.directory)).returncode == 0
+
+
+@pytest.mark.parametrize("how", ["FAILOVER", "kill -9"])
+def test_a_new_leader_has_them(new_server, how):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader, extra=("--durable-channels", "own", "--ack-timeout", "5"))
+    say(leader)
+    wait_same(leader, replica)
+    wait_until("the replica to take them over", lambda: said(replica) == VALUES)
+    refused = error_of(call(replica, "CONFIG", "SET", "ack-replicas", 1))
+    assert refused.startswith("READONLY 'ack-replicas' belongs to the data")
+    assert call(replica, "CONFIG", "SET", "timeout", 100) == b"OK", "its own settings are its own"
+    assert call(leader, "CONFIG", "SET", "ack-replicas", 1) == b"OK"
+    if how == "FAILOVER":
+        # To ask for acknowledgements begins an epoch, for which the replica connects anew.
+        wait_until("the replica to be back", lambda: info(leader)["connected_slaves"] == "1")
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("the replica to lead", lambda: has_role(replica, "master"))
+        wait_until("the leader to follow", lambda: has_role(leader, "slave"))
+        wait_following(leader)
+    else:
+        leader.kill()
+        assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert said(replica) == VALUES
+    assert setting(replica, "ack-replicas") == "1"
+    assert call(replica, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+    assert kept_message(replica) == b"kept"
+    assert call(replica, "PUBLISH", "log:a", "of the new leader") == 0
+    if how == "FAILOVER":
+        wait_same(replica, leader)
+        wait_until("the old leader to take it over", lambda: setting(leader, "ack-replicas") == "0")
+
+
+def test_backups_have_them(new_server, tmp_path):
+    server = new_server().start()
+    say(server)
+    assert call(server, "SAVE") == b"OK"
+    backup, restored = tmp_path / "backup", tmp_path / "restored"
+    done = run_sheaf("backup", str(backup), "--from", f"http://127.0.0.1:{server.http_port}")
+    assert done.returncode == 0, done.stderr
+    done = run_sheaf("restore", str(backup), "--dir", str(restored))
+    assert done.returncode == 0, done.stderr
+    assert said(new_server(directory=restored).start()) == VALUES
+
+
+def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
+    server = new_server(extra=("--durable-channels", "log:*")).start()
+    assert call(server, "PUBLISH", "log:a", "kept") == 0
+    server.wait_for_log("what is given here becomes what the data say")
+    assert call(server, "SET", "k", "v") == b"OK", "so what is before it is on disk"
+    server.kill()
+    again = start_without(new_server, server)
+    assert setting(again, "durable-channels") == "log:*"
+    assert kept_message(again) == b"kept"
+    assert call(again, "CONFIG", "SET", "durable-channels", "log:* more") == b"OK"
+    again.kill()
+    given = new_server(directory=server.directory, extra=("--durable-channels", "log:* given")).start()
+    assert setting(given, "durable-channels") == "log:* given"
+    assert "what is given here becomes what the data say" in given.log()
+    given.kill()
+    assert setting(start_without(new_server, given), "durable-channels") == "log:* given"
+
+
+def test_a_transaction_cannot_set_them(server):
+    with server.connect() as connection:
+        connection.call("MULTI")
+        connection.call("CONFIG", "SET", "ack-replicas", 1)
+        [answer] = connection.call("EXEC")
+    assert "not in a transaction" in error_of(answer)
+    assert setting(server, "ack-replicas") == "0"
+
+
+# -- replicas that do not acknowledge ------------------------------------------------------------------------------
+
+
+def metric(server, name: str) -> int:
+    """A counter of /metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return int(float(next(line.split()[1] for line in lines if line.startswith(name + " "))))
+
+
+def test_who_waits_for_replicas_in_vain_is_told(new_server):
+    server = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    with server.connect() as connection:
+        commands = [("SET", "k", "v"), ("INCR", "n"), ("LRANGE", "none", 0, -1), ("RPUSH", "l", "a", "b")]
+        connection.send(b"".join(encode(*words) for words in commands))
+        for _ in commands[:2]:
+            assert error_of(connection.read()).startswith("NOREPLICAS not enough replicas have acknowledged within")
+        connection.read()
+        assert error_of(connection.read()).startswith("NOREPLICAS")
+        assert connection.call("PING") == b"PONG", "the connection goes on"
+        assert error_of(connection.call("GET", "k")).startswith("NOREPLICAS"), "nobody reads what may be lost"
+        with Couch(server.http_port) as couch:
+            status, error, _ = couch.send("PUT", "/db").told()
+            assert (status, error) == (503, "not_replicated")
+        assert server.log().count("too few replicas acknowledge") == 1
+        assert metric(server, "sheaf_ack_timeouts_total") >= 5
+        # It is executed, and in the log.
+        assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+        assert connection.call("GET", "k") == b"v"
+        assert connection.call("LRANGE", "l", 0, -1) == [b"a", b"b"]
+    server.kill()
+    server.options.extra = ()
+    server.start()
+    assert call(server, "GET", "n") == b"1"
+
+
+def test_a_replica_that_comes_in_time_is_enough(new_server):
+    leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "0")).start()
+    with leader.connect() as connection:
+        connection.send(encode("SET", "k", "v"))
+        follower_of(new_server, leader)
+        assert connection.read() == b"OK"
+    assert metric(leader, "sheaf_ack_timeouts_total") == 0

@@ -1,0 +1,195 @@
+"""Settings that change while the server runs: what holds after a restart, what a file keeps, what a signal does."""
+
+import os
+import resource
+import signal
+import stat
+
+import pytest
+
+from harness.couch import Couch
+from harness.replicas import call, error_of
+from harness.server import run_sheaf
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+LASTING = {
+    "requirepass": "geheim",
+    "masterauth": 'with "quotes" and \\',
+    "maxmemory": "104857600",
+    "maxmemory-policy": "allkeys-lfu",
+    "notify-keyspace-events": "xKE",
+    "client-output-buffer-limit": "normal 3 2 1 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    "slowlog-log-slower-than": "-1",
+    "script-rollback": "yes",
+    "replica-retention-seconds": "77",
+}
+CONFIGURATION = """\
+# The cache of the shop.
+
+  maxmemory = "1gb"   # half of the machine
+timeout = 7
+protected-mode = true
+hash-max-ziplist-entries = 100
+
+# The end.
+"""
+
+
+def setting(server, name: str) -> str:
+    """What CONFIG GET shows."""
+    return call(server, "CONFIG", "GET", name)[1].decode()
+
+
+def test_what_is_set_holds_after_kill_9(new_server):
+    server = new_server().start()
+    pairs = [word for pair in LASTING.items() for word in pair]
+    assert call(server, "CONFIG", "SET", *pairs) == b"OK"
+    server.options.requirepass = LASTING["requirepass"]
+    server.kill()
+    server.start()
+    assert {name: setting(server, name) for name in LASTING} == LASTING
+    kept = server.directory / "settings.toml"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600, "it has passwords"
+    assert "settings that clients have set" in server.log() and "requirepass" in server.log()
+    assert "geheim" not in server.log()
+    assert call(server, "CONFIG", "SET", "maxmemory", "0") == b"OK"
+    server.kill()
+    server.start()
+    assert setting(server, "maxmemory") == "0"
+
+
+def test_a_flag_wins_over_what_was_set_and_that_is_said(new_server):
+    server = new_server(extra=("--timeout", "5")).start()
+    assert call(server, "CONFIG", "SET", "timeout", 9, "maxmemory", "1mb") == b"OK"
+    assert setting(server, "timeout") == "9"
+    server.wait_for_log("set until the next start")
+    server.kill()
+    server.start()
+    assert (setting(server, "timeout"), setting(server, "maxmemory")) == ("5", "1048576")
+    assert "timeout (flag)" in server.log()
+
+
+@pytest.mark.parametrize("damage", ["timeout = 1\nmaxmem", 'timeout = 1\nmaxmemory = "much"\n'])
+def test_a_damaged_file_of_settings_refuses_the_start(new_server, damage):
+    server = new_server().start()
+    assert call(server, "CONFIG", "SET", "timeout", 1) == b"OK"
+    server.kill()
+    kept = server.directory / "settings.toml"
+    kept.write_text(damage)
+    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    assert refused.returncode not in (0, 101)
+    assert f"{kept}, line 2: " in refused.stderr
+
+
+def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):
+    file = tmp_path / "sheaf.toml"
+    file.write_text(CONFIGURATION)
+    file.chmod(0o644)
+    server = new_server(extra=("--config", str(file))).start()
+    assert call(server, "CONFIG", "REWRITE") == b"OK"
+    assert file.read_text() == CONFIGURATION, "nothing has changed"
+    changes = ("maxmemory", "2gb", "protected-mode", "no", "hash-max-listpack-entries", 200, "slowlog-max-len", 64)
+    assert call(server, "CONFIG", "SET", *changes) == b"OK"
+    assert file.read_text() == CONFIGURATION, "CONFIG SET alone leaves it"
+    assert call(server, "CONFIG", "REWRITE") == b"OK"
+    expected = CONFIGURATION.replace('"1gb"', '"2147483648"').replace("true", "false")
+    expected = expected.replace("entries = 100\n", "entries = 200\nslowlog-max-len = 64\n")
+    assert file.read_text() == expected
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/_node/_local/_config/chttpd/enable_cors", "true")
+    assert file.read_text() == expected.replace("len = 64\n", 'len = 64\ncors = "yes"\n')
+    server.kill()
+    server.start()
+    assert (setting(server, "maxmemory"), setting(server, "slowlog-max-len")) == ("2147483648", "64")
+    assert not (server.directory / "settings.toml").exists()
+
+
+def test_a_hangup_reads_the_configuration_file_again(new_server, tmp_path):
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\nmaxmemory = 0\nworkers = 3\n")
+    server = new_server(extra=("--config", str(file))).start()
+    assert call(server, "CONFIG", "SET", "timeout", 8) == b"OK"
+    file.write_text('timeout = 7\nmaxmemory = "5mb"\nlog-format = "json"\n')
+    server.signal(signal.SIGHUP)
+    server.wait_for_log("SIGHUP: the configuration file was read again")
+    wait_until("the new value", lambda: setting(server, "maxmemory") == "5242880")
+    assert setting(server, "timeout") == "8", "the file says nothing new of it"
+    assert "log-format" in server.log()
+    file.write_text("timeout = never\n")
+    server.signal(signal.SIGHUP)
+    server.wait_for_log("SIGHUP: the configuration file changes nothing")
+    assert f"{file}, line 1" in server.log()
+    assert setting(server, "maxmemory") == "5242880"
+
+
+def test_a_hangup_without_a_configuration_file_changes_nothing(server):
+    for _ in range(3):
+        server.signal(signal.SIGHUP)
+    server.wait_for_log("SIGHUP: there is no configuration file")
+    assert call(server, "PING") == b"PONG"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "environment", "said"),
+    [
+        (None, None, {"SHEAF_PORT": "many"}, "SHEAF_PORT: "),
+        (None, None, {"SHEAF_MAXMEMORY": "1 potato"}, "SHEAF_MAXMEMORY: "),
+        ("maxmemory", "1 potato", {}, "--maxmemory: "),
+    ],
+)
+def test_a_bad_value_names_where_it_is(tmp_path, name, value, environment, said):
+    flags = (f"--{name}", value) if name else ()
+    refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *flags, extra_environment=environment)
+    assert refused.returncode not in (0, 101)
+    assert said in refused.stderr
+
+
+def test_a_lower_limit_of_memory_evicts_without_any_write(server):
+    with server.connect() as connection:
+        for number in range(2000):
+            connection.call("SET", f"k:{number}", "x" * 1000)
+        assert connection.call("DBSIZE") == 2000
+        assert connection.call("CONFIG", "SET", "maxmemory", "1mb", "maxmemory-policy", "allkeys-lru") == b"OK"
+        wait_until("what is too much to go", lambda: connection.call("DBSIZE") < 1000)
+
+
+def limited(*limits: str) -> tuple[str, ...]:
+    """What a server is started behind, so that it has these limits of open files."""
+    # Who may raise the hard limit has all descriptors.
+    powerless = ("setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource") if os.geteuid() == 0 else ()
+    return (*powerless, "sh", "-c", "; ".join(f"ulimit {limit}" for limit in limits) + '; exec "$@"', "sh")
+
+
+def test_the_soft_limit_of_open_files_is_raised(new_server):
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    server = new_server(wrapper=limited("-Sn 256")).start()
+    soft, _ = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    assert soft >= min(most, 20_000)
+    assert int(setting(server, "maxclients")) == min(10_000, (most - 64) // 2)
+
+
+def test_no_more_clients_are_allowed_than_there_can_be(new_server):
+    server = new_server(wrapper=limited("-Sn 256", "-Hn 1064")).start()
+    assert setting(server, "maxclients") == "500"
+    assert server.log().count("maxclients is lowered") == 1
+    refused = error_of(call(server, "CONFIG", "SET", "maxclients", 1000))
+    assert "try with 500" in refused
+    assert call(server, "CONFIG", "SET", "maxclients", 400) == b"OK"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "clients of the Redis protocol on other machines are refused"),
+        (("--protected-mode", "no"), "everybody who reaches this address"),
+        (("--requirepass", "x"), None),
+    ],
+)
+def test_a_door_that_is_open_to_others_is_warned_of(new_server, flags, said):
+    password = "x" if said is None else None
+    server = new_server(bind="0.0.0.0", extra=flags if password is None else (), requirepass=password).start()
+    assert ("bind goes beyond this machine" in server.log()) == (said is not None)
+    assert said is None or said in server.log()
