@@ -24,6 +24,13 @@ def disconnections(connection: Connection) -> int:
     return int(stats.split("client_output_buffer_limit_disconnections:")[1].split()[0])
 
 
+def long_units(server) -> int:
+    """How many units have run on a thread of their own."""
+    with server.connect() as control:
+        stats = control.call("INFO", "stats").decode()
+    return int(stats.split("long_units:")[1].split()[0])
+
+
 def subscribe(server, channel: str = CHANNEL) -> Connection:
     """Subscribes and reads no further."""
     connection = server.connect()
@@ -96,9 +103,19 @@ def test_transactions_scripts_and_events_are_paced_as_well(server):
         publish_to_one(server, b"".join(encode(*command) for command in unit), len(unit), channel, said)
 
 
-def publish_to_one(server, unit: bytes, replies: int, channel: str, frame: bytes) -> None:
-    """Publishes 40 MB by one unit each time, deeply pipelined, to one who reads."""
-    times, refused = 20_000, []
+@pytest.mark.sheaf_only
+def test_scripts_that_take_long_are_paced_as_well(server):
+    """Each publishes after more milliseconds than a script has among others, so it ends on a thread of its own."""
+    script = "local n = 0 for i = 1, 1e6 do n = n + i end for _ = 1, 200 do redis.call('PUBLISH', ARGV[1], ARGV[2]) end return n"
+    text = "x" * LENGTH
+    unit = encode("EVAL", script, 0, CHANNEL, text)
+    publish_to_one(server, unit, 1, CHANNEL, encode("message", CHANNEL, text), times=100, messages=200)
+    assert long_units(server) > 0, "the scripts were to take long"
+
+
+def publish_to_one(server, unit, replies, channel, frame, times=20_000, messages=1) -> None:
+    """Publishes 40 MB by one unit of so many messages each time, deeply pipelined, to one who reads."""
+    refused = []
     with subscribe(server, channel) as listener, server.connect() as publisher, server.connect() as control:
 
         def read_replies() -> None:
@@ -109,7 +126,7 @@ def publish_to_one(server, unit: bytes, replies: int, channel: str, frame: bytes
         reading.start()
         sending = threading.Thread(target=publisher.send, args=(unit * times,))
         sending.start()
-        missing = len(frame) * times
+        missing = len(frame) * times * messages
         while missing > 0:
             received = listener.socket.recv(1 << 20)
             assert received, f"the subscriber was cut, {missing} bytes are missing"

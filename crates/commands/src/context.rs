@@ -23,6 +23,7 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit,
+    long_units::LONG_ELEMENTS,
     observe::{append_line, shown_args},
     postponed::Postponed,
     row::Found,
@@ -159,7 +160,7 @@ impl Context<'_, '_> {
     pub(crate) fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Again> {
         let is_inner = self.in_transaction;
         let result = self.attempt(|cx| {
-            if row.flags.has(Flags::WALKS) {
+            if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
             }
             (row.handler)(cx, args)

@@ -164,7 +164,7 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
-    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String>;
+    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Puts in force what the data say of settings. Not under the lock of a slot.
     fn follow_data_settings(&self) {}
     /// Writes the settings back to the configuration file. The error is the whole error text.

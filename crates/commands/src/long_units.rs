@@ -44,6 +44,38 @@ pub(crate) const LONG_ELEMENTS: usize = 16 << 10;
 /// Bytes of a string for which is done about as much as for an element.
 pub(crate) const BYTES_PER_ELEMENT: usize = 256;
 
+/// For how many elements a command may do something where it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ElementsMax(usize);
+
+impl ElementsMax {
+    /// Has the unit handed over if there are more. To be called before the first change.
+    ///
+    /// # Errors
+    /// To be passed on: [`CommandError::NeedsOwnThread`].
+    #[inline]
+    pub(crate) fn require(self, elements: usize) -> Result<(), CommandError> {
+        if elements <= self.0 { Ok(()) } else { Err(CommandError::NeedsOwnThread) }
+    }
+
+    /// As [`ElementsMax::require`], for the bytes of a string.
+    ///
+    /// # Errors
+    /// To be passed on.
+    #[inline]
+    pub(crate) fn require_bytes(self, bytes: usize) -> Result<(), CommandError> {
+        self.require(bytes / BYTES_PER_ELEMENT)
+    }
+}
+
+/// What a value counts as, in elements.
+pub(crate) fn elements(view: View<'_>) -> usize {
+    match view {
+        View::String(bytes) => bytes.len() / BYTES_PER_ELEMENT,
+        view => view.len(),
+    }
+}
+
 /// Where an executor runs its units.
 #[derive(Clone, Default)]
 pub(crate) enum Place {
@@ -320,33 +352,32 @@ impl Context<'_, '_> {
             && (!self.in_transaction || self.unit.can_undo())
     }
 
-    /// Before a command that walks over all that its keys hold.
+    /// Before a command that walks over all that its keys hold, or has many arguments.
     ///
     /// # Errors
-    /// See [`Context::require_own_thread`].
+    /// To be passed on: [`CommandError::NeedsOwnThread`].
     #[cold]
     pub(crate) fn require_short_walk(&self, row: &Row, args: wire::Args<'_>) -> Result<(), CommandError> {
-        if !self.may_be_handed_over() {
+        let elements_max = self.elements_max();
+        if row.flags.has(Flags::WALKS) {
+            let (db, mut walked) = (self.db(), 0);
+            row.keys.for_each(args, |index| {
+                walked += self.unit.peek(db, args.at(index)).map_or(0, |entry| elements(entry.view()));
+            });
+            elements_max.require(walked)?;
+        }
+        let does_more =
+            [Flags::BLOCKING, Flags::RUNS_SCRIPTS, Flags::WRAPS].iter().any(|it| row.flags.has(*it));
+        if does_more || Mobility::of_row(row) != Mobility::Always {
             return Ok(());
         }
-        let (db, mut elements) = (self.db(), 0);
-        row.keys.for_each(args, |index| {
-            elements += match self.unit.peek(db, args.at(index)).map(|entry| entry.view()) {
-                Some(View::String(bytes)) => bytes.len() / BYTES_PER_ELEMENT,
-                Some(view) => view.len(),
-                None => 0,
-            };
-        });
-        self.require_few(elements)
+        elements_max.require(args.len())
     }
 
-    /// As [`Context::require_own_thread`], if there is something to be done for more than a few elements.
-    ///
-    /// # Errors
-    /// To be passed on.
+    /// For how many elements this unit may do something now: without bound where it cannot be handed over.
     #[inline]
-    pub(crate) fn require_few(&self, elements: usize) -> Result<(), CommandError> {
-        if elements > LONG_ELEMENTS { self.require_own_thread() } else { Ok(()) }
+    pub(crate) fn elements_max(&self) -> ElementsMax {
+        ElementsMax(if self.may_be_handed_over() { LONG_ELEMENTS } else { usize::MAX })
     }
 
     /// To be called before the first change, and before the first byte of the reply, by commands that take long: has the unit

@@ -701,11 +701,11 @@ impl Host for TestHost {
         setting.eq_ignore_ascii_case(b"of-data")
     }
 
-    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
+    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         if let [(name, value)] = wanted
             && self.is_of_data(name)
         {
-            return Ok(vec![("of-data", String::from_utf8_lossy(value).into_owned())]);
+            return Ok(vec![("of-data".into(), String::from_utf8_lossy(value).into_owned())]);
         }
         let mut settings = self.settings.lock();
         let mut changed = settings.clone();

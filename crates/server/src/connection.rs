@@ -29,7 +29,7 @@ use commands::{
 };
 use lsn::Lsn;
 use pubsub::{
-    Delivery,
+    Backpressure, Delivery,
     durable::{Encoded, FollowerId, Run, Told},
 };
 use tokio::{io::Interest, net::TcpStream, time::Instant};
@@ -348,13 +348,24 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// What ran elsewhere has ended; as [`Connection::push`].
-    pub(crate) fn come_back(&self, reply: LongReply, durable: Lsn) -> (Option<Lsn>, bool) {
+    /// What ran elsewhere has ended; as [`Connection::push`]. With a reason the next command waits, as behind any other unit.
+    pub(crate) fn come_back(
+        self: &Rc<Self>,
+        reply: LongReply,
+        durable: Lsn,
+        backpressure: Option<Backpressure>,
+    ) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
         conversation.come_back(reply, durable);
         let held = conversation.outbox.held_in_round();
         drop(conversation);
-        self.resume();
+        match backpressure {
+            Some(reason) if self.turn.get() == Turn::Away => {
+                self.turn.set(Turn::WaitForSubscribers);
+                self.worker.hold_back(self, reason);
+            }
+            _ => self.resume(),
+        }
         (held, !self.pushed.replace(true))
     }
 

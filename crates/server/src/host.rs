@@ -651,7 +651,7 @@ impl Host for ServerHost {
         setting_named(setting).is_some_and(|option| option.of_data)
     }
 
-    fn config_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
+    fn config_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         self.set_settings(pairs)
     }
 

@@ -201,6 +201,7 @@ fn stats(host: &ServerHost, _: &Figures, out: &mut String) {
         "total_net_input_bytes": input,
         "total_net_output_bytes": output,
         "rejected_connections": host.rejected_connections(),
+        "long_units": host.long_units.begun(),
         "expired_keys": totals.expired_keys,
         "evicted_keys": totals.evicted_keys,
         "keyspace_hits": totals.keyspace_hits,

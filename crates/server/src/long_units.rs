@@ -63,7 +63,7 @@ struct State {
     waiting: VecDeque<(u64, Job)>,
     /// What each thread runs, by its number.
     running: [Option<u64>; LONG_UNITS_MAX],
-    taken_on: u64,
+    begun: u64,
 }
 
 impl LongUnits {
@@ -79,7 +79,7 @@ impl LongUnits {
             running.long_units.run(&running, free);
         };
         // The thread begins with the lock that is held here.
-        state.running[free] = Some(state.taken_on);
+        state.running[free] = Some(state.begun);
         match std::thread::Builder::new().name(format!("long-{free}")).spawn(run) {
             Ok(_) => VecDeque::new(),
             Err(error) => {
@@ -99,8 +99,8 @@ impl LongUnits {
                 self.ended.notify_all();
                 return;
             };
-            state.taken_on += 1;
-            state.running[thread] = Some(state.taken_on);
+            state.begun += 1;
+            state.running[thread] = Some(state.begun);
             self.ended.notify_all();
             drop(state);
             execute(host, thread, job);
@@ -119,10 +119,15 @@ impl LongUnits {
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
 
+    /// How many have begun on these threads since the start.
+    pub(crate) fn begun(&self) -> u64 {
+        self.state.lock().begun
+    }
+
     /// Waits for all that run now, until it is asked to give up, which an endless script makes necessary. Whether all have ended.
     pub(crate) fn settle(&self, gives_up: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
-        let newest = state.taken_on;
+        let newest = state.begun;
         while state.running.iter().flatten().any(|number| *number <= newest) {
             if gives_up() {
                 return false;

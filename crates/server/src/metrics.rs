@@ -100,6 +100,12 @@ impl Scrape {
         gauge(encoder, "sheaf_clients", "connections", host.clients().count() as u64)?;
         counter(
             encoder,
+            "sheaf_long_units",
+            "scripts and commands that took long and ran on a thread of their own",
+            host.long_units.begun(),
+        )?;
+        counter(
+            encoder,
             "sheaf_connections_accepted",
             "connections served since the start",
             host.clients().accepted(),

@@ -272,13 +272,14 @@ impl Worker {
 
     /// What ran elsewhere has ended.
     fn take_back(&self, Done { client_id, reply, notices, wrote }: Done) {
+        let backpressure = self.backpressure_of(&notices);
         let told = self.events.borrow_mut().hold(notices);
         if told || wrote {
             self.end_tick_later();
         }
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.come_back(reply, durable);
+        let appended = connection.come_back(reply, durable, backpressure);
         self.send_later(connection, appended);
     }
 

@@ -149,7 +149,7 @@ impl Host for SimHost {
         Vec::new()
     }
 
-    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<Vec<(&'static str, String)>, String> {
+    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         Err("ERR a simulation has no settings".into())
     }
 

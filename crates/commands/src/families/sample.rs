@@ -78,6 +78,17 @@ impl Drawn {
     }
 }
 
+impl Drawn {
+    /// For how many elements out of `len` something is done.
+    pub(super) fn work(self, len: usize) -> usize {
+        match self {
+            // Where many are wanted, all are walked over.
+            Drawn::Distinct(count) => count.saturating_mul(8).min(len),
+            Drawn::Repeated(count) => count,
+        }
+    }
+}
+
 /// For each element drawn with repetition: that the reply, now so many bytes long, has not become too long.
 ///
 /// # Errors

@@ -175,6 +175,13 @@ fn commands_that_walk_over_much_run_elsewhere() {
         server
     };
     let (mut here, mut server) = (filled(), filled());
+    for server in [&mut here, &mut server] {
+        server.run("SETRANGE string 5000000 x");
+        server.run("XGROUP CREATE stream g 0");
+        ["list", "set", "zset", "stream"]
+            .iter()
+            .for_each(|key| _ = server.run(&format!("COPY {key} copied-{key}")));
+    }
     server.hand_over_what_is_long();
     let long = [
         "KEYS *",
@@ -195,6 +202,23 @@ fn commands_that_walk_over_much_run_elsewhere() {
         "COPY hash to REPLACE",
         "SCAN 0 COUNT 100000",
         "LREM list 0 7",
+        "SSCAN set 0 COUNT 100000",
+        "HSCAN hash 0 COUNT 100000",
+        "ZSCAN zset 0 COUNT 100000",
+        "HRANDFIELD hash 1000000",
+        "SRANDMEMBER set 1000000",
+        "ZRANDMEMBER zset 1000000",
+        "GET string",
+        "XREAD STREAMS stream 0",
+        "XREAD COUNT 17000 STREAMS stream none 5 5",
+        "XREADGROUP GROUP g c STREAMS stream >",
+        "GEOSEARCH zset FROMLONLAT 0 0 BYRADIUS 30000 KM",
+        "LPOP list 17000",
+        "LTRIM copied-list 19000 -1",
+        "SPOP copied-set 1000000",
+        "ZPOPMIN zset 17000",
+        "ZREMRANGEBYRANK copied-zset 0 17000",
+        "XTRIM copied-stream MINID 19999 ACKED",
     ];
     for (index, line) in long.into_iter().enumerate() {
         assert_eq!(server.run(line), here.run(line), "{line}");
@@ -209,6 +233,14 @@ fn commands_that_walk_over_much_run_elsewhere() {
         "XRANGE stream 5 9",
         "SCAN 0 COUNT 1000",
         "SMEMBERS none",
+        "HSCAN hash 0 COUNT 9",
+        "SRANDMEMBER none -1000",
+        "LPOP list 9",
+        "LTRIM list 9 -9",
+        "XREAD COUNT 9 STREAMS stream 0",
+        "XTRIM stream MAXLEN 19000",
+        "ZREMRANGEBYSCORE zset 0 17100",
+        "LPOP copied-list",
     ];
     for line in short {
         assert_eq!(server.run(line), here.run(line), "{line}");
@@ -219,5 +251,14 @@ fn commands_that_walk_over_much_run_elsewhere() {
     let script = "EVAL \"redis.call('INCR', 'a') return #redis.call('SMEMBERS', 'set')\" 0";
     assert_eq!(server.run(script), here.run(script));
     assert_eq!((server.long_units, server.run("GET a")), (long.len() + 2, "\"3\"".to_string()));
+    // Its own watches must not be told of what is undone, so it is begun elsewhere.
+    let watched = ["WATCH a", "MULTI", "INCR a", "HGETALL hash", "EXEC"];
+    watched.iter().for_each(|line| assert_eq!(server.run(line), here.run(line)));
+    assert_eq!(server.long_units, long.len() + 3);
+    let names: Vec<String> = (0..MANY).map(|number| format!("many:{number}")).collect();
+    let mset: Vec<&[u8]> =
+        ["MSET"].into_iter().chain(names.iter().map(String::as_str)).map(str::as_bytes).collect();
+    let mset = &mset[..MANY - 1];
+    assert_eq!((server.run_args(mset), server.long_units), ("+OK".to_string(), long.len() + 4));
     server.assert_replays();
 }

@@ -65,7 +65,7 @@ impl Flags {
     pub const DOCUMENTS: Flags = Flags(1 << 22);
 
     /// Removes keys by the database, which cannot be undone.
-    pub const FLUSHES: Flags = Flags(1 << 25);
+    pub const FLUSHES: Flags = Flags(1 << 27);
 
     /// Runs at once even where a script keeps the server busy.
     pub const ALLOW_BUSY: Flags = Flags(1 << 24);
@@ -107,5 +107,46 @@ impl Flags {
             (Flags::RUNS_SCRIPTS, "no_mandatory_keys"),
         ];
         NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_property_has_a_bit_of_its_own() {
+        const ALL: &[Flags] = &[
+            Flags::WRITE,
+            Flags::READONLY,
+            Flags::DENYOOM,
+            Flags::FAST,
+            Flags::LOADING,
+            Flags::NO_AUTH,
+            Flags::ADMIN,
+            Flags::NOSCRIPT,
+            Flags::STALE,
+            Flags::CONTAINER,
+            Flags::READS_ALL,
+            Flags::NO_MULTI,
+            Flags::IMMEDIATE,
+            Flags::COPIES,
+            Flags::BRIEF,
+            Flags::DANGEROUS,
+            Flags::BLOCKING,
+            Flags::PROTECTED,
+            Flags::PUBSUB,
+            Flags::SUBSCRIBER,
+            Flags::LOGS_MESSAGES,
+            Flags::PUBLISHES,
+            Flags::RUNS_SCRIPTS,
+            Flags::DOCUMENTS,
+            Flags::FLUSHES,
+            Flags::ALLOW_BUSY,
+            Flags::WRAPS,
+            Flags::WALKS,
+        ];
+        let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
+        assert_eq!(together.0.count_ones() as usize, ALL.len());
     }
 }

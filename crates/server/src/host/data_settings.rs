@@ -9,6 +9,8 @@
 //! - The log rules: what it says of a setting is in force wherever the data are. Only what is given at the start of a leader
 //!   stands above it until it is a record itself, which is said.
 //! - A log without any record stays so: the settings that are given become a record behind the first of the data.
+//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the value that was given last, so
+//!   another start with the same value undoes no CONFIG SET.
 
 use std::sync::Arc;
 
@@ -17,12 +19,19 @@ use lsn::Lsn;
 use storage::Log;
 
 use crate::{
-    config::{Key, OPTIONS, Origin, Settings},
+    config::{Key, OPTIONS, Origin},
     host::ServerHost,
 };
 
 /// Bytes of the value of a setting that belongs to the data, at most: snapshots and FLUSHALL write it again.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// In front of a setting's name: the record of the value that was given last.
+const GIVEN: &str = "given:";
+
+fn mark_of(key: Key) -> String {
+    format!("{GIVEN}{}", OPTIONS[key as usize].name)
+}
 
 /// What of these settings is not in force by the log alone.
 #[derive(Debug, Default)]
@@ -34,9 +43,11 @@ pub(crate) struct DataSettingsState {
 }
 
 impl DataSettingsState {
-    /// Somebody has set it since.
-    pub(super) fn forget_given(&mut self, key: Key) {
-        self.given.retain(|(given, _)| *given != key);
+    /// Somebody sets it who comes after what was given. Returns the mark that is to be recorded as well.
+    pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
+        let at = self.given.iter().position(|(given, _)| *given == key)?;
+        let (_, value) = self.given.remove(at);
+        Some((mark_of(key), value))
     }
 }
 
@@ -52,16 +63,10 @@ impl ServerHost {
         self.give(given);
     }
 
-    /// Has these values become records, where they differ from what the data say.
+    /// Has these values become records, where they are not what was given last.
     pub(super) fn give(&self, mut given: Vec<(Key, String)>) {
         let said = self.keyspace.data_settings();
-        given.retain(|(key, value)| {
-            let option = &OPTIONS[*key as usize];
-            match said.get(option.name.as_bytes()) {
-                Some(said) => said != value.as_bytes(),
-                None => *value != Settings::default().rendered(*key),
-            }
-        });
+        given.retain(|(key, value)| said.get(mark_of(*key).as_bytes()) != Some(value.as_bytes()));
         self.data_settings.lock().given = given;
     }
 
@@ -69,20 +74,27 @@ impl ServerHost {
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data_settings.lock();
         let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records().unwrap_or(false);
-        if state.given.is_empty() || is_early() {
+        if state.given.is_empty() || self.node.refuses_changes() || is_early() {
             return;
         }
         // Who has the slot may have it for long.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
         let (mut record, mut freed) = (Vec::new(), Freed::new());
         for (key, value) in std::mem::take(&mut state.given) {
-            let name = OPTIONS[key as usize].name;
-            let effect = Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() };
-            let said = slot.data_settings();
-            if slot.apply(&effect, AccessClock::default(), &mut freed).changed {
+            let (name, mark) = (OPTIONS[key as usize].name, mark_of(key));
+            let mut put = |name: &str| {
+                let effect = Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() };
+                let changed = slot.apply(&effect, AccessClock::default(), &mut freed).changed;
+                if changed {
+                    effect.encode_into(&mut record);
+                }
+                changed
+            };
+            let said = self.keyspace.data_settings();
+            put(&mark);
+            if put(name) {
                 let before = said.get(name.as_bytes()).map_or("nothing".into(), String::from_utf8_lossy);
                 tracing::info!(target: "server", setting = name, %before, now = value, "what is given here becomes what the data say");
-                effect.encode_into(&mut record);
             }
         }
         drop(state);
@@ -105,15 +117,16 @@ impl ServerHost {
 
     /// Puts in force what the data say, if that has changed.
     pub(crate) fn follow_the_data(&self) {
-        let said = self.keyspace.data_settings();
-        if Arc::ptr_eq(&said, &self.data_settings.lock().followed) {
+        if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data_settings.lock().followed) {
             return;
         }
+        // Looked at under the lock, so that nobody puts an older state in force behind a newer one.
         let _changing = self.lasting.lock();
+        let said = self.keyspace.data_settings();
         let mut changed = self.settings().clone();
         {
             let mut state = self.data_settings.lock();
-            for (name, value) in said.iter() {
+            for (name, value) in said.iter().filter(|(name, _)| !name.starts_with(GIVEN.as_bytes())) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                 let known = OPTIONS.iter().find(|it| it.of_data && it.name == name);
                 if known.is_some_and(|it| state.given.iter().any(|(key, _)| *key == it.key)) {

@@ -41,10 +41,7 @@ impl ClientsMax {
 
 impl ServerHost {
     /// Sets all or nothing, but for those that belong to the data: it returns these.
-    pub(super) fn set_settings(
-        &self,
-        pairs: &[(&[u8], &[u8])],
-    ) -> Result<Vec<(&'static str, String)>, String> {
+    pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         let mut lasting = self.lasting.lock();
         let (mut changed, keys) = self.changed(pairs)?;
         let (of_data, own): (Vec<Key>, Vec<Key>) =
@@ -53,11 +50,11 @@ impl ServerHost {
             self.require_say_over_data(OPTIONS[*first as usize].name)?;
         }
         lasting.keep(&changed, &own).map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
-        let recorded =
-            of_data.iter().map(|key| (OPTIONS[*key as usize].name, changed.rendered(*key))).collect();
+        let mut recorded = Vec::new();
         let current = self.settings().clone();
         for key in of_data {
-            self.data_settings.lock().forget_given(key);
+            recorded.push((OPTIONS[key as usize].name.to_owned(), changed.rendered(key)));
+            recorded.extend(self.data_settings.lock().supersede_given(key));
             changed.take_from(&current, key);
         }
         self.put_in_force(changed);

@@ -33,7 +33,7 @@ impl Shared {
 
     pub(super) fn has_room_again(&self) {
         if self.no_room.swap(false, Ordering::SeqCst) {
-            tracing::info!(target: "storage", "there is room for the log again, writes are accepted");
+            tracing::info!(target: "storage", "the log has room again, writes are accepted");
             self.waiters.wake_all();
         }
     }
@@ -71,7 +71,7 @@ impl Shared {
                 // The record that is too large for the disk is refused; the next try is for those that may fit.
                 self.wanted_end.store(0, Ordering::SeqCst);
                 if !self.no_room.swap(true, Ordering::SeqCst) {
-                    tracing::warn!(target: "storage", %error, "no room for the log, the server is read-only until there is");
+                    tracing::warn!(target: "storage", %error, "the next segment of the log cannot be made, the server is read-only until one can");
                 }
                 self.waiters.wake_all();
                 Ok(Prepare::NoRoom)

@@ -10,7 +10,7 @@ use keyspace::{DbId, Effect, Items, ItemsBuf, ScoredItemsBuf, Value, View};
 use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
-use crate::{CommandError, Context, EventClass, long_units::BYTES_PER_ELEMENT};
+use crate::{CommandError, Context, EventClass};
 
 /// `DUMP key`
 pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -121,7 +121,7 @@ fn number_in(word: Option<&[u8]>, max: i64, text: &'static str) -> Result<u64, C
 pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, now_ms) = (cx.db(), args.at(1), cx.now_ms());
     let options = Options::parse(args.skip(4))?;
-    cx.require_few(args.size_bytes() / BYTES_PER_ELEMENT)?;
+    cx.elements_max().require_bytes(args.size_bytes())?;
     if !options.replaces && cx.unit.exists(db, key) {
         return Err(CommandError::Text("BUSYKEY Target key name already exists."));
     }

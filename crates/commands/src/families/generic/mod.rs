@@ -205,7 +205,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "restore",
         arity: -4,
-        flags: Flags::WRITE.or(Flags::DENYOOM),
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::WALKS),
         since: "2.6.0",
         complexity: "O(N) where N is the size of the value.",
         summary: "Creates a key from what DUMP replied.",

@@ -28,7 +28,7 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, as_of_ms, pattern) = (cx.db(), cx.as_of_ms(), args.at(1));
     let patience = Patience(cx.host);
     if only_slot(pattern).is_none() {
-        cx.require_few(usize::try_from(cx.keyspace.len(db)).unwrap_or(usize::MAX))?;
+        cx.elements_max().require(usize::try_from(cx.keyspace.len(db)).unwrap_or(usize::MAX))?;
     }
     let array = cx.reply.begin_deferred();
     let mut found = 0;
@@ -72,7 +72,7 @@ fn only_slot(pattern: &[u8]) -> Option<SlotId> {
 pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = ScanCursor::from_u64(parse_cursor(args.at(1))?);
     let options = ScanOptions::parse(args.skip(2), ScanTarget::Keys)?;
-    cx.require_few(options.count)?;
+    cx.elements_max().require(options.count)?;
     // The new cursor comes first in the reply, so the keys are kept until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());

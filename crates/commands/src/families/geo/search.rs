@@ -12,6 +12,7 @@ use super::{
 use crate::{
     CommandError, Context,
     families::zset::{store, zset},
+    long_units::ElementsMax,
 };
 
 /// `GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width
@@ -57,10 +58,11 @@ struct Found<'a> {
 
 fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<(), CommandError> {
     let (db, source) = (cx.db(), args.at(if command == Command::SearchStore { 2 } else { 1 }));
+    let elements_max = cx.elements_max();
     let zset = zset(cx.unit.read(db, source))?;
     let query = Query::parse(args, command, zset)?;
     let mut found = match (zset, query.area) {
-        (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any)),
+        (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any), elements_max)?,
         _ => Vec::new(),
     };
     // Distances are numbers, but for those that are infinite in a unit.
@@ -84,23 +86,33 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
 }
 
 /// The members in an area, cell by cell. With a limit the search ends when so many are found.
-fn find<'a>(zset: ZsetView<'a>, area: &SearchArea, limit: Option<usize>) -> Vec<Found<'a>> {
-    let mut found = Vec::new();
+///
+/// # Errors
+/// If more members than `elements_max` are looked at.
+fn find<'a>(
+    zset: ZsetView<'a>,
+    area: &SearchArea,
+    limit: Option<usize>,
+    elements_max: ElementsMax,
+) -> Result<Vec<Found<'a>>, CommandError> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
     for cell in area.cells() {
         let scores = cell.scores();
         let first = zset.partition_by_score(|score| score < scores.start);
         let members = zset.range(first..zset.len()).take_while(|(_, score)| *score < scores.end);
         for (member, score) in members {
             if limit.is_some_and(|limit| found.len() >= limit) {
-                return found;
+                return Ok(found);
             }
+            looked_at += 1;
+            elements_max.require(looked_at)?;
             let place = Place::of_score(score);
             if let Some(distance_m) = area.distance_m(place) {
                 found.push(Found { member, score, place, distance: distance_m / area.unit.metres });
             }
         }
     }
-    found
+    Ok(found)
 }
 
 fn show(reply: &mut ReplyWriter<'_>, found: &Found<'_>, query: &Query<'_>) {

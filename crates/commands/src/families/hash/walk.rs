@@ -19,7 +19,7 @@ const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
+    let (db, as_of_ms, elements_max) = (cx.db(), cx.as_of_ms(), cx.elements_max());
     let cursor = parse_cursor(args.at(2))?;
     // The new cursor comes first in the reply, so the fields are kept until it is known.
     let (mut fields, mut found) = (Vec::new(), 0);
@@ -29,6 +29,7 @@ pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         None => 0,
         Some(hash) => {
             let options = ScanOptions::parse(args.skip(3), ScanTarget::Fields)?;
+            elements_max.require(options.count.min(hash.len()))?;
             hash.scan(cursor, options.count, |field| {
                 if field.is_expired(as_of_ms) || !options.accepts(&field.name) {
                     return;
@@ -67,8 +68,9 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     if with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
         return Err(CommandError::OutOfRange);
     }
-    let drawn = Drawn::of(count)?;
+    let (drawn, elements_max) = (Drawn::of(count)?, cx.elements_max());
     let hash = hash(cx.unit.read(db, args.at(1)))?;
+    elements_max.require(drawn.work(hash.map_or(0, |hash| hash.len())))?;
     // Pairs are arrays of their own where there are maps.
     let nests = with_values && cx.reply.protocol() == Protocol::Resp3;
     let array = cx.reply.begin_deferred();

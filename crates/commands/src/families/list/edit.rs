@@ -63,9 +63,11 @@ pub(super) fn ltrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let (db, key) = (cx.db(), args.at(1));
     let start = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let end = parse_i64(args.at(3)).ok_or(CommandError::NotAnInteger)?;
+    let elements_max = cx.elements_max();
     if let Some(list) = list(cx.unit.peek(db, key))? {
         let len = list.len();
         let kept = resolve_range(start, end, len);
+        elements_max.require(len - kept.len())?;
         let mut applied = Applied::default();
         // With nothing to keep, this is the whole list at the tail.
         for (end, count) in [(ListEnd::Tail, len - kept.end), (ListEnd::Head, kept.start)] {

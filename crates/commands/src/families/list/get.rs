@@ -4,7 +4,7 @@ use keyspace::ListEnd;
 use wire::{Aggregate, Args, ReplyWriter, number::parse_i64};
 
 use super::{list, resolve_index, resolve_range};
-use crate::{CommandError, Context, long_units::LONG_ELEMENTS};
+use crate::{CommandError, Context};
 
 /// `LLEN key`
 pub(super) fn llen(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -17,17 +17,14 @@ pub(super) fn llen(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 pub(super) fn lrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let start = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let end = parse_i64(args.at(3)).ok_or(CommandError::NotAnInteger)?;
-    let may_be_handed_over = cx.may_be_handed_over();
+    let elements_max = cx.elements_max();
     let Some(list) = list(cx.unit.read(cx.session.db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
     };
     let elements = list.range(resolve_range(start, end, list.len()));
-    let len = elements.len();
-    if len > LONG_ELEMENTS && may_be_handed_over {
-        return Err(CommandError::NeedsOwnThread);
-    }
-    cx.reply.array(len);
+    elements_max.require(elements.len())?;
+    cx.reply.array(elements.len());
     elements.for_each(|element| cx.reply.bulk(&element));
     Ok(())
 }

@@ -28,6 +28,7 @@ fn pop(
         3 => Some(parse_count(args.at(2)).ok_or(CommandError::NotPositive)?),
         _ => return Err(CommandError::WrongArity(name)),
     };
+    cx.elements_max().require(usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX))?;
     match list(cx.unit.peek(db, key))? {
         Some(list) => {
             write_popped(&mut cx.reply, list, end, count);
@@ -127,6 +128,7 @@ pub(in crate::families) fn pop_first<'a>(
 /// `LMPOP numkeys key [key ...] <LEFT | RIGHT> [COUNT count]`
 pub(super) fn lmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let MultiPop { keys, end, count } = MultiPop::parse(args, 1)?;
+    cx.elements_max().require(usize::try_from(count).unwrap_or(usize::MAX))?;
     if !pop_first(cx, keys.iter(), end, Some(count))? {
         cx.reply.null_array();
     }

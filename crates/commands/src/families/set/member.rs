@@ -105,12 +105,13 @@ pub(super) fn smembers(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(super) fn sscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let db = cx.db();
+    let (db, elements_max) = (cx.db(), cx.elements_max());
     let cursor = parse_cursor(args.at(2))?;
     let (mut next, mut shown) = (0, Vec::new());
     // Without a key Redis does not look at the options.
     if let Some(set) = set(cx.unit.read(db, args.at(1)))? {
         let options = ScanOptions::parse(args.skip(3), ScanTarget::Members)?;
+        elements_max.require(options.count.min(set.len()))?;
         next = set.scan(cursor, options.count, |member| {
             if options.accepts(&member) {
                 shown.push(member);

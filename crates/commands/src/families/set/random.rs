@@ -41,8 +41,9 @@ fn pop_one(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
 }
 
 fn pop_many(cx: &mut Context<'_, '_>, key: &[u8], count: usize) -> Result<(), CommandError> {
-    let (db, seed) = (cx.db(), cx.unit.seed());
+    let (db, seed, elements_max) = (cx.db(), cx.unit.seed(), cx.elements_max());
     let set = set(cx.unit.peek(db, key))?.unwrap_or_default();
+    elements_max.require(Drawn::Distinct(count).work(set.len()))?;
     cx.reply.set(count.min(set.len()));
     if count == 0 || set.is_empty() {
         return Ok(());
@@ -71,8 +72,9 @@ pub(super) fn srandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
         return Err(CommandError::Syntax);
     }
     let drawn = args.get(2).map(|count| parse_count(count).and_then(Drawn::of)).transpose()?;
-    let (db, seed) = (cx.db(), cx.unit.seed());
+    let (db, seed, elements_max) = (cx.db(), cx.unit.seed(), cx.elements_max());
     let set = set(cx.unit.read(db, args.at(1)))?.unwrap_or_default();
+    elements_max.require(drawn.map_or(1, |drawn| drawn.work(set.len())))?;
     match drawn {
         None => cx.reply.bulk_or_null(set.random(seed).as_deref()),
         Some(Drawn::Distinct(count)) => {

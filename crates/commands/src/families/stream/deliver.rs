@@ -106,6 +106,10 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         }
         froms.push(from);
     }
+    // Who may have to wait stays: what there is may be gone when it runs elsewhere.
+    if call.waits.is_none() {
+        cx.elements_max().require(entries_max)?;
+    }
     if entries_max > DELIVERIES_ADMITTED {
         cx.require_room(entries_max as u64 * DELIVERY_BYTES)?;
     }

@@ -1,10 +1,12 @@
 //! Reading ranges: XLEN, XRANGE, XREVRANGE.
 
-use keyspace::StreamOrder;
+use std::ops::RangeInclusive;
+
+use keyspace::{StreamId, StreamOrder, StreamView};
 use wire::{Args, number::parse_i64};
 
 use super::{id, reply::write_range, stream};
-use crate::{CommandError, Context, long_units::LONG_ELEMENTS};
+use crate::{CommandError, Context, long_units::ElementsMax};
 
 /// `XLEN key`
 pub(super) fn xlen(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -32,7 +34,7 @@ fn reply_range(
 ) -> Result<(), CommandError> {
     let ids = id::parse_range(start, end)?;
     let count = parse_count(args.skip(4))?;
-    let may_be_handed_over = cx.may_be_handed_over();
+    let elements_max = cx.elements_max();
     let Some(stream) = stream(cx.unit.read(cx.session.db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
@@ -42,15 +44,26 @@ fn reply_range(
         return Ok(());
     }
     let count = count.unwrap_or(usize::MAX);
-    if may_be_handed_over && count.min(stream.len()) > LONG_ELEMENTS {
-        let first = stream.share(ids.clone(), order, LONG_ELEMENTS + 1);
-        if first.is_some_and(|entries| entries.len() > LONG_ELEMENTS) {
-            return Err(CommandError::NeedsOwnThread);
-        }
-    }
+    require_few_entries(elements_max, stream, &ids, order, count)?;
     let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
     write_range(&mut cx.reply, postponed, stream, ids, order, count);
     Ok(())
+}
+
+/// That there are not so many entries to reply with that it takes long.
+///
+/// # Errors
+/// To be passed on.
+pub(super) fn require_few_entries(
+    elements_max: ElementsMax,
+    stream: StreamView<'_>,
+    ids: &RangeInclusive<StreamId>,
+    order: StreamOrder,
+    count: usize,
+) -> Result<(), CommandError> {
+    let Err(needs) = elements_max.require(count.min(stream.len())) else { return Ok(()) };
+    let entries = stream.share(ids.clone(), order, count);
+    elements_max.require(entries.map_or(0, |entries| entries.len())).map_err(|_| needs)
 }
 
 /// `[COUNT count]`, perhaps several times; what is negative is 0.

@@ -8,7 +8,12 @@ use std::ops::Range;
 use keyspace::{StreamId, StreamOrder, StreamView};
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
 
-use super::{id, range::parse_size, reply::write_range, stream};
+use super::{
+    id,
+    range::{parse_size, require_few_entries},
+    reply::write_range,
+    stream,
+};
 use crate::{CommandError, Context, blocking::Nothing};
 
 /// The words of a call.
@@ -193,6 +198,21 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let mut afters = Vec::with_capacity(call.keys.len());
     for (key, word) in call.streams(args) {
         afters.push(parse_after(stream(cx.unit.read(cx.session.db, key))?, word)?);
+    }
+    // Who may have to wait stays: what there is may be gone when it runs elsewhere.
+    if call.waits.is_none() {
+        let elements_max = cx.elements_max();
+        for ((key, _), after) in call.streams(args).zip(&afters) {
+            if let Some(stream) = stream(cx.unit.get(cx.session.db, key))? {
+                require_few_entries(
+                    elements_max,
+                    stream,
+                    &behind(*after),
+                    StreamOrder::Ascending,
+                    call.count,
+                )?;
+            }
+        }
     }
     let mut streams = Streams::begin(&cx.reply);
     for ((key, _), after) in call.streams(args).zip(&afters) {

@@ -9,6 +9,9 @@ use crate::{CommandError, Context, EventClass};
 /// Entries that go at once where no limit is given and only whole blocks may go.
 const LIMIT: usize = 10_000;
 
+/// So many entries go in the time that something is done for one element.
+const ENTRIES_PER_ELEMENT: usize = 16;
+
 const LIMIT_WITHOUT_ABOUT: CommandError =
     CommandError::Text("ERR syntax error, LIMIT cannot be used without the special ~ option");
 
@@ -103,6 +106,19 @@ fn size(value: &[u8], negative: &'static str) -> Result<usize, CommandError> {
 }
 
 impl Trim {
+    /// About how much there is to do, as if it were done for so many elements.
+    fn work(&self, stream: StreamView<'_>) -> usize {
+        let entries = match self.threshold {
+            Threshold::Len(len) => stream.len().saturating_sub(len),
+            Threshold::Min(_) => stream.len(),
+        };
+        // Blocks go whole where nobody has to look at what refers to their entries.
+        match self.references {
+            References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
+            _ => entries.min(self.limit),
+        }
+    }
+
     /// Up to which id entries go.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
         // What is referred to may have to stay, so that what goes is not the first blocks.
@@ -157,7 +173,12 @@ pub(super) fn xtrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         let taken = words.take(rest)?.ok_or(CommandError::Syntax)?;
         rest = rest.skip(taken);
     }
-    let removed = words.finish()?.make(cx, args.at(1))?;
+    let trim = words.finish()?;
+    let elements_max = cx.elements_max();
+    if let Some(stream) = stream(cx.unit.get(cx.session.db, args.at(1)))? {
+        elements_max.require(trim.work(stream))?;
+    }
+    let removed = trim.make(cx, args.at(1))?;
     cx.reply.count(removed);
     Ok(())
 }

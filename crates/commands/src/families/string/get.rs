@@ -4,7 +4,11 @@ use keyspace::Effect;
 use wire::Args;
 
 use super::string;
-use crate::{CommandError, Context, EventClass, families::expiry_option::ExpiryOption};
+use crate::{
+    CommandError, Context, EventClass,
+    families::expiry_option::ExpiryOption,
+    long_units::{BYTES_PER_ELEMENT, LONG_ELEMENTS},
+};
 
 /// `GET key`
 #[inline]
@@ -17,7 +21,12 @@ pub(super) fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
 pub(super) fn reply_string(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<bool, CommandError> {
     match cx.unit.read(cx.session.db, key) {
         Some(entry) => {
-            cx.reply.bulk(string(entry)?);
+            let value = string(entry)?;
+            let is_long = value.len() > LONG_ELEMENTS * BYTES_PER_ELEMENT;
+            if is_long && !cx.in_transaction && cx.scripting.as_deref().is_some_and(|it| it.hands_over()) {
+                return Err(CommandError::NeedsOwnThread);
+            }
+            cx.reply.bulk(value);
             Ok(true)
         }
         None => {

@@ -71,7 +71,7 @@ pub(super) fn lcs(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         ));
     }
-    cx.require_few(usize::try_from(cells / CELLS_PER_ELEMENT).unwrap_or(usize::MAX))?;
+    cx.elements_max().require(usize::try_from(cells / CELLS_PER_ELEMENT).unwrap_or(usize::MAX))?;
     if options.len {
         cx.reply.count(common_len(a, b));
         return Ok(());

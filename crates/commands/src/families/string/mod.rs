@@ -247,7 +247,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lcs",
         arity: -3,
-        flags: READ,
+        flags: READ.or(Flags::WALKS),
         keys: Keys::Range { first: 1, last: 2, step: 1 },
         since: "7.0.0",
         complexity: "O(N*M) where N and M are the lengths of the strings, 64 pairs of bytes at a time.",

@@ -4,7 +4,10 @@ use keyspace::DbId;
 use wire::Args;
 
 use crate::{
-    CommandError, Context, Flags, Keys, Transaction, long_units::Mobility, queueing::aborted, row::innermost,
+    CommandError, Context, Flags, Keys, Transaction,
+    long_units::{LONG_ELEMENTS, Mobility, elements},
+    queueing::aborted,
+    row::innermost,
     unit::Unit,
 };
 
@@ -24,7 +27,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let mobility = if cx.session.watches.is_empty() { Mobility::Always } else { Mobility::AtFirst };
     let mobility = mobility.max(transaction.mobility());
     let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
-    if is_long || runs_scripts && mobility == Mobility::AtFirst {
+    let walks_far = walks_far(&mut cx.unit, cx.keyspace.len(cx.session.db), cx.session.db, transaction);
+    if is_long || (runs_scripts || walks_far) && mobility == Mobility::AtFirst {
         cx.require_own_thread()?;
     }
     if cx.session.watches.is_broken(&cx.unit) {
@@ -47,7 +51,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     cx.session.watches.clear();
     cx.reply.array(transaction.commands().len());
     cx.begin_inner();
-    let has_to_ask = runs_scripts || transaction.any(Flags::WALKS) || transaction.is_undone_on_failure();
+    let may_be_long = runs_scripts || walks_far || transaction.any(Flags::WALKS);
+    let has_to_ask = may_be_long || transaction.is_undone_on_failure();
     let outcome = if has_to_ask { run_in_time(cx, &transaction, mobility) } else { run(cx, &transaction) };
     if outcome == Err(CommandError::NeedsOwnThread) {
         cx.session.db = db;
@@ -114,6 +119,21 @@ fn run_in_time(
     let scripting = cx.scripting();
     (scripting.stays, scripting.deadline_us) = (false, None);
     outcome
+}
+
+/// Whether a command that does not always take the same time has to do with a large value, or with many keys.
+fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
+    transaction.commands().iter().any(|queued| {
+        if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {
+            return false;
+        }
+        let mut is_large = queued.flags.has(Flags::READS_ALL) && keys > LONG_ELEMENTS as u64;
+        queued.found.row.keys.for_each(queued.args.as_args(), |index| {
+            let entry = unit.peek(db, queued.args.as_args().at(index));
+            is_large |= entry.is_some_and(|entry| elements(entry.view()) > LONG_ELEMENTS);
+        });
+        is_large
+    })
 }
 
 /// About how large the record can be: the arguments, the values that are copied, and the libraries, which each FLUSHALL

@@ -63,6 +63,7 @@ fn pop_some(cx: &mut Context<'_, '_>, args: Args<'_>, end: ScoreEnd) -> Result<(
         }
         None => None,
     };
+    cx.elements_max().require(count.unwrap_or(1))?;
     let is_paired = count.is_some() && cx.reply.protocol() == Protocol::Resp3;
     let show = |reply: &mut ReplyWriter<'_>, members: Directed<'_>| {
         if is_paired { write_pairs(reply, members) } else { write_flat(reply, members) }
@@ -76,6 +77,7 @@ fn pop_some(cx: &mut Context<'_, '_>, args: Args<'_>, end: ScoreEnd) -> Result<(
 /// `ZMPOP numkeys key [key ...] <MIN | MAX> [COUNT count]`
 pub(super) fn zmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Several { keys, end, count } = Several::parse(args, 1)?;
+    cx.elements_max().require(count)?;
     if !pop_several(cx, keys, end, count)? {
         cx.reply.null_array();
     }

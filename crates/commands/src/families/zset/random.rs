@@ -31,11 +31,12 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(CommandError::OutOfRange);
     }
-    let drawn = Drawn::of(count)?;
+    let (drawn, elements_max) = (Drawn::of(count)?, cx.elements_max());
     let Some(zset) = zset(cx.unit.read(db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
     };
+    elements_max.require(drawn.work(zset.len()))?;
     let ranks = match drawn {
         Drawn::Distinct(count) => distinct(&mut sequence, count, zset.len()),
         Drawn::Repeated(count) => (0..count).map(|_| sequence.below(zset.len())).collect(),

@@ -10,7 +10,7 @@ use super::{
     span::{By, Span},
     store, zset,
 };
-use crate::{CommandError, Context, long_units::LONG_ELEMENTS};
+use crate::{CommandError, Context};
 
 /// What of a sorted set is wanted, and in which direction.
 #[derive(Debug, Clone, Copy)]
@@ -127,15 +127,13 @@ fn range(
     is_reverse: Option<bool>,
 ) -> Result<(), CommandError> {
     let query = Query::parse(args.skip(2), Fixed { by, is_reverse, stores: false })?;
-    let (db, may_be_handed_over) = (cx.db(), cx.may_be_handed_over());
+    let (db, elements_max) = (cx.db(), cx.elements_max());
     let Some(zset) = zset(cx.unit.read(db, args.at(1)))? else {
         cx.reply.array(0);
         return Ok(());
     };
     let ranks = query.ranks(zset);
-    if ranks.len() > LONG_ELEMENTS && may_be_handed_over {
-        return Err(CommandError::NeedsOwnThread);
-    }
+    elements_max.require(ranks.len())?;
     let members = Directed { range: zset.range(ranks), is_reverse: query.is_reverse };
     if query.with_scores {
         write_scored(&mut cx.reply, members);
@@ -150,12 +148,10 @@ pub(super) fn zrangestore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     let query = Query::parse(args.skip(3), Fixed { by: None, is_reverse: None, stores: true })?;
     let db = cx.db();
     let mut members = keyspace::ScoredItemsBuf::new();
-    let may_be_handed_over = cx.may_be_handed_over();
+    let elements_max = cx.elements_max();
     if let Some(zset) = zset(cx.unit.read(db, args.at(2)))? {
         let ranks = query.ranks(zset);
-        if ranks.len() > LONG_ELEMENTS && may_be_handed_over {
-            return Err(CommandError::NeedsOwnThread);
-        }
+        elements_max.require(ranks.len())?;
         zset.range(ranks).for_each(|(member, score)| members.push(score, &member));
     }
     store(cx, args.at(1), &members, "zrangestore")

@@ -52,11 +52,12 @@ fn remove_span(
     event: &'static str,
 ) -> Result<(), CommandError> {
     let span = Span::parse(by, args.at(2), args.at(3))?;
-    let (db, key) = (cx.db(), args.at(1));
+    let (db, key, elements_max) = (cx.db(), args.at(1), cx.elements_max());
     let mut removed = 0;
     if let Some(zset) = zset(cx.unit.get(db, key))? {
         let (ranks, len) = (span.ranks(zset, false), zset.len());
         removed = ranks.len();
+        elements_max.require(removed)?;
         remove_ranks(cx, key, ranks, len, event);
     }
     cx.reply.count(removed);

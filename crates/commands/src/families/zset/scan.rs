@@ -11,13 +11,14 @@ use crate::{
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(super) fn zscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = parse_cursor(args.at(2))?;
-    let db = cx.db();
+    let (db, elements_max) = (cx.db(), cx.elements_max());
     let zset = zset(cx.unit.read(db, args.at(1)))?;
     // The new cursor comes first in the reply, so the members are kept until it is known.
     let (mut members, mut found, mut next) = (Vec::new(), 0, 0);
     // Redis does not look at the options if there is nothing to walk over.
     if let Some(zset) = zset {
         let options = ScanOptions::parse(args.skip(3), ScanTarget::Members)?;
+        elements_max.require(options.count.min(zset.len()))?;
         let mut writer = ReplyWriter::new(&mut members, cx.reply.protocol());
         next = zset.scan(cursor, options.count, |member, score| {
             if options.accepts(&member) {
