@@ -470,7 +470,7 @@ impl Executor {
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        if !matches!(self.scripting.place, Place::Own) {
+        if !matches!(self.scripting.place, Place::OwnThread) {
             return self.run_until_done(found, call, session, host, out);
         }
         let runs_scripts = match (&session.transaction, found.row.keys) {
@@ -495,7 +495,7 @@ impl Executor {
             Err(again) => {
                 let outcome = self.run_again(again, found, call, session, host, out, shown);
                 // On a thread of its own it is known until it has ended, however often it is tried again.
-                if outcome != Outcome::Long && !matches!(self.scripting.place, Place::Own) {
+                if outcome != Outcome::Long && !matches!(self.scripting.place, Place::OwnThread) {
                     self.forget_handed_over(host);
                 }
                 outcome
@@ -622,7 +622,7 @@ impl Executor {
         }
         if let Keys::Settings = row.keys {
             // Not under the lock: to ask for more acknowledgements begins an epoch, which waits for the disk.
-            host.follow_data_settings();
+            host.apply_data_settings();
         }
         if !session.granted.is_empty() {
             let token = self.appender.as_ref().map_or(seen.get(), |appender| appender.log().token(seen));

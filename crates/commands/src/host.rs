@@ -160,13 +160,13 @@ pub trait Host: Send + Sync {
         false
     }
     /// Sets all or nothing, but for those settings that belong to the data: these are returned, and are in force when
-    /// [`Host::follow_data_settings`] is called after their record has a position. The error is the whole error text, prefix included.
+    /// [`Host::apply_data_settings`] is called after their record has a position. The error is the whole error text, prefix included.
     ///
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
     fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Puts in force what the data say of settings. Not under the lock of a slot.
-    fn follow_data_settings(&self) {}
+    fn apply_data_settings(&self) {}
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors

@@ -81,11 +81,11 @@ pub(crate) fn elements(view: View<'_>) -> usize {
 pub(crate) enum Place {
     /// Where nothing else is to be done meanwhile, and from where nothing is handed over.
     #[default]
-    Only,
+    Alone,
     /// On a thread that other clients wait for: what is long is handed over.
-    Shared(ClockUs),
+    Worker(ClockUs),
     /// On a thread of its own, which was handed it.
-    Own,
+    OwnThread,
 }
 
 /// Whether a command can be a part of a unit that is handed over, from the easiest to the hardest.
@@ -93,9 +93,9 @@ pub(crate) enum Place {
 pub(crate) enum Mobility {
     /// At any time: all that it does can be undone.
     #[default]
-    Always,
+    AtAnyTime,
     /// Before it has begun: what it does cannot be undone, or must not be done twice.
-    AtFirst,
+    BeforeItBegins,
     /// Never: it has to do with the worker of its client, or others wait for what it locks.
     Never,
 }
@@ -109,19 +109,19 @@ impl Mobility {
     fn of_row(row: &Row) -> Mobility {
         let is_any = |names: &[&str]| names.contains(&row.name);
         if is_any(&["publish", "spublish", "select", "ping", "echo", "time"]) {
-            Mobility::Always
+            Mobility::AtAnyTime
         } else if row.flags.has(Flags::DOCUMENTS)
             || row.flags.has(Flags::PUBSUB)
             || is_any(&["hello", "reset"])
         {
             Mobility::Never
         } else if is_final(row) || is_any(&["lease", "unlease"]) {
-            Mobility::AtFirst
+            Mobility::BeforeItBegins
         } else if [Flags::READONLY, Flags::WRITE, Flags::RUNS_SCRIPTS].into_iter().any(|it| row.flags.has(it))
         {
-            Mobility::Always
+            Mobility::AtAnyTime
         } else {
-            Mobility::AtFirst
+            Mobility::BeforeItBegins
         }
     }
 }
@@ -249,12 +249,12 @@ impl Executor {
     /// From now on other clients wait while it executes: it returns [`Outcome::Long`] for what takes long. The clock is the
     /// one of the host.
     pub fn share_thread(&mut self, clock: ClockUs) {
-        self.scripting.place = Place::Shared(clock);
+        self.scripting.place = Place::Worker(clock);
     }
 
     /// From now on it executes what others have handed over: nobody waits for its thread.
     pub fn own_thread(&mut self) {
-        self.scripting.place = Place::Own;
+        self.scripting.place = Place::OwnThread;
     }
 
     /// After [`Outcome::Long`]: takes what another thread needs to execute the command. What stays in `session` stands in for it
@@ -368,7 +368,7 @@ impl Context<'_, '_> {
         }
         let does_more =
             [Flags::BLOCKING, Flags::RUNS_SCRIPTS, Flags::WRAPS].iter().any(|it| row.flags.has(*it));
-        if does_more || Mobility::of_row(row) != Mobility::Always {
+        if does_more || Mobility::of_row(row) != Mobility::AtAnyTime {
             return Ok(());
         }
         elements_max.require(args.len())

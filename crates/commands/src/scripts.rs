@@ -67,19 +67,19 @@ impl Scripting {
 
     fn new_meter(&self) -> Meter {
         match &self.place {
-            Place::Shared(clock) => Meter::with_clock(clock.clone()),
-            Place::Only | Place::Own => Meter::default(),
+            Place::Worker(clock) => Meter::with_clock(clock.clone()),
+            Place::Alone | Place::OwnThread => Meter::default(),
         }
     }
 
     /// Whether what takes long is handed over.
     pub(crate) fn hands_over(&self) -> bool {
-        matches!(self.place, Place::Shared(_)) && !self.stays
+        matches!(self.place, Place::Worker(_)) && !self.stays
     }
 
     /// When a unit with scripts that begins now has to have ended where it runs, if it has to.
     pub(crate) fn deadline_us(&self, now_us: u64) -> Option<u64> {
-        let is_shared = matches!(self.place, Place::Shared(_));
+        let is_shared = matches!(self.place, Place::Worker(_));
         is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
     }
 

@@ -655,8 +655,8 @@ impl Host for ServerHost {
         self.set_settings(pairs)
     }
 
-    fn follow_data_settings(&self) {
-        self.follow_the_data();
+    fn apply_data_settings(&self) {
+        self.put_data_settings_in_force();
     }
 
     fn config_rewrite(&self) -> Result<(), String> {

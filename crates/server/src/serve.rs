@@ -246,10 +246,10 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     if is_first && !node.is_replica() {
         host.give_to_data();
     }
-    host.follow_data_settings();
+    host.apply_data_settings();
     host.record_given(&log);
     let following = Arc::downgrade(&host);
-    node.before_leading(move || _ = following.upgrade().map(|host| host.follow_data_settings()));
+    node.before_leading(move || _ = following.upgrade().map(|host| host.apply_data_settings()));
     let served = |threads| Served { documents: documents.clone(), threads, indexes };
     let log_threads = attach(&host, &mailboxes, &http, &log, served)?;
     if let Some((mirror, chains)) = mirrored {
@@ -586,7 +586,7 @@ async fn every_second(host: &Arc<ServerHost>) {
         host.note_log_latency();
         host.end_due_backups();
         host.time_out_acks();
-        host.follow_data_settings();
+        host.apply_data_settings();
         if let Some(log) = host.log() {
             host.record_given(log);
         }

@@ -1,7 +1,7 @@
 //! Settings that belong to the data: the log has them, so replicas, backups and a new leader have them as well.
 //!
 //! ```text
-//! CONFIG SET at the leader -> record -> Keyspace::data_settings -> follow_data_settings: in force here
+//! CONFIG SET at the leader -> record -> Keyspace::data_settings -> apply_data_settings: in force here
 //! a file, a variable or a flag at the start of a leader -> record_given -> the same
 //! ```
 //!
@@ -116,7 +116,7 @@ impl ServerHost {
     }
 
     /// Puts in force what the data say, if that has changed.
-    pub(crate) fn follow_the_data(&self) {
+    pub(crate) fn put_data_settings_in_force(&self) {
         if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data_settings.lock().followed) {
             return;
         }

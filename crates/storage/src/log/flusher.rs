@@ -66,6 +66,8 @@ pub(super) struct Flusher {
     unsealed: bool,
     /// Whether the last batch of this run has no records, so that the log ends with what vouches for all of it.
     ends_sealed: bool,
+    /// What is written now is made durable, whatever the durability.
+    is_sealing: bool,
     /// Records that the statistics have counted.
     records_counted: u64,
 }
@@ -82,6 +84,7 @@ impl Flusher {
             last_write_us: now_us,
             unsealed: false,
             ends_sealed: false,
+            is_sealing: false,
             records_counted: 0,
         }
     }
@@ -182,7 +185,8 @@ impl Shared {
         if end.get() > self.prepared_end.load(Ordering::Acquire) {
             return Ok(Flush::NeedSegment);
         }
-        let durable = Durability::from_byte(self.durability.load(Ordering::Relaxed)).syncs_every_batch();
+        let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
+        let durable = flusher.is_sealing || durability.syncs_every_batch();
         let started_us = self.clock.monotonic_us();
         self.flush_started_us.store(started_us, Ordering::Relaxed);
         if durable && !flusher.unsynced.is_empty() {
@@ -360,9 +364,9 @@ impl Shared {
             }
             Ok(())
         };
-        let durability = self.durability.swap(Durability::Strict as u8, Ordering::Relaxed);
+        flusher.is_sealing = true;
         let sealed = seal(flusher);
-        self.durability.store(durability, Ordering::Relaxed);
+        flusher.is_sealing = false;
         sealed.inspect_err(|error| self.poison(error))?;
         Ok(Lsn::new(self.durable.load(Ordering::SeqCst)))
     }

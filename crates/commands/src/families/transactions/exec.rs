@@ -24,11 +24,11 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
         return Err(CommandError::Text("EXECABORT Transaction discarded because of previous errors."));
     }
     let runs_scripts = transaction.any(Flags::RUNS_SCRIPTS);
-    let mobility = if cx.session.watches.is_empty() { Mobility::Always } else { Mobility::AtFirst };
+    let mobility = if cx.session.watches.is_empty() { Mobility::AtAnyTime } else { Mobility::BeforeItBegins };
     let mobility = mobility.max(transaction.mobility());
     let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
     let walks_far = walks_far(&mut cx.unit, cx.keyspace.len(cx.session.db), cx.session.db, transaction);
-    if is_long || (runs_scripts || walks_far) && mobility == Mobility::AtFirst {
+    if is_long || (runs_scripts || walks_far) && mobility == Mobility::BeforeItBegins {
         cx.require_own_thread()?;
     }
     if cx.session.watches.is_broken(&cx.unit) {
@@ -102,7 +102,7 @@ fn run_in_time(
     let scripting = cx.scripting();
     scripting.stays = mobility == Mobility::Never;
     scripting.deadline_us = scripting.deadline_us(now_us);
-    let hands_over = scripting.hands_over() && mobility == Mobility::Always;
+    let hands_over = scripting.hands_over() && mobility == Mobility::AtAnyTime;
     let outcome = if transaction.is_undone_on_failure() {
         run_or_undo(cx, transaction)
     } else if hands_over {
