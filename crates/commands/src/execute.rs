@@ -581,6 +581,10 @@ impl Executor {
             keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
         }
         .map_err(Again::Slot)?;
+        // It may have waited in line for long.
+        if matches!(self.scripting.place, Place::OwnThread) && session.client.is_killed() {
+            return Ok(Outcome::Wait);
+        }
         let reply = ReplyWriter::new(out, session.protocol);
         let bulk_bytes_max = self.bulk_bytes_max;
         let mut later = VecDeque::new();

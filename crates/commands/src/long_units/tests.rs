@@ -1,4 +1,4 @@
-use crate::{EventClass, Outcome, scripts::Kill, scripts::ScriptKind, testing::TestServer};
+use crate::{Call, EventClass, LongUnit, Outcome, scripts::Kill, scripts::ScriptKind, testing::TestServer};
 
 /// Long enough to be handed over.
 const LONG: &str = "for i = 1, 100000 do end";
@@ -125,6 +125,29 @@ fn a_reply_is_kept_once() {
     server.assert_replays();
 }
 
+/// What a command that takes long is handed over as.
+fn handed_over(server: &mut TestServer, line: &str) -> LongUnit {
+    let args = crate::testing::parse(line);
+    server.executor.begin_round(server.clock_ms(), &server.host, 1 << 20);
+    let call = Call { args: args.as_args(), resolved: server.executor.resolve(args.as_args(), None) };
+    let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut Vec::new());
+    assert_eq!(outcome, Outcome::Long);
+    server.executor.hand_over(call, &mut server.session)
+}
+
+#[test]
+fn what_a_client_has_sent_that_was_killed_does_not_begin() {
+    let mut server = server();
+    let unit = handed_over(&mut server, &format!("EVAL \"redis.call('SET', 'a', 1) {LONG}\" 1 a"));
+    server.session.client.kill();
+    server.executor.own_thread();
+    let reply = server.executor.execute_long(unit, &server.host, 1 << 20, || 0, |_| {});
+    assert!(reply.session.closing && reply.reply.is_empty());
+    assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Nothing);
+    server.session = server.connect();
+    assert_eq!(server.run("GET a"), "nil");
+}
+
 #[test]
 fn who_ends_a_script_on_its_way_has_ended_it() {
     for line in [
@@ -132,13 +155,7 @@ fn who_ends_a_script_on_its_way_has_ended_it() {
         "IDEMP i 60000 EVAL \"redis.call('SET', 'a', 1) while true do end\" 1 a",
     ] {
         let mut server = server();
-        let args = crate::testing::parse(line);
-        server.executor.begin_round(server.clock_ms(), &server.host, 1 << 20);
-        let call =
-            crate::Call { args: args.as_args(), resolved: server.executor.resolve(args.as_args(), None) };
-        let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut Vec::new());
-        assert_eq!(outcome, Outcome::Long);
-        let unit = server.executor.hand_over(call, &mut server.session);
+        let unit = handed_over(&mut server, line);
         assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Done);
         server.executor.own_thread();
         let reply = server.executor.execute_long(unit, &server.host, 1 << 20, || 0, |_| {}).reply;
