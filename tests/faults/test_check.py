@@ -1,5 +1,6 @@
 """`sheaf check` and starts agree: whatever of a data directory is missing, cut or changed, a start that is refused is found."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from harness.couch import Couch
 from harness.replicas import call, follower_of, wait_same
 from harness.server import Server, run_sheaf
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -183,3 +185,56 @@ def test_a_leader_needs_no_replication_json(new_server):
     (server.directory / "replication.json").unlink()
     server.start()
     assert call(server, "SET", "k", "2") == b"OK"
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_documents_that_are_gone_as_a_whole_are_missed(new_server, how):
+    """The log has forgotten what was in them: without a word nobody would know that there were any."""
+    server = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
+    fill(server)
+    fill_more(server)
+    assert server.stop() == 0
+    shutil.rmtree(server.directory / "documents")
+    if how == "emptied":
+        (server.directory / "documents").mkdir()
+    for arguments in (("check", str(server.directory)), ("serve", "--dir", str(server.directory), "--port", "0")):
+        refused = run_sheaf(*arguments)
+        assert refused.returncode == 1, refused.stdout
+        assert "documents/ is missing or empty" in refused.stderr and "--force-recovery" in refused.stderr
+    server.options.extra = ("--force-recovery",)
+    server.start()
+    server.options.extra = ()
+    places = json.loads((server.directory / "recovery-report.json").read_text())["places"]
+    assert [place["what"] for place in places] == ["all files of documents"]
+    assert call(server, "GET", "before:7") == b"x" * 50
+    assert call(server, "CONFIG", "SET", "force-recovery", "confirmed") == b"OK"
+    with Couch(server.http_port) as couch:
+        assert couch.send("PUT", "/third").status == 201
+    assert server.stop() == 0
+    server.start()
+    assert call(server, "GET", "before:7") == b"x" * 50
+    with Couch(server.http_port) as couch:
+        assert couch.send("GET", "/_all_dbs").json == ["third"]
+
+
+def test_documents_that_are_gone_are_made_anew_where_the_log_has_them(new_server):
+    server = new_server().start()
+    with Couch(server.http_port) as couch:
+        assert couch.send("PUT", "/first").status == 201
+        assert couch.send("PUT", "/first/doc", {"value": 7}).status == 201
+    wait_until("documents to be saved", (server.directory / "documents" / "catalog").exists)
+    server.kill()
+    shutil.rmtree(server.directory / "documents")
+    assert run_sheaf("check", str(server.directory)).returncode == 0
+    server.start()
+    with Couch(server.http_port) as couch:
+        assert couch.send("GET", "/_all_dbs").json == ["first"]
+        assert couch.send("GET", "/first/doc").json["value"] == 7
+
+
+def test_a_damaged_file_of_documents_says_how_to_go_on(leader_directory):
+    (leader_directory / "documents" / "catalog").unlink()
+    for arguments in (("check", str(leader_directory)), ("serve", "--dir", str(leader_directory), "--port", "0")):
+        refused = run_sheaf(*arguments)
+        assert refused.returncode == 1
+        assert "move documents/ out of the data directory and start again" in refused.stderr

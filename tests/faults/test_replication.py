@@ -413,6 +413,25 @@ def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
     assert_nothing_parted(leader, replica)
 
 
+def test_a_replica_whose_flag_was_forgotten_stays_a_replica(new_server):
+    """It remembers whom it follows; to lead it has to be told."""
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_same(leader, replica)
+    assert replica.stop() == 0
+    replica.options.extra = ()
+    replica.start()
+    assert error_of(call(replica, "SET", "k", "other")).startswith("READONLY")
+    assert call(leader, "SET", "k", "later") == b"OK"
+    wait_same(leader, replica)
+    replica.kill()
+    replica.options.extra = ("--replica-of", "none")
+    replica.start()
+    assert has_role(replica, "master")
+    assert call(replica, "SET", "k", "its own") == b"OK"
+
+
 def test_a_server_with_data_of_its_own_is_refused(new_server):
     leader, other = new_server().start(), new_server().start()
     assert call(leader, "SET", "k", "leader") == b"OK"

@@ -143,7 +143,9 @@ def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
         replica.signal(signal.SIGCONT)
     write_large(leader, "again", 2)
     wait_same(leader, replica)
-    assert "nothing was heard for 5 s" in leader.log()
+    # Which is noticed first depends on whether the leader had more to send than the sockets hold.
+    reasons = ("nothing was heard for 5 s", "it has taken nothing for 10 s")
+    assert any(reason in leader.log() for reason in reasons)
     assert replica.log().count(COPIES) == 1
 
 

@@ -156,6 +156,11 @@ impl Documents {
         }
     }
 
+    /// Whether anything was ever saved in files.
+    pub fn is_saved(&self) -> bool {
+        self.store().is_some_and(|store| store.written.lock().is_some())
+    }
+
     /// Up to where the files, or what was applied to them, have anything at all.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {

@@ -25,8 +25,8 @@ const OWN: [&str; 12] = [
     "recovery-report.json",
 ];
 /// Beginning and end of further such names.
-const OWN_AFFIXES: [(&str, &str); 4] =
-    [("log-", ".seg"), ("torn-", ".bin"), ("diverged-", ".bin"), ("", ".tmp")];
+const OWN_AFFIXES: [(&str, &str); 5] =
+    [("log-", ".seg"), ("torn-", ".bin"), ("diverged-", ".bin"), ("", ".tmp"), ("control.", "")];
 /// What a file system keeps in the root of a volume.
 const OF_FILE_SYSTEM: &str = "lost+found";
 

@@ -24,7 +24,7 @@ use crate::{
     data_directory::{Foreign, refuse_foreign},
     progress::LoadProgress,
     progress_bar::ProgressBar,
-    recover::{RecoverError, rehearse},
+    recover::{DOCUMENTS_WAY_OUT, RecoverError, rehearse},
     replication,
     unfinished::{Unfinished, refuse_unfinished},
     unix_time,
@@ -40,10 +40,10 @@ pub enum CheckError {
     #[error(transparent)]
     Backup(#[from] ManifestError),
     /// In the files of documents as a whole.
-    #[error(transparent)]
+    #[error("{0}. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
     Documents(#[from] StoreError),
     /// At places of them, which were printed.
-    #[error("documents are damaged at {0} places. Restore a backup, or copy them anew from a replica")]
+    #[error("documents are damaged at {0} places. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
     DamagedDocuments(u64),
     /// Something into the directory was interrupted.
     #[error(transparent)]

@@ -14,6 +14,7 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use storage::{Chains, Log, LogOptions, Mirror, Recovery, snapshot};
 
+pub(crate) use self::error::DOCUMENTS_WAY_OUT;
 pub use self::error::{RecoverError, WayOut};
 use crate::{
     load::{is_whole_log, load_base, rehearse_base},
@@ -173,6 +174,7 @@ pub(crate) fn load_opened(
     let loaded = &load_base(recovery, (disk, dir), mode, keyspace, now, appliers, progress)?;
     let target = Target { keyspace, documents, now, loaded };
     let begin = loaded.begin_lsn();
+    require_documents(recovery, begin, documents)?;
     if appliers == 0 {
         replay_here(recovery, target, progress)?;
     } else {
@@ -193,8 +195,23 @@ pub(crate) fn rehearse(
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
     let begin = rehearse_base(recovery, (disk, dir), progress)?;
+    require_documents(recovery, begin, Some(documents))?;
     rehearse_replay(recovery, documents, progress)?;
     require_together(recovery, begin, Some(documents))
+}
+
+/// Refuses to go on without files of documents that were there, where the log that is replayed from `begin` on has not all of them.
+///
+/// # Errors
+/// [`RecoverError::NoDocuments`].
+pub(crate) fn require_documents(
+    recovery: &Recovery,
+    begin: Lsn,
+    documents: Option<&Documents>,
+) -> Result<(), RecoverError> {
+    let is_saved = documents.is_none_or(Documents::is_saved);
+    let are_missing = !is_saved && recovery.has_documents() && begin > Lsn::ZERO;
+    if are_missing { Err(RecoverError::NoDocuments { begin }) } else { Ok(()) }
 }
 
 /// Refuses files of documents of another moment than the log that was replayed from `begin` on.

@@ -40,7 +40,7 @@ use self::report::{Kind, Place};
 use crate::{
     load::{Loaded, Loading},
     progress::LoadProgress,
-    recover::{RecoverError, Source},
+    recover::{RecoverError, Source, require_documents},
     replay::decode,
     snapshots::GENERATIONS,
 };
@@ -75,6 +75,9 @@ pub(crate) fn salvage(
         }
     };
     losses.note_slots(&slots.lost);
+    if require_documents(&recovery, loaded.begin_lsn(), documents).is_err() {
+        losses.note(Place::without_documents(dir, loaded.begin_lsn()));
+    }
     recovery.replay(
         |lsn, payload| {
             progress.count_record();

@@ -14,7 +14,7 @@
 //! 60  u32      crc32c of bytes 0..60
 //! 64  u64      the chain value of the batch that ends at log_start, 0 if it is not known: see `log::footer`
 //! 72  u64      the reign of that batch
-//! 80  u32      zero
+//! 80  u32      bit 0: documents were saved in files of their own, so a directory without those files is not whole
 //! 84  u32      crc32c of bytes 0..84
 //! ```
 //! Always replaced as a whole, atomically and durably.
@@ -59,6 +59,8 @@ pub struct Control {
     pub mirrored_epoch: u32,
     /// What the first batch behind `log_start` continues.
     pub start: Start,
+    /// Whether documents were saved in files of their own: what the log said of them may be there alone.
+    pub has_documents: bool,
 }
 
 /// What the first batch of a log continues.
@@ -126,6 +128,7 @@ impl Control {
             needs_snapshot: false,
             mirrored_epoch: 0,
             start: Start::of_log(&log_id, 0),
+            has_documents: false,
         }
     }
 
@@ -204,6 +207,7 @@ impl Control {
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out[64..72].copy_from_slice(&self.start.chain.unwrap_or(0).to_le_bytes());
         out[72..80].copy_from_slice(&self.start.reign.to_le_bytes());
+        out[80..84].copy_from_slice(&u32::from(self.has_documents).to_le_bytes());
         let crc = crc32c::crc32c(&out[..84]);
         out[84..88].copy_from_slice(&crc.to_le_bytes());
         out
@@ -248,6 +252,7 @@ impl Control {
             needs_snapshot,
             mirrored_epoch,
             start,
+            has_documents: u32_at(8) > 3 && u32_at(80) == 1,
         })
     }
 }
@@ -267,6 +272,7 @@ mod tests {
             needs_snapshot: true,
             mirrored_epoch: 2,
             start: Start { reign: 77, chain: Some(5) },
+            has_documents: true,
         };
         let bytes = control.encode();
         assert_eq!(Control::decode(&bytes), Ok(control));
@@ -298,6 +304,7 @@ mod tests {
                 needs_snapshot,
                 mirrored_epoch: 0,
                 start: Start::of_log(&[9; 16], 0),
+                has_documents: false,
             };
             for version in [2, 3] {
                 let mut bytes = control.encode()[..EARLIER_CONTROL_BYTES].to_vec();

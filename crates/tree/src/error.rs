@@ -34,8 +34,9 @@ pub enum TreeError {
     /// No checkpoint is as new, or as old, as it must be. What had to be passed over for being damaged is named: after a crash that
     /// is the checkpoint that was being written.
     #[error(
-        "{} has no checkpoint between lsn {} and lsn {}: {}{}",
-        path.display(), wanted.0, wanted.1,
+        "{} has no checkpoint {}: {}{}",
+        path.display(),
+        match *wanted { (first, Lsn::MAX) => format!("of lsn {first} or later"), (first, last) => format!("between lsn {first} and lsn {last}") },
         match newest { Some(lsn) => format!("the newest one up to there is of lsn {lsn}"), None => "it has none up to there".into() },
         match passed_over { Some(at) => format!(", and at offset {} {}", at.offset, at.reason), None => String::new() },
     )]

@@ -24,9 +24,13 @@ fn hello_secret(args: Args<'_>, index: usize) -> bool {
     follows_auth(1) || follows_auth(2)
 }
 
+/// Settings whose values are secret.
+const PASSWORDS: [&[u8]; 3] = [b"requirepass", b"masterauth", b"admin-password"];
+
 /// `CONFIG SET parameter value ...`: the value of a password.
 fn config_secret(args: Args<'_>, index: usize) -> bool {
-    index >= 3 && index % 2 == 1 && args.at(index - 1).eq_ignore_ascii_case(b"requirepass")
+    let is_password = |name: &[u8]| PASSWORDS.iter().any(|password| name.eq_ignore_ascii_case(password));
+    index >= 3 && index % 2 == 1 && is_password(args.at(index - 1))
 }
 
 #[cfg(test)]
@@ -50,6 +54,10 @@ mod tests {
             ("hello 3 AUTH u p SETNAME n", "hello 3 AUTH (redacted) (redacted) SETNAME n"),
             ("hello 3 setname n auth u p", "hello 3 setname n auth (redacted) (redacted)"),
             ("config set maxmemory 1 RequirePass x", "config set maxmemory 1 RequirePass (redacted)"),
+            (
+                "config set masterauth a admin-password b",
+                "config set masterauth (redacted) admin-password (redacted)",
+            ),
             ("config get requirepass", "config get requirepass"),
             ("set auth secret", "set auth secret"),
         ] {

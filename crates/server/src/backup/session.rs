@@ -122,7 +122,9 @@ impl Sessions {
         let plan_from = |begin_lsn: Lsn| -> Result<Option<Plan>, PlanError> {
             // The log comes last: it has what the files have, and more.
             let documents = DocumentsCopy::plan(host)?;
-            let planned = log.plan_copy(begin_lsn)?.filter(|_| documents.goes_with_log_from(begin_lsn));
+            let planned = log
+                .plan_copy(begin_lsn, documents.catalog.is_some())?
+                .filter(|_| documents.goes_with_log_from(begin_lsn));
             Ok(planned.map(|log| Plan { log, documents }))
         };
         if let Some(begin_lsn) = resume
@@ -350,7 +352,7 @@ mod tests {
 
     fn open(sessions: &Sessions, log: &Log, id: &str, now_us: u64) -> Option<Arc<Session>> {
         let place = sessions.place()?;
-        let log = log.plan_copy(Lsn::ZERO).unwrap().expect("the snapshot is there");
+        let log = log.plan_copy(Lsn::ZERO, false).unwrap().expect("the snapshot is there");
         let plan = Plan { log, documents: DocumentsCopy::default() };
         Some(sessions.add(Session::new(id.into(), Path::new("/data"), plan, place, now_us)))
     }

@@ -209,8 +209,12 @@ impl Lasting {
     /// # Errors
     /// The whole error text.
     pub(crate) fn rewrite(&mut self, settings: &Settings) -> Result<(), String> {
-        if self.config_file.is_none() {
-            return Err("ERR The server is running without a config file".into());
+        match &self.config_file {
+            None => return Err("ERR The server is running without a config file".into()),
+            Some(path) if !path.exists() => {
+                return Err(format!("ERR Rewriting config file: {} is not there any more", path.display()));
+            }
+            Some(_) => {}
         }
         let started = self.with_given().map_err(|error| format!("ERR {error}"))?;
         let has_line = |key| {

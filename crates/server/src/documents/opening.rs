@@ -21,7 +21,7 @@ pub(crate) fn indexes_directory(dir: &Path) -> PathBuf {
 /// Opens all databases of the data directory `dir`; with a `limit`, as they were there.
 ///
 /// # Errors
-/// I/O errors and damage.
+/// I/O errors and damage. That all files are missing is found by the recovery, which knows whether there were any.
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,

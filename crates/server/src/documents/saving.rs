@@ -136,6 +136,11 @@ impl Saver {
         };
         let saved = served.documents.checkpoint(&due, &mut committed);
         self.note(host, &saved);
+        if served.documents.is_saved()
+            && let Err(error) = log.note_documents()
+        {
+            tracing::warn!(target: "server", %error, "the control file cannot say that there are documents; it is tried again");
+        }
         saved.map(|()| served.documents.saved_lsn())
     }
 

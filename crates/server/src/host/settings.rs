@@ -176,8 +176,9 @@ impl ServerHost {
             }
             Err(reason) => reason,
         };
+        let changed: Vec<&str> = names.iter().chain(given.iter().filter(|_| !follows)).copied().collect();
         tracing::info!(
-            target: "server", file, changed = names.join(", "), refused, overridden = reread.overridden.join(", "),
+            target: "server", file, changed = changed.join(", "), refused, overridden = reread.overridden.join(", "),
             needs_restart = reread.needs_restart.join(", "), "SIGHUP: the configuration file was read again"
         );
     }

@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use lsn::Lsn;
 use storage::SnapshotDamage;
 
+/// What to do about files of documents that cannot be used.
+pub(crate) const DOCUMENTS_WAY_OUT: &str = "Restore documents/ from a backup, or have this server copy everything from a replica anew. \
+     Or move documents/ out of the data directory and start again: what the log has of it is made anew, and if that is not all, the start \
+     says so";
+
 /// Why recovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -30,8 +35,18 @@ pub enum RecoverError {
         reason: documents::StoreError,
     },
     /// Files of document databases cannot be read or are damaged.
-    #[error(transparent)]
+    #[error("{0}. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
     Store(#[from] documents::StoreError),
+    /// Documents were saved in files, of which none is left.
+    #[error(
+        "the directory documents/ is missing or empty, and it alone had what the log said of documents before lsn {begin}. \
+         Restore it from a backup, or have this server copy everything from a replica anew. Or start once with \
+         --force-recovery: it goes on with what is left, and reports what is not"
+    )]
+    NoDocuments {
+        /// Where the replay begins.
+        begin: Lsn,
+    },
     /// Files of document databases and log do not belong together.
     #[error(
         "documents are saved up to lsn {saved}, but the log that is read begins at {begin} and ends at {end}: they are not of the \

@@ -80,7 +80,7 @@ mod tests {
         let (writer, parts) = SnapshotWriter::create(disk.clone(), dir, meta, 1).unwrap();
         writer.publish(parts.into_iter().map(|part| part.finish().unwrap()).collect(), end).unwrap();
 
-        let (plan, copied) = (log.plan_copy(end).unwrap().unwrap(), new_disk());
+        let (plan, copied) = (log.plan_copy(end, false).unwrap().unwrap(), new_disk());
         copied.create_dir_all(&snapshot::directory(dir)).unwrap();
         for file in &plan.files {
             let path = dir.join(&file.name);

@@ -311,8 +311,13 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             Err(error) => return error.to_string(),
         };
         if let Err(error) = write(socket, &out) {
-            let is_end = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
-            return if is_end { CLOSED.into() } else { format!("cannot send: {error}") };
+            return match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => CLOSED.into(),
+                io::ErrorKind::WouldBlock => {
+                    format!("it has taken nothing for {} s", WRITE_TIMEOUT.as_secs())
+                }
+                _ => format!("cannot send: {error}"),
+            };
         }
         out.clear();
         if let Turn::Wait { until_ms } = turn {

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` has been changed since.
+//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` names another server, or nobody, than it did. That
+//!   the setting is not given any more says nothing: a flag that was forgotten makes no second leader.
 //! - `seen_epoch` is the highest epoch of those that were followed; what this server wrote itself as a leader does not count.
 //!   It is on disk before anything is acknowledged in that epoch.
 //! - `is_unconfirmed` from when a leader begins to follow, or is fenced, until a leader has committed all that is here then: what it
@@ -28,6 +29,9 @@ use storage::Control;
 const NAME: &str = "replication.json";
 /// The setting `replica-of` of a server that shall lead, whatever it was before.
 const NOBODY: &str = "none";
+/// How a server is told what it shall be.
+const ROLES: &str =
+    "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with what is here";
 const CHECKSUM: &str = "checksum";
 /// The fields of files that have no checksum yet.
 const UNSEALED: [&str; 8] = [
@@ -83,11 +87,10 @@ impl Standing {
             }
         });
         if is_new || standing.setting != setting {
-            let before = std::mem::replace(&mut standing.setting, setting.into());
-            // Who was told to lead, and is not told so any more, goes on with what it was told since.
-            if is_new || before != NOBODY || !setting.is_empty() {
+            if is_new || !setting.is_empty() {
                 standing.set_leader(parse_address(setting));
             }
+            standing.setting = setting.into();
             standing.store(disk, dir)?;
         }
         Ok(standing)
@@ -141,8 +144,12 @@ pub(crate) fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Opt
     }
     let known = read(disk, dir)?;
     if known.is_none() && setting.is_empty() && is_copy(disk, dir) {
-        let reason = "is missing, and the log here is a copy of another server's";
-        return Err(refused(&dir.join(NAME), reason));
+        let text = format!(
+            "{} is missing, which says whom this server follows, and the log here is a copy of another server's. Restore the file, or say \
+             what the server shall be: {ROLES}",
+            dir.join(NAME).display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(known)
 }
@@ -154,8 +161,7 @@ fn is_copy(disk: &dyn Disk, dir: &Path) -> bool {
 
 fn refused(path: &Path, reason: &str) -> io::Error {
     let text = format!(
-        "{} {reason}. It says whom this server follows: restore the file, or remove it and say what the server shall be, with \
-         --replica-of HOST:PORT to follow that server, or --replica-of {NOBODY} to lead with what is here",
+        "{} {reason}. It says whom this server follows: restore the file, or remove it and say what the server shall be: {ROLES}",
         path.display()
     );
     io::Error::new(io::ErrorKind::InvalidData, text)
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_commanded_holds_until_the_setting_changes() {
+    fn what_was_commanded_holds_until_the_setting_says_something_else() {
         let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
         disk.create_dir_all(Path::new("/data")).unwrap();
         let mut standing = load(&disk, "");
@@ -223,7 +229,8 @@ mod tests {
         assert_eq!(again.replica_id(), standing.replica_id());
         let set = load(&disk, "first:6379");
         assert_eq!(set.leader(), parse_address("first:6379"));
-        assert_eq!(load(&disk, "").leader(), None, "the setting was taken away");
+        assert_eq!(load(&disk, "").leader(), set.leader(), "a flag that was forgotten makes no leader");
+        assert_eq!(load(&disk, NOBODY).leader(), None);
     }
 
     fn new_disk() -> std::sync::Arc<SimDisk> {

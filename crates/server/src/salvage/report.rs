@@ -33,6 +33,8 @@ pub(super) enum Kind {
     ForeignSnapshot,
     /// All snapshots, and the log does not hold everything.
     AllSnapshots,
+    /// All files of documents, and the log does not hold everything.
+    Documents,
 }
 
 impl Kind {
@@ -48,6 +50,7 @@ impl Kind {
             Kind::SnapshotPassedOver => "snapshot",
             Kind::ForeignSnapshot => "snapshot of another log",
             Kind::AllSnapshots => "all snapshots",
+            Kind::Documents => "all files of documents",
         }
     }
 
@@ -74,6 +77,7 @@ impl Kind {
                 "the keys of these slots, but for those that the log makes anew"
             }
             Kind::AllSnapshots => "all keys, but for those that the log makes anew",
+            Kind::Documents => "all documents, but for databases that the log makes anew",
         }
     }
 }
@@ -116,6 +120,15 @@ impl Place {
             lsns: Some((Lsn::ZERO, log_start)),
             slots: Some((0, SLOT_COUNT as u16 - 1)),
             ..Place::of_all_snapshots(dir, Kind::AllSnapshots, reason.into())
+        }
+    }
+
+    pub(super) fn without_documents(dir: &Path, begin: Lsn) -> Place {
+        let reason = "no file of documents is there, and they alone had what was before";
+        Place {
+            lsns: Some((Lsn::ZERO, begin)),
+            file: documents::directory(dir),
+            ..Place::of_all_snapshots(dir, Kind::Documents, reason.into())
         }
     }
 

@@ -195,7 +195,7 @@ impl Leading {
             self.take_snapshot(disk, truth, prng)?;
         }
         let newest = self.snapshots(disk)?.into_iter().filter(is_committed).max();
-        Ok(newest.map(|begin_lsn| self.log.plan_copy(begin_lsn)).transpose()?.flatten())
+        Ok(newest.map(|begin_lsn| self.log.plan_copy(begin_lsn, false)).transpose()?.flatten())
     }
 
     fn snapshots(&self, disk: &SimDisk) -> Result<Vec<Lsn>, Failure> {

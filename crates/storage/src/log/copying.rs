@@ -52,11 +52,11 @@ impl CopyPlan {
 
 impl Log {
     /// Plans a copy that starts with the snapshot of `begin_lsn`. `None` if there is no such snapshot, any more. Makes
-    /// durable what was appended so far: blocks.
+    /// durable what was appended so far: blocks. `has_documents`: files of documents are copied as well, and belong to it.
     ///
     /// # Errors
     /// I/O errors, also of the log; a damaged manifest.
-    pub fn plan_copy(&self, begin_lsn: Lsn) -> Result<Option<CopyPlan>, Error> {
+    pub fn plan_copy(&self, begin_lsn: Lsn, has_documents: bool) -> Result<Option<CopyPlan>, Error> {
         let Some(pin) = self.pin(begin_lsn) else { return Ok(None) };
         let (disk, dir) = (&*self.shared.disk, &*self.shared.dir);
         let info = match snapshot::load(disk, dir, begin_lsn) {
@@ -89,8 +89,14 @@ impl Log {
             start = start.advance(old.segment_bytes);
         }
         let start = self.shared.start_at(begin_lsn)?;
-        let control =
-            Control { log_start: begin_lsn, clean_end: Some(end_lsn), needs_snapshot: true, start, ..old };
+        let control = Control {
+            log_start: begin_lsn,
+            clean_end: Some(end_lsn),
+            needs_snapshot: true,
+            start,
+            has_documents,
+            ..old
+        };
         Ok(Some(CopyPlan { begin_lsn, end_lsn, files, control: control.encode().to_vec(), pin }))
     }
 }

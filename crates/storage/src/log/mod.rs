@@ -373,6 +373,20 @@ impl Log {
         Ok(())
     }
 
+    /// Documents are saved in files of their own: from now on a directory without those is not whole. Blocks the first time.
+    ///
+    /// # Errors
+    /// I/O errors: then it is not noted.
+    pub fn note_documents(&self) -> Result<(), Error> {
+        let mut control = self.shared.control.lock();
+        if !control.has_documents {
+            let noted = Control { has_documents: true, ..*control };
+            noted.store(&*self.shared.disk, &self.shared.dir)?;
+            *control = noted;
+        }
+        Ok(())
+    }
+
     /// Writes a batch though it may be empty, durably; returns where it ends. From then on the end of the log says in which
     /// epoch it goes on. Blocks.
     ///

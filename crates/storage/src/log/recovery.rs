@@ -356,6 +356,11 @@ impl Recovery {
         self.reader.control().log_start
     }
 
+    /// Whether documents were saved in files of their own.
+    pub fn has_documents(&self) -> bool {
+        self.reader.control().has_documents
+    }
+
     /// About where the log ends, for progress reports: exact unless segments were recycled.
     pub fn end_estimate(&self) -> Lsn {
         self.end_estimate

@@ -223,6 +223,7 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
             Lsn::ZERO => Start::of_log(&log_id, 0),
             _ => Start { reign: 0, chain: None },
         },
+        has_documents: false,
     })
 }
 

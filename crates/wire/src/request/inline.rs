@@ -9,7 +9,7 @@ use super::ProtocolError;
 use super::args::{OwnedArgs, Span};
 use super::batch::RequestBatch;
 
-/// Methods that browsers send. One of them is a command too, so the whole line is looked at.
+/// Methods whose request line may name its target otherwise than by a path. One is a command too, so the whole line is looked at.
 const HTTP_METHODS: [&[u8]; 8] =
     [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
@@ -21,8 +21,8 @@ pub(super) fn is_http(line: &[u8]) -> bool {
     if first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:") {
         return true;
     }
-    HTTP_METHODS.iter().any(|method| first.eq_ignore_ascii_case(method))
-        && words.next().is_some()
+    let is_method = HTTP_METHODS.iter().any(|method| first.eq_ignore_ascii_case(method));
+    words.next().is_some_and(|target| is_method || target.starts_with(b"/"))
         && words.next().is_some_and(|version| {
             version.get(..5).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"HTTP/"))
         })

@@ -89,11 +89,11 @@ fn a_copy_ends_with_a_batch_that_it_is_known_by() {
     write_batches(&log, &large(3));
     let info = publish(&disk, &log);
     assert_eq!(log.durable_lsn(), info.begin_lsn, "nothing is behind the snapshot");
-    let plan = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    let plan = log.plan_copy(info.begin_lsn, false).unwrap().expect("the snapshot is there");
     let last = log.batch_ending_at(plan.end_lsn).unwrap().expect("the copy ends with a batch");
     assert_eq!((last.start, last.epoch), (plan.begin_lsn, log.epoch()));
     assert_eq!(read_to(&copy(&disk, &plan), &info, Lsn::MAX).0, Vec::<Vec<u8>>::new());
-    let again = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    let again = log.plan_copy(info.begin_lsn, false).unwrap().expect("the snapshot is there");
     assert_eq!(again.end_lsn, plan.end_lsn, "one is enough");
 }
 
@@ -108,9 +108,9 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
     let ends = write_batches(&log, &payloads[..120]);
     let mut appender = log.appender();
     let lsns: Vec<Lsn> = payloads[120..].iter().map(|payload| append(&mut appender, payload)).collect();
-    let plan = log.plan_copy(info.begin_lsn).unwrap().expect("the snapshot is there");
+    let plan = log.plan_copy(info.begin_lsn, false).unwrap().expect("the snapshot is there");
     assert!(plan.begin_lsn == info.begin_lsn && plan.end_lsn >= lsns[9]);
-    assert!(log.plan_copy(ends[0]).unwrap().is_none(), "no snapshot begins there");
+    assert!(log.plan_copy(ends[0], false).unwrap().is_none(), "no snapshot begins there");
     write_batches(&log, &large(200));
 
     let copied = copy(&disk, &plan);

@@ -265,8 +265,9 @@ impl Origin for Server {
         let planned = self.documents.plan_copy().unwrap();
         let saved = self.documents.saved_lsn();
         let log = &self.log;
-        let plan_from =
-            |begin: Lsn| log.plan_copy(begin).unwrap().filter(|_| saved.is_none_or(|it| it >= begin));
+        let plan_from = |begin: Lsn| {
+            log.plan_copy(begin, planned.is_some()).unwrap().filter(|_| saved.is_none_or(|it| it >= begin))
+        };
         let newest = || plan_from(snapshot::list_begins(&*self.disk, Path::new(DATA)).unwrap()[0]);
         let plan = resume.and_then(|begin| plan_from(Lsn::new(begin))).or_else(newest).unwrap();
         let mut offered = BTreeMap::new();
