@@ -324,6 +324,7 @@ impl TestServer {
                 rest = &rest[len..];
             }
             messages.insert(client, shown);
+            true
         });
         messages
     }

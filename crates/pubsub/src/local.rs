@@ -7,7 +7,10 @@ mod fan_out;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use smallvec::SmallVec;
 use wire::Protocol;
@@ -26,6 +29,8 @@ use fan_out::FanOut;
 
 /// Bytes of undelivered frames above which [`Local::must_deliver`]: so blocks, and what is delivered at once, stay small.
 const PENDING_BYTES_MAX: usize = 256 << 10;
+/// Bytes that are copied to subscribers before somebody takes them, about.
+const COPIED_BYTES_MAX: usize = 16 << 20;
 /// A subscriber with more subscriptions holds nobody back: to count it as behind would take too long.
 const COUNTED_SUBSCRIPTIONS_MAX: usize = 1024;
 
@@ -54,6 +59,8 @@ struct Subscriber {
     is_due: bool,
     /// It is counted as behind in all its topics.
     is_behind: bool,
+    /// Its client has gone: nothing is delivered to it any more.
+    is_gone: bool,
 }
 
 impl Subscriber {
@@ -86,6 +93,8 @@ pub struct Local {
     /// Patterns were added or removed that others do not see yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
+    /// What others have handed over and was not delivered yet.
+    arrived: VecDeque<Batch>,
     fan_out: FanOut,
 }
 
@@ -105,6 +114,7 @@ impl Local {
             backpressure: None,
             patterns_changed: false,
             due: Vec::new(),
+            arrived: VecDeque::new(),
             fan_out: FanOut::default(),
         }
     }
@@ -130,6 +140,7 @@ impl Local {
             delivery: Delivery::default(),
             is_due: false,
             is_behind: false,
+            is_gone: false,
         };
         if let Some(id) = self.free.pop() {
             self.subscribers[id.index()] = Some(subscriber);
@@ -319,14 +330,16 @@ impl Local {
         }
     }
 
-    /// Whether more is undelivered here than should be.
+    /// Whether more is undelivered here, or delivered and not taken, than should be.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
+            || self.fan_out.copied_bytes > COPIED_BYTES_MAX
     }
 
     /// Whether there is anything to deliver.
     fn has_mail(&self) -> bool {
-        !self.outgoing[self.worker].is_empty() || self.hub.inboxes[self.worker].has_mail()
+        let is_own = !self.outgoing[self.worker].is_empty();
+        is_own || !self.arrived.is_empty() || self.hub.inboxes[self.worker].has_mail()
     }
 
     /// Subscriptions are going to change: what was published before is for those who are subscribed now.
@@ -338,16 +351,29 @@ impl Local {
 
     /// Delivers what was published here and what has been handed over by others, to be taken with [`Local::take_due`].
     pub fn deliver(&mut self) {
-        let mut own = std::mem::take(&mut self.outgoing[self.worker]);
-        self.deliver_batch(&own);
-        own.clear();
-        self.outgoing[self.worker] = own;
-        let mut batches = SmallVec::<[Batch; 4]>::new();
-        self.hub.inboxes[self.worker].take(|batch| batches.push(batch));
-        if !batches.is_empty() {
-            self.hub.wake_waiting();
+        while self.deliver_some() {}
+    }
+
+    /// As [`Local::deliver`], but no more at once than one who takes it in between wants to hold: what is the same for many subscribers
+    /// is copied for each of them where they have several subscriptions. Returns whether there is more.
+    pub fn deliver_some(&mut self) -> bool {
+        if self.arrived.is_empty() {
+            let mut own = std::mem::take(&mut self.outgoing[self.worker]);
+            self.deliver_batch(&own);
+            own.clear();
+            self.outgoing[self.worker] = own;
+            let arrived = &mut self.arrived;
+            self.hub.inboxes[self.worker].take(|batch| arrived.push_back(batch));
+            if !self.arrived.is_empty() {
+                self.hub.wake_waiting();
+            }
         }
-        batches.iter().for_each(|batch| self.deliver_batch(batch));
+        let copied_before = self.fan_out.copied_bytes;
+        while self.fan_out.copied_bytes - copied_before <= COPIED_BYTES_MAX {
+            let Some(batch) = self.arrived.pop_front() else { break };
+            self.deliver_batch(&batch);
+        }
+        !self.arrived.is_empty()
     }
 
     // ---- backpressure ----------------------------------------------------------------------------------------
@@ -412,13 +438,14 @@ impl Local {
         self.hub.waiting.leave(self.worker);
     }
 
-    /// Takes what was delivered to each client.
-    pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery)) {
+    /// Takes what was delivered to each client. `each` returns whether there is such a client; if not, nothing more is delivered to it.
+    pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery) -> bool) {
+        self.fan_out.copied_bytes = 0;
         for id in std::mem::take(&mut self.due) {
             if let Some(subscriber) = self.subscribers[id.index()].as_mut().filter(|it| it.is_due) {
                 subscriber.is_due = false;
                 if !subscriber.delivery.is_empty() {
-                    each(subscriber.client_id, &mut subscriber.delivery);
+                    subscriber.is_gone |= !each(subscriber.client_id, &mut subscriber.delivery);
                     subscriber.delivery.clear();
                 }
             }

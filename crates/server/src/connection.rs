@@ -476,6 +476,11 @@ impl Connection {
         !self.pushed.replace(true)
     }
 
+    /// Whether it is over, whatever is unsent.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
     /// The session, for the end of its subscriptions.
     pub(crate) fn with_session<R>(&self, run: impl FnOnce(&mut Session) -> R) -> R {
         run(&mut self.conversation.borrow_mut().session)

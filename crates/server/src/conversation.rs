@@ -200,9 +200,9 @@ impl Conversation {
         self.outbox.len().saturating_sub(self.fed_bytes) as u64
     }
 
-    /// Of these, the bytes that no other connection shares, at least.
-    pub(crate) fn limited_own_bytes(&self) -> usize {
-        self.outbox.own_len().saturating_sub(self.fed_bytes)
+    /// The memory that they take and that no other connection shares, about.
+    pub(crate) fn limited_memory_bytes(&self) -> usize {
+        self.outbox.own_memory_bytes().saturating_sub(self.fed_bytes)
     }
 
     fn append(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {

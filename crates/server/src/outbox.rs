@@ -64,9 +64,9 @@ impl Outbox {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
-    /// Of these, the bytes that no other connection shares.
-    pub(crate) fn own_len(&self) -> usize {
-        self.bytes.len() - self.sent
+    /// The memory that these take and that no other connection shares: a buffer that grows has room ahead.
+    pub(crate) fn own_memory_bytes(&self) -> usize {
+        if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
 
     /// Whether everything is sent.
@@ -399,6 +399,7 @@ mod tests {
         local.take_due(|_, delivery| {
             delivery.append_to(&mut expected);
             outbox.deliver(delivery);
+            true
         });
         String::from_utf8(expected).unwrap()
     }

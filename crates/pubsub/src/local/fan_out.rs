@@ -29,6 +29,8 @@ pub(super) struct FanOut {
     frames: [Frames; 2],
     /// Bytes of all blocks that somebody holds.
     block_bytes: Rc<Cell<usize>>,
+    /// Bytes that were copied to single subscribers since somebody has taken them.
+    pub(super) copied_bytes: usize,
     /// The entries of the batch by channel, each channel's in their order.
     by_channel: Vec<u32>,
     /// By entry: whether somebody is to get it among the messages of other channels.
@@ -60,6 +62,9 @@ impl FanOut {
             let Some(subscriber) = &mut subscribers[id.index()] else {
                 unreachable!("members have not left")
             };
+            if subscriber.is_gone {
+                continue;
+            }
             if !whom(subscriber) {
                 has_others = true;
                 continue;
@@ -72,7 +77,10 @@ impl FanOut {
             }
             match block {
                 Some(block) => subscriber.delivery.share(block),
-                None => subscriber.delivery.copy(bytes),
+                None => {
+                    subscriber.delivery.copy(bytes);
+                    self.copied_bytes += bytes.len();
+                }
             }
             if !subscriber.is_due {
                 subscriber.is_due = true;

@@ -18,7 +18,10 @@ type Received = BTreeMap<u64, Vec<u8>>;
 
 fn collect(local: &mut Local, received: &mut Received) {
     local.deliver();
-    local.take_due(|client, delivery| delivery.append_to(received.entry(client).or_default()));
+    local.take_due(|client, delivery| {
+        delivery.append_to(received.entry(client).or_default());
+        true
+    });
 }
 
 fn values(mut bytes: &[u8]) -> Vec<Value> {
@@ -97,6 +100,7 @@ fn large_frames_are_shared_and_small_ones_are_not() {
     local.take_due(|_, delivery| {
         assert!(delivery.bytes().len() < 100);
         blocks.extend(delivery.take_blocks());
+        true
     });
     assert_eq!(blocks.len(), 3);
     assert_eq!(blocks[0].1.holders(), 3, "one block for the run of one channel");
@@ -136,6 +140,7 @@ fn who_has_one_subscription_gets_one_piece_whatever_is_between() {
             other => panic!("{other:?}"),
         };
         numbers.insert(client, values(&bytes).iter().map(number).collect::<Vec<_>>());
+        true
     });
     assert_eq!(numbers.remove(&0).unwrap(), (0..200).collect::<Vec<_>>(), "both channels in turn");
     let even: Vec<u8> = (0..200).step_by(2).collect();
@@ -464,4 +469,41 @@ proptest! {
         }
         prop_assert!(Kind::ALL.iter().all(|kind| hub.topics(*kind) == 0) && !hub.hears_of_keys());
     }
+}
+
+#[test]
+fn what_is_copied_for_many_is_delivered_in_parts() {
+    let hub = Hub::new(2, 1);
+    let (mut sender, mut local) = (hub.local(0), hub.local(1));
+    let ids: Vec<_> = (0..100).map(|client| local.join(client, Protocol::Resp2)).collect();
+    for id in &ids {
+        // Two subscriptions to the same messages: those are not shared.
+        local.subscribe(*id, Kind::Channel, b"c");
+        local.subscribe(*id, Kind::Pattern, b"*");
+    }
+    local.hand_over();
+    for _ in 0..3 {
+        for _ in 0..2000 {
+            assert_eq!(sender.publish(Kind::Channel, b"c", &[b'x'; 100]), 200);
+        }
+        sender.hand_over();
+    }
+    let (mut parts, mut received) = (0, 0);
+    loop {
+        let has_more = local.deliver_some();
+        assert!(local.must_deliver());
+        local.take_due(|client, delivery| {
+            let mut bytes = Vec::new();
+            delivery.append_to(&mut bytes);
+            received += values(&bytes).len();
+            // One of them has gone.
+            client != 7
+        });
+        assert!(!local.must_deliver());
+        parts += 1;
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!((parts, received), (3, 3 * 99 * 4000 + 4000), "and who has gone gets no more than once");
 }

@@ -99,7 +99,7 @@ impl Connection {
         let unsent_bytes = self.limited_bytes();
         let kind = client.kind();
         let counts = refused && kind == ClientKind::PubSub;
-        self.count_untaken(if counts { self.conversation.borrow().limited_own_bytes() } else { 0 });
+        self.count_untaken(if counts { self.conversation.borrow().limited_memory_bytes() } else { 0 });
         if refused && is_above_hard(self.worker.host.output_limit(kind), unsent_bytes) {
             self.cut(&client, unsent_bytes, TooSlow::Hard);
         }

@@ -45,26 +45,36 @@ impl Worker {
         }
     }
 
-    /// Delivers what was published, and sends it and what else was pushed: one write per connection.
+    /// Delivers what was published, and sends it and what else was pushed: one write per connection, unless it is very much.
     pub(super) fn deliver(&self) {
         self.published_rounds.set(0);
-        {
+        while self.deliver_some() {}
+    }
+
+    /// Delivers and sends as much as memory should hold at once, and sees that what is left unsent keeps its limits. Returns whether
+    /// there is more.
+    fn deliver_some(&self) -> bool {
+        let has_more = {
             let mut executor = self.executor.borrow_mut();
             let connections = self.connections.borrow();
             let mut pushed = self.pushed.borrow_mut();
             let channels = executor.channels();
-            channels.deliver();
+            let has_more = channels.deliver_some();
             channels.take_due(|client_id, delivery| {
-                if let Some(connection) = connections.get(&client_id)
+                let connection = connections.get(&client_id).filter(|it| !it.is_broken());
+                if let Some(connection) = connection
                     && connection.deliver(delivery)
                 {
                     pushed.push(connection.clone());
                 }
+                connection.is_some()
             });
-        }
+            has_more
+        };
         let pushed = std::mem::take(&mut *self.pushed.borrow_mut());
         pushed.iter().for_each(|connection| connection.send_pushed());
         self.enforce_common_limit();
+        has_more
     }
 
     /// The log is durable up to here: tells others what waited for it.
@@ -124,6 +134,11 @@ impl Worker {
             executor.end_subscriptions(session)
         });
         executor.channels().hand_over();
+        let must_deliver = executor.channels().must_deliver();
+        drop(executor);
+        if must_deliver {
+            self.deliver();
+        }
         ended
     }
 }
