@@ -358,6 +358,7 @@ impl Executor {
         outcome
     }
 
+    #[inline]
     fn execute_replying(
         &mut self,
         call: Call<'_>,
@@ -506,6 +507,7 @@ impl Executor {
     /// Goes on with a command that could not run as its arguments told: because it needs more room in the log, or other slots.
     /// `shown` is what monitors had been shown before it.
     #[cold]
+    #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]
     fn run_again(
         &mut self,
@@ -549,7 +551,8 @@ impl Executor {
 
     /// Runs a command with so much room in the log admitted, and with every slot locked or those of its keys; the error is
     /// what must be done first, and nothing has happened.
-    #[inline]
+    // Twice in the code, so that the first try of every command need not be a call.
+    #[inline(always)]
     fn run_once(
         &mut self,
         Found { row, index }: Found,

@@ -45,9 +45,13 @@ impl Uncounted {
     /// Notes that a slot's tally went from `before` to `after`.
     #[inline]
     pub(crate) fn note(&mut self, db: DbId, before: Tally, after: Tally) {
-        if (before.keys, before.expiring) == (after.keys, after.expiring) {
-            return;
+        if (before.keys, before.expiring) != (after.keys, after.expiring) {
+            self.add(db, before, after);
         }
+    }
+
+    #[inline(never)]
+    fn add(&mut self, db: DbId, before: Tally, after: Tally) {
         let at = self.0.iter().position(|(known, _)| *known == db).unwrap_or_else(|| {
             self.0.push((db, Counts::default()));
             self.0.len() - 1

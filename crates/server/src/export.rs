@@ -136,6 +136,9 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     if fields_made_lasting > 0 {
         println!("NOT EXPORTED the expiry of {fields_made_lasting} fields of hashes");
     }
+    if documents::directory(dir).join(documents::CATALOG_NAME).exists() {
+        println!("NOT EXPORTED documents: an RDB file has none. `sheaf backup` has them");
+    }
     Ok(())
 }
 

@@ -26,6 +26,7 @@ def _refused(answer, says: str = "") -> None:
         ("POST", "/db/_design/d/_update/u"),
         ("PUT", "/db/_design/d/_update/u/doc"),
         ("GET", "/db/_design/d/_rewrite/x"),
+        ("POST", "/db/_design/d/_queries"),
         ("GET", "/db/_design/d/_info"),
         ("POST", "/db/_temp_view"),
         ("GET", "/db/_partition/p/_all_docs"),
@@ -40,6 +41,11 @@ def _refused(answer, says: str = "") -> None:
 )
 def test_paths_that_are_not_there_say_what_to_use_instead(db, method, path):
     _refused(db.send(method, path, {} if method in ("POST", "PUT") else None))
+
+
+def test_a_body_of_several_parts_says_what_to_use_instead(db):
+    body = b'--x\r\nContent-Type: application/json\r\n\r\n{"_attachments": {"a": {"follows": true}}}\r\n--x--'
+    _refused(db.send("PUT", "/db/doc", body, Content_Type='multipart/related; boundary="x"'), "base64")
 
 
 def test_a_database_without_partitions_is_made(couch):

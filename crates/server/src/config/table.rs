@@ -136,7 +136,7 @@ settings! {
     DurableChannels "durable-channels" Kind::Text, "", OfData, "Patterns of channels, separated by spaces, whose messages are kept in the log: XSUBSCRIBE reads them again; empty for none.";
     DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", OfData, "Bytes of log that are kept for the messages of durable channels.";
     DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", OfData, "Milliseconds after which messages of durable channels need not be kept any more; 0 for no limit.";
-    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: take over its log, show its data, refuse writes; `none`: lead. REPLICAOF changes that, until this setting is changed.";
+    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: take over its log, show its data, refuse writes; `none`: lead. REPLICAOF changes that, until this setting names another.";
     Masterauth "masterauth" Kind::Text, "", Mutable, "Password of the server that is followed.";
     AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on their disks before it is acknowledged.";
     AckTimeout "ack-timeout" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas is an error (NOREPLICAS), although the write is in the log; 0 to wait for ever.";

@@ -18,6 +18,7 @@ use super::{
     request::Call,
     security,
     show::{Show, document_reply, parse_rev, parse_revs, send_document},
+    unsupported,
 };
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
@@ -109,6 +110,7 @@ fn read_revs(
 
 async fn put(call: &mut Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     security::check_edit(call, database, id)?;
+    unsupported::of_body(call.header(header::CONTENT_TYPE))?;
     let body = call.body().await?;
     let mut document = NewDocument::parse(&body, &limits(call)).map_err(|error| named(error, id))?;
     let new_edits = call.query.flag_or("new_edits", true)?;

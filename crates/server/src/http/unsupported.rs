@@ -49,6 +49,7 @@ const OF_DATABASE: &[(&str, &str)] = &[
 /// Below a design document.
 const OF_DESIGN: &[(&str, &str)] = &[
     ("_view", VIEWS),
+    ("_queries", VIEWS),
     ("_info", VIEWS),
     ("_list", "Lists in JavaScript are not run: query with _find, and format what it gives in the client."),
     ("_show", "Shows in JavaScript are not run: read the document, and format it in the client."),
@@ -62,6 +63,8 @@ const OF_DESIGN: &[(&str, &str)] = &[
 
 const VIEWS: &str = "Views in JavaScript are not run: query with _find and an index made by _index, or with PouchDB in the client.";
 const TEXT_SEARCH: &str = "There is no full-text search: query with _find and $regex.";
+const MULTIPART: &str =
+    "Bodies of several parts are not read: send attachments inline as base64, or each with PUT /DB/DOC/NAME.";
 const PARTITIONS: &str =
     "Databases have no partitions: create it without `partitioned`, and query ranges of ids with _all_docs.";
 
@@ -71,6 +74,18 @@ pub(super) fn of_server(path: &[&str]) -> Option<Failure> {
         ["_node", _, name, ..] => find(OF_NODE, name),
         [name, ..] => find(OF_SERVER, name),
         [] => None,
+    }
+}
+
+/// Of the body of a document with this content type.
+///
+/// # Errors
+/// If it has several parts.
+pub(super) fn of_body(content_type: Option<&str>) -> Result<(), Failure> {
+    let is_multipart = |it: &str| it.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"));
+    match content_type.is_some_and(is_multipart) {
+        true => Err(Failure::NotImplemented(MULTIPART)),
+        false => Ok(()),
     }
 }
 
