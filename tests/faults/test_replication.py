@@ -397,17 +397,19 @@ def test_a_hand_over_there_and_back_leaves_one_history(pair, durability, count):
     assert_nothing_parted(leader, replica)
 
 
-@pytest.mark.parametrize("way", ["command", "flag"])
+@pytest.mark.parametrize("way", ["command", "flag", "command behind a setting"])
 def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
-    """It was started, and stopped, and its log has batches; but nothing was ever written to it."""
+    """It was started, and stopped, and its log has batches; but nothing was ever written to it, or only a setting of the data."""
     leader = new_server().start()
     write_all_types(leader, "leader")
     replica = new_server().start()
+    if way == "command behind a setting":
+        assert call(replica, "CONFIG", "SET", "ack-timeout", "9") == b"OK"
     assert replica.stop() == 0
     if way == "flag":
         replica.options.extra = ("--replica-of", f"127.0.0.1:{leader.port}")
     replica.start()
-    if way == "command":
+    if way != "flag":
         assert call(replica, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     wait_same(leader, replica)
     assert_nothing_parted(leader, replica)

@@ -529,6 +529,12 @@ impl Executor {
             match again {
                 Again::AllSlots => locks_all = true,
                 Again::OwnThread => return Outcome::Long,
+                // As in Redis it is never told BUSY: a client that does not look at the reply would go on without a watch.
+                Again::Slot(Taken::Busy) if found.row.name == "watch" && session.transaction.is_none() => {
+                    session.watches.add_unseen(&self.scratch.interests);
+                    ReplyWriter::new(out, session.protocol).ok();
+                    return Outcome::Done { gate: Lsn::ZERO };
+                }
                 Again::Slot(taken) => {
                     let error = match taken {
                         Taken::Busy => busy_error(host),

@@ -333,6 +333,13 @@ impl Watches {
         })
     }
 
+    /// Watches what nobody can look at now: what is watched counts as changed.
+    pub(crate) fn add_unseen(&mut self, interests: &Arc<Interests>) {
+        let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
+        let watching = self.watching.get_or_insert_with(|| Box::new(new()));
+        watching.broken.store(true, Relaxed);
+    }
+
     /// Whether nothing is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.watching.is_none()

@@ -325,6 +325,22 @@ def test_a_hand_over_does_not_wait_for_an_endless_script(new_server, dial):
     assert dial(replica).call("GET", script.key) == b"before"
 
 
+def test_who_watches_beside_an_endless_script_is_not_left_without_a_watch(new_server, dial):
+    """WATCH is never told BUSY, as in Redis; what it could not look at counts as changed."""
+    server = new_server(workers=None).start()
+    control, client = dial(server), dial(server)
+    configure(control, 20)
+    script = begin(server, dial, "eval")
+    wait_until("others to be told", lambda: isinstance(control.call("GET", script.key), ErrorReply))
+    assert client.call("WATCH", script.key) == b"OK"
+    kill_all(control, [script])
+    assert script.read_end()
+    for answer in (None, [b"OK"]):
+        client.call("MULTI")
+        client.call("SET", "other", "1")
+        assert client.call("EXEC") == answer
+
+
 def test_storm(new_server, dial, request):
     chance = random.Random(request.config.getoption("seed"))
     for round_ in range(request.config.getoption("script_rounds")):

@@ -177,6 +177,17 @@ fn functions_run_elsewhere() {
     server.assert_replays();
 }
 
+#[test]
+fn scripts_that_take_long_to_compile_run_elsewhere() {
+    let mut server = server();
+    let script = format!("local t = {{{}}} return #t", "1,".repeat(200_000));
+    assert_eq!(server.run_args(&[b"EVAL", script.as_bytes(), b"0"]), ":200000");
+    assert_eq!(server.long_units, 1);
+    let sha = server.run_args(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
+    assert_eq!(server.long_units, 2);
+    assert_eq!(server.run(&format!("EVALSHA {sha} 0")), ":200000");
+}
+
 /// Elements of what takes long.
 const MANY: usize = 20_000;
 

@@ -73,7 +73,7 @@ impl ServerHost {
     /// Makes a record of what was given, once the log has any. Called before anything is served, and once a second.
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data_settings.lock();
-        let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records().unwrap_or(false);
+        let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records(|_| true).unwrap_or(false);
         if state.given.is_empty() || self.node.refuses_changes() || is_early() {
             return;
         }

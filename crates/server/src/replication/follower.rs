@@ -31,6 +31,7 @@ use commands::{
     replication::{Address, Link},
 };
 use env::thread::run_nice;
+use keyspace::{Effect, Item};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use replication::{
@@ -38,7 +39,7 @@ use replication::{
     epoch::is_too_far,
     join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
 };
-use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare};
+use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
 
 use super::{
     JOINING_NICE, Node, full_copy,
@@ -46,7 +47,11 @@ use super::{
     line::{ask, connect},
 };
 use crate::{
-    backup::fetch::Breaker, host::ServerHost, log_threads::LogThreads, reaper::Reaper, replay::Replayer,
+    backup::fetch::Breaker,
+    host::ServerHost,
+    log_threads::LogThreads,
+    reaper::Reaper,
+    replay::{Replayer, decode},
 };
 
 /// Bytes read from the leader at once.
@@ -342,8 +347,8 @@ impl LinkParts {
                 }
                 fetched.map(|()| Ended::Restart)
             }
-            // Whatever is said against what is here: it is nothing, and may go.
-            _ if !self.node.copies_anew() && !self.log.holds_records().map_err(text)? => {
+            // Whatever is said against what is here: it is nothing, or says what is to be done with data that are not there, and may go.
+            _ if !self.node.copies_anew() && !self.log.holds_records(holds_data).map_err(text)? => {
                 self.node.copy_anew();
                 self.attempt(backoff)
             }
@@ -566,6 +571,18 @@ impl ApplyParts {
     fn note_caught_up(&self, committed: Lsn) {
         if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
             self.following.as_of_ms.store(self.host.node.now_ms(), SeqCst);
+        }
+    }
+}
+
+/// Whether a record says anything but what settings of the data are.
+fn holds_data(record: &Record<'_>) -> bool {
+    let mut rest = record.payload;
+    loop {
+        match decode(&mut rest, record.lsn) {
+            Ok(None) => return false,
+            Ok(Some(Item::Effect(Effect::PutSetting { .. } | Effect::DropSetting { .. }))) => {}
+            _ => return true,
         }
     }
 }

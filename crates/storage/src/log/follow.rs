@@ -179,16 +179,16 @@ impl Log {
         }
     }
 
-    /// Whether anything was ever written to the log but batches without records, by which a server that has no data marks its starts
-    /// and ends. Reads up to the first record.
+    /// Whether any record was ever written to the log for which `counts` is true. A server that has no data marks its starts and ends by
+    /// batches without records. Reads up to the first that counts.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn holds_records(&self) -> Result<bool, Error> {
+    pub fn holds_records(&self, counts: impl Fn(&Record<'_>) -> bool) -> Result<bool, Error> {
         let mut follower = self.follow(Lsn::ZERO);
         loop {
             match follower.read(BLOCK_BYTES as usize)? {
-                Followed::Chunk(chunk) if chunk.records().next().is_none() => {}
+                Followed::Chunk(chunk) if !chunk.records().any(|record| counts(&record)) => {}
                 Followed::UpToDate => return Ok(false),
                 Followed::Chunk(_) | Followed::Forgotten(_) => return Ok(true),
             }

@@ -31,7 +31,19 @@ pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     evaluate_known(cx, args, true)
 }
 
+/// A script of more bytes is compiled on a thread of its own.
+const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
+
+/// Has the unit handed over if it would compile for long.
+///
+/// # Errors
+/// To be passed on.
+pub(super) fn require_quick_to_compile(cx: &Context<'_, '_>, source: &[u8]) -> Result<(), CommandError> {
+    if source.len() > COMPILED_HERE_BYTES_MAX { cx.require_own_thread() } else { Ok(()) }
+}
+
 fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
+    require_quick_to_compile(cx, args.at(1))?;
     cx.show_script(args);
     let words = Words::new(args, CommandError::NotAnInteger)?;
     let scripts = cx.host.scripts();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use scripting::Sha;
 use wire::Args;
 
-use super::eval::refused;
+use super::eval::{refused, require_quick_to_compile};
 use crate::{
     CommandError, Context,
     scripts::{Kill, Script, ScriptKind},
@@ -13,6 +13,7 @@ use crate::{
 
 /// `SCRIPT LOAD script`
 pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    require_quick_to_compile(cx, args.at(2))?;
     let script = Script::new(args.at(2)).map_err(refused)?;
     let scripts = cx.host.scripts();
     let mut vm = cx.scripting().take_vm(scripts);
