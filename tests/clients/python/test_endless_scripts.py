@@ -329,8 +329,9 @@ def test_who_watches_beside_an_endless_script_is_not_left_without_a_watch(new_se
     """WATCH is never told BUSY, as in Redis; what it could not look at counts as changed."""
     server = new_server(workers=None).start()
     control, client = dial(server), dial(server)
-    configure(control, 20)
+    configure(control, 0)
     script = begin(server, dial, "eval")
+    assert control.call("CONFIG", "SET", "busy-reply-threshold", 20) == b"OK"
     wait_until("others to be told", lambda: isinstance(control.call("GET", script.key), ErrorReply))
     assert client.call("WATCH", script.key) == b"OK"
     kill_all(control, [script])
