@@ -190,17 +190,16 @@ def test_a_kill_in_the_middle_leaves_the_earlier_backup_and_the_same_command_com
     was_begun = 0
     for number in range(8):
         # As long as the server does not answer, the increment has begun and is not finished.
-        grown.signal(signal.SIGSTOP)
-        running = subprocess.Popen(
-            [sheaf_binary(), "backup", str(dest), "--from", f"http://127.0.0.1:{grown.http_port}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_until("the increment to begin", (dest / "backup-unfinished").exists)
-        if number == 0:
-            running.send_signal(signal.SIGKILL)
-            running.wait()
-        grown.signal(signal.SIGCONT)
+        with grown.frozen():
+            running = subprocess.Popen(
+                [sheaf_binary(), "backup", str(dest), "--from", f"http://127.0.0.1:{grown.http_port}"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            wait_until("the increment to begin", (dest / "backup-unfinished").exists)
+            if number == 0:
+                running.send_signal(signal.SIGKILL)
+                running.wait()
         # The moment of the others is any: earlier and later ones in turn.
         time.sleep(0.01 * number)
         running.send_signal(signal.SIGKILL)

@@ -466,14 +466,11 @@ def test_a_server_does_not_follow_itself_by_another_name(server):
 def test_a_hand_over_that_cannot_be_is_given_up(pair):
     leader, replica = pair()
     assert error_of(call(leader, "FAILOVER", "TO", "127.0.0.1", 1)).startswith("ERR FAILOVER target HOST and PORT")
-    replica.signal(19)
-    try:
+    with replica.frozen():
         call(leader, "SET", "k", "v")
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")
-    finally:
-        replica.signal(18)
     wait_same(leader, replica)
 
 

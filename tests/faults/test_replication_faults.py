@@ -3,7 +3,6 @@ a replica goes on by itself where it was, and copies everything anew only if it 
 """
 
 import random
-import signal
 import threading
 
 import pytest
@@ -135,12 +134,9 @@ def test_kills_and_promotions_lose_nothing_that_was_acknowledged(new_server, req
 def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
     leader = new_server().start()
     replica = follower_of(new_server, leader)
-    replica.signal(signal.SIGSTOP)
-    try:
+    with replica.frozen():
         write_large(leader, "stopped", 20)
         wait_until("the leader to notice", lambda: info(leader)["connected_slaves"] == "0")
-    finally:
-        replica.signal(signal.SIGCONT)
     write_large(leader, "again", 2)
     wait_same(leader, replica)
     # Which is noticed first depends on whether the leader had more to send than the sockets hold.
@@ -152,12 +148,9 @@ def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
 def test_a_leader_that_stood_still_is_followed_again(new_server):
     leader = new_server().start()
     replica = follower_of(new_server, leader)
-    leader.signal(signal.SIGSTOP)
-    try:
+    with leader.frozen():
         wait_until("the replica to notice", lambda: info(replica)["master_link_status"] == "down")
         assert "nothing was heard for 5 s" in replica.log()
-    finally:
-        leader.signal(signal.SIGCONT)
     write_large(leader, "again", 5)
     wait_same(leader, replica)
     assert replica.log().count(COPIES) == 1

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -232,6 +233,16 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""
         self.process.send_signal(number)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stands still within the block: no thread of it runs, what it was sent waits for it."""
+        self.signal(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)  # a signal that was sent has stopped nothing yet
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
 
     def wait_exit(self) -> int:
         """Waits for the process to end; its status, negative for a signal."""

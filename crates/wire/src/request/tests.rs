@@ -179,13 +179,14 @@ fn a_line_of_http_ends_the_run_and_what_legitimate_commands_say_does_not() {
         "PUT /x HTTP/2",
         "OPTIONS * HTTP/1.1",
         "DELETE http://localhost/ HTTP/1.1",
+        "PROPFIND / HTTP/1.1",
     ] {
         let sent = format!("PING\r\n{line}\r\n{body}");
         let outcome = whole(sent.as_bytes());
         assert_eq!((outcome.commands.len(), outcome.error), (1, Some(ProtocolError::Http)), "{line}");
     }
     for line in
-        ["GET key", "GET / HTTP", "GET a HTTP/1.1 b", "SET k HTTP/1.1", "HOST x", "POSTS", "GETX / HTTP/1.1"]
+        ["GET key", "GET / HTTP", "GET a HTTP/1.1 b", "SET k HTTP/1.1", "HOST x", "POSTS", "PROPFIND / HTTP"]
     {
         let outcome = whole(format!("{line}\r\n").as_bytes());
         assert_eq!((outcome.commands.len(), outcome.error), (1, None), "{line}");
