@@ -11,7 +11,6 @@ mod compacting;
 mod copying;
 mod feeds;
 mod gate;
-mod opening;
 mod refusal;
 mod rounds;
 mod saving;
@@ -24,10 +23,9 @@ use crate::log_threads::LogThreads;
 
 pub(crate) use self::{
     compacting::Compactor,
-    copying::{CopiedTree, DocumentsCopy, is_catalog},
+    copying::{CopiedTree, DocumentsCopy},
     feeds::Feeds,
     gate::LogFailed,
-    opening::{indexes_directory, open},
     refusal::Refusal,
     rounds::{Rounds, Settled},
     saving::Saver,

@@ -2,8 +2,8 @@
 //!
 //! Settings that the hot path reads are kept in atomics beside the settings; CONFIG SET writes both.
 
+pub(crate) mod config;
 mod data_settings;
-pub(crate) mod settings;
 
 use std::{
     net::SocketAddr,
@@ -31,19 +31,20 @@ use pubsub::{
     Hub,
     durable::{Flow, Request},
 };
+use recovery::progress::LoadProgress;
+use settings::{Key, Lasting, OutputLimit, OutputLimits, Settings, setting_named};
+
 use storage::{Durability, Log};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     backup::session::{Sessions, remove_unpinned},
-    config::{Key, Lasting, OutputLimit, OutputLimits, Settings, setting_named},
     cross_protocol::CrossProtocol,
     documents::{Compactor, Feeds, Saver, Served},
     durable_channels::DurableChannels,
     inventory::Inventory,
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::{Mailbox, Message},
-    progress::LoadProgress,
     replication::{Asked, Node},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
@@ -216,7 +217,7 @@ impl ServerHost {
         live.eviction_samples.store(settings.integer(Key::MaxmemorySamples), Relaxed);
         live.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
         live.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
-        let clients_max = settings::ClientsMax::possible(settings.integer(Key::Maxclients));
+        let clients_max = config::ClientsMax::possible(settings.integer(Key::Maxclients));
         live.clients_max.store(clients_max.redis, Relaxed);
         live.http_clients_max.store(clients_max.http, Relaxed);
         live.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
@@ -715,8 +716,9 @@ fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use settings::{Kind, OPTIONS};
+
     use super::*;
-    use crate::config::{Kind, OPTIONS};
 
     #[test]
     fn every_choice_of_the_policy_setting_is_a_policy() {

@@ -6,8 +6,9 @@ use commands::{Host, families::REDIS_VERSION, replication::Link, rows};
 use keyspace::Keyspace;
 use lsn::Lsn;
 use pubsub::Kind;
+use settings::Key;
 
-use crate::{config::Key, host::ServerHost, inventory::Figures, read_only::ReadOnly};
+use crate::{host::ServerHost, inventory::Figures, read_only::ReadOnly};
 
 type Section = fn(&ServerHost, &Figures, &mut String);
 

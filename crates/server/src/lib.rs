@@ -1,6 +1,6 @@
-//! The server: sockets, threads and files around the pure crates. The binary is `sheaf`.
+//! The server: sockets, threads and files around the pure crates.
 //!
-//! What it is: configuration, workers, connections, HTTP, metrics, recovery, the command line; the wiring.
+//! What it is: workers, connections, HTTP, metrics, the jobs in the background; the wiring.
 //! What it is not: policy. What a command means is in `commands`, what is stored where in `keyspace` and `storage`.
 //!
 //! ```text
@@ -16,48 +16,29 @@
 
 pub mod backup;
 pub mod banner;
-pub mod cli;
-pub mod config;
 mod connection;
 pub mod conversation;
 mod cross_protocol;
-mod data_directory;
 mod documents;
 pub mod durable_channels;
 mod event_queue;
-pub mod export;
 mod host;
 mod http;
-pub mod import;
 mod info;
-pub mod inspect;
 mod inventory;
 mod listen;
-mod load;
 mod log_threads;
 mod logging;
 mod long_units;
 mod mailbox;
 mod metrics;
-pub mod migration;
-pub mod offline;
 pub mod outbox;
 mod pace;
-mod password;
-pub mod progress;
-mod progress_bar;
 mod read_only;
 mod reaper;
-pub mod recover;
-pub mod replay;
 mod replication;
-pub mod restore;
-pub mod salvage;
 mod scrub;
 pub mod serve;
 pub mod snapshots;
-pub mod tail;
 mod timeouts;
-mod unfinished;
-pub mod unix_time;
 mod worker;

@@ -1,8 +1,7 @@
 //! The server's log lines (not the log): text for people, JSON for machines, both to standard error.
 
+use settings::{Key, Settings};
 use tracing_subscriber::{EnvFilter, fmt};
-
-use crate::config::{Key, Settings};
 
 /// Starts logging as the settings say. A second call changes nothing.
 pub(crate) fn start(settings: &Settings) {

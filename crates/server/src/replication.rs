@@ -1,7 +1,7 @@
 //! This server among others: whom it follows, who follows it, and what commands may ask of that.
 //!
 //! ```text
-//!              standing: replication.json                         commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!              recovery::standing: replication.json                      commands (REPLICAOF, WAIT, ROLE, INFO, ...)
 //!                   |                                                     |
 //! leader's log --> follower --> log here --> keyspace       Node <--------'
 //!                                 |                           |
@@ -30,7 +30,6 @@ mod leader;
 mod line;
 mod overdue;
 mod own_addresses;
-mod standing;
 mod waits;
 
 use std::{
@@ -53,7 +52,9 @@ use commands::{
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
+use recovery::{replay::Replayer, standing::Standing};
 use replication::{RelayOptions, ReplicaId, join};
+use settings::{Key, Settings};
 use storage::{Log, Mirror};
 use tokio::sync::Notify;
 
@@ -64,17 +65,10 @@ use self::{
     leader::Leader,
     overdue::Overdue,
     own_addresses::OwnAddresses,
-    standing::Standing,
     waits::{Awaited, Found, Waits},
 };
-pub(crate) use self::{figures::Figures, leader::ReplicaFigures, standing::find as find_standing};
-use crate::{
-    config::{Key, Settings},
-    host::ServerHost,
-    log_threads::LogThreads,
-    reaper::Reaper,
-    replay::Replayer,
-};
+pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
+use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
 
 /// As a position up to which nothing is confirmed.
 const EVERYTHING: Lsn = Lsn::MAX;

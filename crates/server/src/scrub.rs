@@ -24,13 +24,14 @@ use std::{
 use env::Disk;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
+use settings::Key;
 use storage::{
     Log,
     scrub::{Finding, scrub},
     snapshot,
 };
 
-use crate::{config::Key, host::ServerHost, pace::Pace};
+use crate::{host::ServerHost, pace::Pace};
 
 /// How often it is looked whether a round is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);

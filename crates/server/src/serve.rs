@@ -28,6 +28,13 @@ use env::{
 use keyspace::DbId;
 use lsn::Lsn;
 use parking_lot::Mutex;
+use recovery::{
+    data_directory::{Foreign, refuse_foreign},
+    recover::{Mode, RecoverError, Source, recover, recover_mirror},
+    replay::Replayer,
+    unfinished::{Unfinished, refuse_unfinished},
+};
+use settings::{Key, Lasting, Settings};
 use storage::{Chains, Cut, Durability, Log, LogOptions, Mirror, cut_log};
 use tokio::{
     net::TcpListener,
@@ -36,24 +43,18 @@ use tokio::{
 use tree::NodeCache;
 
 use crate::{
-    backup,
     banner::Banner,
-    config::{Key, Lasting, Settings},
-    data_directory::{Foreign, refuse_foreign},
     documents::{Compactor, Saver, Served},
-    host::{Facts, ServerHost, settings::ClientsMax},
+    host::{Facts, ServerHost, config::ClientsMax},
     http::Http,
     listen,
     log_threads::LogThreads,
     logging,
     mailbox::{Mailbox, Message},
     reaper::Reaper,
-    recover::{Mode, RecoverError, Source, recover, recover_mirror},
-    replay::Replayer,
     replication::{JOINING_NICE, Node, full_copy},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
-    unfinished::{Unfinished, refuse_unfinished},
     worker,
 };
 
@@ -318,7 +319,7 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
             node.copy_anew();
             return Ok(());
         }
-        let indexes = crate::documents::indexes_directory(dir);
+        let indexes = recovery::opening::indexes_directory(dir);
         Indexes::remove_all(&RealDisk, &indexes).map_err(|error| ServeError::Indexes(error.to_string()))?;
         let cut = cut_log(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
         match cut {
@@ -334,7 +335,7 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
 /// Up to where files of documents have anything.
 fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
     let nobody: Listener = Arc::new(|_| {});
-    Ok(crate::documents::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
+    Ok(recovery::opening::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
 }
 
 fn lock(dir: &Path) -> Result<DirLock, ServeError> {
@@ -411,7 +412,7 @@ async fn recover_in_background(
     let mut recovery = tokio::task::spawn_blocking(move || {
         let feeds = recovering.feeds.clone();
         let listener: Listener = Arc::new(move |notice| feeds.tell(&notice));
-        let documents = crate::documents::open(disk.clone(), &dir, Arc::new(RealEntropy), None, listener)?;
+        let documents = recovery::opening::open(disk.clone(), &dir, Arc::new(RealEntropy), None, listener)?;
         let source = Source {
             disk,
             dir: &dir,
@@ -434,7 +435,7 @@ async fn recover_in_background(
     });
     let mut period = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_PERIOD, REPORT_PERIOD);
     let mut frames = tokio::time::interval(SHOW_PERIOD);
-    let bar = crate::progress_bar::ProgressBar::new("recovering");
+    let bar = recovery::progress_bar::ProgressBar::new("recovering");
     loop {
         tokio::select! {
             recovered = &mut recovery => {
@@ -465,7 +466,8 @@ fn report(host: &ServerHost) {
 /// Indexes are derived from the databases: they have a directory of their own, which may be removed while nobody serves.
 fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
     let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
-    let (cache, dir) = (NodeCache::new(INDEX_CACHE_BYTES), crate::documents::indexes_directory(&process.dir));
+    let (cache, dir) =
+        (NodeCache::new(INDEX_CACHE_BYTES), recovery::opening::indexes_directory(&process.dir));
     let opened = Indexes::open(Arc::new(process.disk.clone()), Arc::new(RealEntropy), cache, dir, &databases);
     opened.map_err(|error| ServeError::Indexes(error.to_string()))
 }

@@ -5,14 +5,12 @@
 //! ```
 //!
 //! What it is: the reasons (growth of the log, time, BGSAVE, a clean stop), the threads, the pace, the figures for INFO and
-//! metrics. What it is not: the taking itself (`task`), nor needed for anything that was acknowledged: that is in the log.
+//! metrics. What it is not: the taking itself (`recovery::snapshot_task`), nor needed for anything that was acknowledged: that is in the log.
 //!
 //! Invariants
 //! - One snapshot at a time. One that fails is told and tried again later; the server goes on.
 //! - A snapshot that is asked for while another is being taken is taken after it, not merged with it: what was written
 //!   meanwhile may not be in the first.
-
-mod task;
 
 use std::{
     panic::resume_unwind,
@@ -28,13 +26,17 @@ use commands::{Promise, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Disk, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
+use recovery::{
+    salvage,
+    snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
+};
+use settings::Key;
 use storage::{
     Log,
     snapshot::{self, CHUNK_RAW_BYTES_AIM, Compression, PartSummary, SnapshotInfo},
 };
 
-pub use self::task::{GENERATIONS, PartTask, SnapshotPlan, SnapshotTask};
-use crate::{config::Key, host::ServerHost, pace::Pace, salvage};
+use crate::{host::ServerHost, pace::Pace};
 
 /// Threads that write, at most.
 const WRITERS_MAX: usize = 8;

@@ -19,10 +19,8 @@ use documents::{Compaction, Documents, Due, EditRequest, Limits as DocumentLimit
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::encode_documents_into;
 use lsn::Lsn;
-use server::{
-    conversation::{Conversation, Round, Turn},
-    recover::RecoverError,
-};
+use recovery::recover::RecoverError;
+use server::conversation::{Conversation, Round, Turn};
 use storage::{Admission, Appender, Flush, Log};
 use wire::{Limits, RequestBatch, Value};
 

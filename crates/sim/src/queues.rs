@@ -25,10 +25,8 @@ use commands::{
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::{DbId, Keyspace, View, slot_of};
 use lsn::Lsn;
-use server::{
-    conversation::{Conversation, Round, Turn},
-    recover::RecoverError,
-};
+use recovery::recover::RecoverError;
+use server::conversation::{Conversation, Round, Turn};
 use storage::{Flush, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
 

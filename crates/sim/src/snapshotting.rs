@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use env::{Disk, Prng};
 use keyspace::Keyspace;
-use server::{
+use recovery::{
     salvage,
-    snapshots::{PartTask, SnapshotPlan, SnapshotTask},
+    snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
 };
 use storage::{
     Error, Log,
@@ -65,7 +65,7 @@ impl<'k> Snapshotting<'k> {
 /// Accepts what a forced recovery has lost, as the binary does: the server then takes writes.
 ///
 /// # Errors
-/// As `server::salvage::confirm`; to be called again.
+/// As `recovery::salvage::confirm`; to be called again.
 pub fn confirm(disk: &Arc<dyn Disk>, recovered: &Recovered) -> Result<(), Error> {
     let Recovered { keyspace, log } = recovered;
     let dir = Path::new(DIR);

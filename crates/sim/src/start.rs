@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 use documents::{Documents, Shelf};
 use env::{Disk, SimClock, SimEntropy};
 use keyspace::{Keyspace, PackedLimits};
-use server::{
+use recovery::{
     offline::Place,
     progress::LoadProgress,
     recover::{Mode, RecoverError, Source},
@@ -100,7 +100,7 @@ pub struct Recovered {
 /// Starts a server on this disk, as the binary does, on this thread.
 ///
 /// # Errors
-/// As `server::recover::recover`.
+/// As `recovery::recover::recover`.
 pub fn recover(
     disk: Arc<dyn Disk>,
     options: &WorldOptions,
@@ -166,7 +166,7 @@ fn recover_with(
         documents,
     };
     let progress = LoadProgress::new(clock.clone());
-    let log = server::recover::recover(source, &keyspace, &progress)?;
+    let log = recovery::recover::recover(source, &keyspace, &progress)?;
     Ok(Recovered { keyspace, log })
 }
 

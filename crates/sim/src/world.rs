@@ -14,10 +14,8 @@ use commands::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
-use server::{
-    conversation::{Conversation, Round, Turn},
-    recover::RecoverError,
-};
+use recovery::recover::RecoverError;
+use server::conversation::{Conversation, Round, Turn};
 use storage::{Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 

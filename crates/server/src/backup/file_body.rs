@@ -18,10 +18,11 @@ use axum::body::{Bytes, HttpBody};
 use commands::Host;
 use env::File;
 use http_body::{Frame, SizeHint};
+use settings::Key;
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 use super::session::Session;
-use crate::{config::Key, host::ServerHost};
+use crate::host::ServerHost;
 
 /// A body is read in pieces of this size, of which two are in memory.
 const PIECE_BYTES: u64 = 1 << 20;

@@ -12,6 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
+use backup::Refusal;
 use commands::Host;
 use env::{Access, Disk, File, RealDisk};
 use lsn::Lsn;
@@ -19,7 +20,6 @@ use serde::Serialize;
 use storage::Log;
 
 use super::{
-    Refusal,
     file_body::FileBody,
     session::{Content, Plan, SESSIONS_MAX, Sessions, TRANSFERS_MAX, remove_unpinned},
 };

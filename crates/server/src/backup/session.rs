@@ -20,16 +20,16 @@ use commands::Host;
 use env::{File, RealDisk};
 use lsn::Lsn;
 use parking_lot::Mutex;
+use recovery::snapshot_task::GENERATIONS;
 use storage::{Admission, CopyPlan, Error, Log, Pin, snapshot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Offer, OfferedFile, chain_digits};
 use crate::{
     documents::{CopiedTree, DocumentsCopy},
     host::ServerHost,
     pace::Pace,
-    snapshots::GENERATIONS,
 };
+use backup::{Offer, OfferedFile, chain_digits};
 
 /// Sessions at most: each keeps old snapshots and log.
 pub(crate) const SESSIONS_MAX: usize = 4;

@@ -15,9 +15,10 @@
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use commands::clients::{Client, ClientKind};
+use settings::OutputLimit;
 
 use super::Connection;
-use crate::{config::OutputLimit, outbox::Outbox};
+use crate::outbox::Outbox;
 
 /// Less than this can wait for ever.
 const STALLED_BYTES_MIN: u64 = 1 << 20;

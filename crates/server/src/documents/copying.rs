@@ -31,11 +31,6 @@ pub(crate) struct CopiedTree {
     pub(crate) file: Arc<dyn File>,
 }
 
-/// Whether a file of a copy is its catalog of documents: that of an earlier session vouches for other files.
-pub(crate) fn is_catalog(name: &str) -> bool {
-    Path::new(name) == directory(Path::new("")).join(documents::CATALOG_NAME)
-}
-
 impl DocumentsCopy {
     /// Plans a copy of what is saved now.
     ///

@@ -8,9 +8,11 @@
 use env::RealDisk;
 use lsn::Lsn;
 use parking_lot::Mutex;
+use recovery::snapshot_task::GENERATIONS;
+use settings::Key;
 use storage::{Admission, Error, Log, snapshot};
 
-use crate::{config::Key, host::ServerHost, snapshots::GENERATIONS};
+use crate::host::ServerHost;
 
 /// What is kept, as the settings have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

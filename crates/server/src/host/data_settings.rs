@@ -16,12 +16,10 @@ use std::sync::Arc;
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT};
 use lsn::Lsn;
+use settings::{Key, OPTIONS, Origin};
 use storage::Log;
 
-use crate::{
-    config::{Key, OPTIONS, Origin},
-    host::ServerHost,
-};
+use crate::host::ServerHost;
 
 /// Bytes of the value of a setting that belongs to the data, at most: snapshots and FLUSHALL write it again.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;

@@ -12,9 +12,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::http::{HeaderMap, header};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use settings::Key;
 
 use super::{failure::Failure, session};
-use crate::{config::Key, http::thread::HttpThread};
+use crate::http::thread::HttpThread;
 
 /// The role of server admins.
 pub(super) const ADMIN_ROLE: &str = "_admin";

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use serde_json::Value;
+use settings::{Key, Settings};
 
 use super::{
     failure::Failure,
     reply::{self, Reply},
     request::Call,
 };
-use crate::config::{Key, Settings};
 
 /// Section and key of CouchDB, and the setting that they are.
 const NAMES: &[(&str, &str, Key)] = &[

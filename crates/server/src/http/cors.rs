@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use settings::{Key, Settings};
 
 use super::reply::{self, Reply};
-use crate::config::{Key, Settings};
 
 const MAX_AGE_S: &str = "600";
 /// Headers that pages may always send.

@@ -11,9 +11,9 @@
 //!   which they do ask. The exception is the form that logs in, from pages of this server and from no browser.
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
+use settings::Settings;
 
 use super::{cors, failure::Failure};
-use crate::config::Settings;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What all JSON is sent as.

@@ -8,13 +8,13 @@ use documents::{
     LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, UploadId, Uploaded, Writer,
     check_id,
 };
+use settings::Key;
 
 use super::{
     failure::Failure,
     request::Call,
     upload::{Stored, Upload},
 };
-use crate::config::Key;
 
 /// What is done to one document.
 pub(super) enum Edit {

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, rc::Rc};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
 use commands::Host;
 use hyper::body::Incoming;
+use settings::Key;
 use tower_service::Service;
 
 use super::{
@@ -24,7 +25,7 @@ use super::{
     thread::HttpThread,
     unsupported,
 };
-use crate::{config::Key, documents::Refusal};
+use crate::documents::Refusal;
 
 /// Answers a request.
 pub(super) async fn answer(

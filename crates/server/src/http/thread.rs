@@ -30,7 +30,6 @@ use super::{
     shared::{Place, Shared},
 };
 use crate::{
-    backup,
     documents::{Feeds, Refusal, Rounds, Settled},
     host::ServerHost,
 };
@@ -95,7 +94,7 @@ pub(super) fn start(index: usize, host: Arc<ServerHost>, shared: Arc<Shared>) ->
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {
         let tools = Router::new().route("/metrics", get(instance::metrics_text));
-        let tools = tools.merge(backup::routes::routes()).with_state(host.clone());
+        let tools = tools.merge(crate::backup::routes::routes()).with_state(host.clone());
         let thread = Rc::new(HttpThread {
             host,
             shared,

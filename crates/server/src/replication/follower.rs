@@ -26,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+use backup::fetch::Breaker;
 use commands::{
     Onlookers,
     replication::{Address, Link},
@@ -34,6 +35,7 @@ use env::thread::run_nice;
 use keyspace::{Effect, Item};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
+use recovery::replay::{Replayer, decode};
 use replication::{
     ACK_BUSY_MS, Backoff, Receiver,
     epoch::is_too_far,
@@ -46,13 +48,7 @@ use super::{
     history::LogHistory,
     line::{ask, connect},
 };
-use crate::{
-    backup::fetch::Breaker,
-    host::ServerHost,
-    log_threads::LogThreads,
-    reaper::Reaper,
-    replay::{Replayer, decode},
-};
+use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
 
 /// Bytes read from the leader at once.
 const READ_BYTES: usize = 256 << 10;

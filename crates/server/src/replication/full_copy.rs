@@ -19,22 +19,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use backup::{
+    Manifest,
+    fetch::{BackupError, Copied, DEFAULT_USER, Notice, Onto, Remote, copy_server},
+};
 use commands::replication::Address;
 use env::{
     Access, Disk,
     crashsafe::{remove_durably, write_atomically},
 };
+use recovery::offline::Stage;
 use storage::{CopyPlan, snapshot};
 
 use super::{Node, follower::Following};
-use crate::{
-    backup::{
-        Manifest,
-        fetch::{BackupError, Copied, DEFAULT_USER, Notice, Onto, Remote, copy_server},
-    },
-    documents,
-    offline::Stage,
-};
 
 const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
@@ -126,7 +123,7 @@ pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
             remove_files(disk, &below(dir), |_| true)?;
         }
         // Made of what goes, and made again of what comes.
-        remove_files(disk, &documents::indexes_directory(dir), |_| true)?;
+        remove_files(disk, &recovery::opening::indexes_directory(dir), |_| true)?;
         write_atomically(disk, &mark, MOVING)?;
     }
     for below in BELOW {

@@ -16,12 +16,12 @@ use std::{fmt, sync::Arc};
 use env::{Clock, Prng, SimClock};
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
+use recovery::replay::Replayer;
 use replication::{
     Backoff, Receiver, ReplicaId, SILENCE_MS,
     epoch::EPOCH_JUMP_MAX,
     join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
 };
-use server::replay::Replayer;
 use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror};
 
 use super::{

@@ -13,11 +13,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use env::{Clock, Prng, SimClock, SimDisk, SimEntropy, sim::CrashMode, sim::SimDiskOptions};
 use keyspace::{Keyspace, Options};
-use replication::ReplicaId;
-use server::{
+use recovery::{
     progress::LoadProgress,
     recover::{Mode, RecoverError, Source, load},
 };
+use replication::ReplicaId;
 use storage::{Control, Durability, Flush, LogOptions, MirrorError, Prepare};
 
 use super::{Treason, copying::Copying, following::Following, leading::Leading, network::NodeId};

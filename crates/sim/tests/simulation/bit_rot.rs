@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use env::{Prng, SimDisk};
 use lsn::Lsn;
-use server::recover::RecoverError;
+use recovery::recover::RecoverError;
 use sim::{
     Command, Content, Recovered, WorkloadOptions, World, WorldOptions, content_of, recover, scale, seed_or,
 };

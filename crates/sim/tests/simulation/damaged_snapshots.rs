@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use env::{Disk, Prng, SimDisk};
 use lsn::Lsn;
-use server::recover::{Mode, RecoverError};
+use recovery::recover::{Mode, RecoverError};
 use sim::{WorkloadOptions, WorldOptions, content_of, recover, recover_by, scale, seed_or};
 use storage::{Durability, snapshot};
 

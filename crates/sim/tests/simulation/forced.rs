@@ -14,8 +14,8 @@ use env::{
 };
 use keyspace::{Effect, Scope, slot_of};
 use lsn::Lsn;
+use recovery::recover::Mode;
 use serde_json::Value;
-use server::recover::Mode;
 use sim::{Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, scale, seed_or};
 use storage::{Admission, LogReader, RecordKind};
 

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use backup::restore::{RestoreError, Target, restore};
 use env::{Access, Prng, SimEntropy};
 use lsn::Lsn;
-use server::restore::{RestoreError, Target, restore};
 use sim::{WorkloadOptions, WorldOptions, content_of, place, scale, seed_or};
 use storage::{Durability, LogReader, RecordKind};
 

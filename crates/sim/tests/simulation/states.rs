@@ -7,7 +7,7 @@ use env::{
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
 use keyspace::{Digest, Keyspace};
-use server::recover::RecoverError;
+use recovery::recover::RecoverError;
 use sim::{Content, Oracle, Recovered, Survival, Violation, World, WorldOptions, content_of, recover};
 use storage::Durability;
 

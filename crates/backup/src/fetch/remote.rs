@@ -1,0 +1,168 @@
+//! The server that is backed up, as its HTTP port shows it.
+//!
+//! Invariants
+//! - A server that says nothing for [`SILENCE_MAX`] is given up, and whoever has a [`Breaker`] ends the wait for it at once.
+
+use std::{io::Read, ops::Range, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ureq::{Agent, Body, Timeout, http::Response};
+
+use super::Origin;
+use crate::{Offer, Refusal};
+
+/// How long it may take to be connected.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection on which nothing comes, or nothing is taken, for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// How often it is asked for a session: it answers when there is a snapshot, and may have to make one.
+const BEGIN_TRIES: usize = 90;
+
+/// The server refuses, or cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Nobody answers.
+    #[error("cannot reach the server at {url}: {error}. Name its HTTP port with --from")]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// Why not.
+        error: String,
+    },
+    /// It wants another password, or one at all.
+    #[error("{reason} Give a file that holds the password with --password-file, and with --user whose it is")]
+    Unauthorized {
+        /// What it says.
+        reason: String,
+    },
+    /// Something else.
+    #[error("the server refuses ({status}): {reason}")]
+    Refused {
+        /// The status of the reply.
+        status: u16,
+        /// What it says.
+        reason: String,
+    },
+    /// It answers what no server does that makes backups.
+    #[error("what answers at {url} makes no backups: {reason}")]
+    Strange {
+        /// Where it was asked.
+        url: String,
+        /// What is strange.
+        reason: String,
+    },
+}
+
+/// See the module documentation.
+pub struct Remote {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+/// Ends what a [`Remote`] waits for, from another thread; it is of no use any more then.
+pub struct Breaker(Agent);
+
+impl Breaker {
+    /// Makes the transfer in progress, and later ones, fail.
+    pub fn break_off(self) {
+        self.0.shutdown();
+    }
+}
+
+impl Remote {
+    /// The server at `url`, asked by `user`, if there is a password.
+    pub fn new(url: &str, user: &str, password: Option<&str>) -> Remote {
+        let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_per_read(Some(SILENCE_MAX))
+            .timeout_per_write(Some(SILENCE_MAX))
+            .http_status_as_error(false)
+            .proxy(None)
+            .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
+        let basic = |password| format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        Remote {
+            agent: config.build().into(),
+            url: url.trim_end_matches('/').to_string(),
+            authorization: password.map(basic),
+        }
+    }
+
+    /// A handle that stops this remote's transfers from another thread.
+    pub fn breaker(&self) -> Breaker {
+        Breaker(self.agent.clone())
+    }
+
+    fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, RemoteError> {
+        let unreachable =
+            |error: ureq::Error| RemoteError::Unreachable { url: self.url.clone(), error: error.to_string() };
+        let response = response.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if (200..300).contains(&status) {
+            return Ok(response);
+        }
+        let text = self.text(response)?;
+        let reason = serde_json::from_str(&text).map_or(text, |Refusal { reason, .. }| reason);
+        match status {
+            401 => Err(RemoteError::Unauthorized { reason }),
+            _ => Err(RemoteError::Refused { status, reason }),
+        }
+    }
+
+    fn text(&self, mut response: Response<Body>) -> Result<String, RemoteError> {
+        response.body_mut().read_to_string().map_err(|error| self.strange(error))
+    }
+
+    fn strange(&self, reason: impl ToString) -> RemoteError {
+        RemoteError::Strange { url: self.url.clone(), reason: reason.to_string() }
+    }
+}
+
+impl Origin for Remote {
+    fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
+        let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
+        let ask = || {
+            let url = format!("{}/_backup?session={session}{resume}", self.url);
+            // There is nothing to say in a body, but only who says that it is JSON may change something.
+            let mut request = self.agent.post(url).header("content-type", "application/json");
+            if let Some(authorization) = &self.authorization {
+                request = request.header("authorization", authorization);
+            }
+            request.send_empty()
+        };
+        let is_waiting =
+            |answer: &Result<_, _>| matches!(answer, Err(ureq::Error::Timeout(Timeout::PerRead)));
+        let mut answer = ask();
+        // A server that is gone is not reached; one that makes a snapshot is.
+        for _ in 1..BEGIN_TRIES {
+            if !is_waiting(&answer) {
+                break;
+            }
+            answer = ask();
+        }
+        let text = self.text(self.accepted(answer)?)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
+    fn read(&self, offer: &Offer, name: &str, range: Range<u64>) -> Result<Box<dyn Read>, RemoteError> {
+        let mut request = self.agent.get(format!("{}/_backup/{}/{name}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        request = request.header("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
+        let response = self.accepted(request.call())?;
+        match response.status().as_u16() {
+            206 => Ok(Box::new(response.into_body().into_reader())),
+            status => Err(self.strange(format!("status {status} for a piece of a file"))),
+        }
+    }
+
+    fn end(&self, offer: &Offer) {
+        let mut request = self.agent.delete(format!("{}/_backup/{}", self.url, offer.session));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let _ = request.call();
+    }
+}

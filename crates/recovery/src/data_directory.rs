@@ -1,0 +1,111 @@
+//! What may be made a data directory, and what is one: a name that was mistyped must not have a log put among somebody's files.
+
+use std::{
+    ffi::OsStr,
+    io,
+    path::{Path, PathBuf},
+};
+
+use env::{DirLock, RealDisk};
+
+/// Names that a data directory can have before it has a control file, or without it when that is lost: the start says then what
+/// is wrong with them.
+const OWN: [&str; 12] = [
+    DirLock::NAME,
+    "control",
+    "replication.json",
+    "settings.toml",
+    "snapshots",
+    "documents",
+    "full-copy",
+    "full-copy-install",
+    "import-unfinished",
+    "restore-unfinished",
+    "backup.json",
+    "recovery-report.json",
+];
+/// Beginning and end of further such names.
+const OWN_AFFIXES: [(&str, &str); 5] =
+    [("log-", ".seg"), ("torn-", ".bin"), ("diverged-", ".bin"), ("", ".tmp"), ("control.", "")];
+/// What a file system keeps in the root of a volume.
+const OF_FILE_SYSTEM: &str = "lost+found";
+
+/// A directory with files in it that are not a server's.
+#[derive(Debug, thiserror::Error)]
+pub enum Foreign {
+    /// There is something in it, and no data.
+    #[error(
+        "{} is not empty and not a data directory (it holds {name:?}): name an empty directory with --dir, or one that does not exist \
+         yet", dir.display()
+    )]
+    Files {
+        /// The directory.
+        dir: PathBuf,
+        /// One of its names.
+        name: String,
+    },
+    /// It cannot be read.
+    #[error("cannot read {} as the data directory: {source}", dir.display())]
+    Unreadable {
+        /// The directory.
+        dir: PathBuf,
+        /// What the OS said.
+        source: io::Error,
+    },
+}
+
+/// Refuses a directory that is neither a data directory nor empty. Names that begin with a dot, what the file system keeps, and
+/// `config_file`, count as nothing; so does a directory that does not exist.
+///
+/// # Errors
+/// See [`Foreign`].
+pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Foreign> {
+    let names = match RealDisk.names(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(Foreign::Unreadable { dir: dir.to_path_buf(), source }),
+    };
+    if names.iter().any(|name| name == "control") {
+        return Ok(());
+    }
+    let configures = |name: &OsStr| config_file.is_some_and(|file| file.file_name() == Some(name));
+    let mut foreign: Vec<_> = names.iter().filter(|name| !is_own(name) && !configures(name)).collect();
+    foreign.sort_unstable();
+    match foreign.first() {
+        None => Ok(()),
+        Some(name) => {
+            Err(Foreign::Files { dir: dir.to_path_buf(), name: name.to_string_lossy().into_owned() })
+        }
+    }
+}
+
+fn is_own(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let has_affixes = |(begin, end): &(&str, &str)| name.starts_with(begin) && name.ends_with(end);
+    name.starts_with('.')
+        || name == OF_FILE_SYSTEM
+        || OWN.contains(&name)
+        || OWN_AFFIXES.iter().any(has_affixes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_or_a_file_system_leaves_is_own_and_nothing_else() {
+        for own in [
+            "sheaf.lock",
+            "lost+found",
+            ".gitkeep",
+            "log-0000000000000000.seg",
+            "control.tmp",
+            "settings.toml",
+        ] {
+            assert!(is_own(OsStr::new(own)), "{own}");
+        }
+        for foreign in ["thesis.odt", "log-today.txt", "src", "snapshots2", "data", "~"] {
+            assert!(!is_own(OsStr::new(foreign)), "{foreign}");
+        }
+    }
+}

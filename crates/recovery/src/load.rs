@@ -1,0 +1,302 @@
+//! Loading a snapshot, which the replay of the log then goes on from.
+//!
+//! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot, so the threads
+//! share nothing but the number of the next run and the slots' locks, which nobody else wants.
+//!
+//! Which one: the newest that the log can be replayed behind. If it is damaged, the server does not start and names what else
+//! it could start from; that is the operator's to choose, because whoever sees damage wants to know.
+//!
+//! Invariants
+//! - Memory in flight is bounded: per thread one chunk as stored and one as decompressed.
+//! - What [`Loaded`] says a slot holds stays as it was when the snapshot was loaded, whatever is replayed meanwhile: several
+//!   effects of one record go to the same slot.
+
+use std::{
+    panic::resume_unwind,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+};
+
+use env::Disk;
+use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
+use lsn::Lsn;
+use storage::{
+    Error, Recovery,
+    snapshot::{self, ReadBuffers, Run, SnapshotInfo, SnapshotReader},
+};
+
+use crate::{
+    progress::LoadProgress,
+    recover::{Mode, RecoverError, WayOut},
+};
+
+/// What of the log is in memory before it is replayed.
+pub(crate) struct Loaded {
+    /// The last record of each slot in the snapshot; empty without a snapshot.
+    lsns: Box<[Lsn]>,
+    /// Where the replay begins.
+    begin_lsn: Lsn,
+    /// No slot was captured behind this.
+    end_lsn: Lsn,
+}
+
+impl Loaded {
+    /// There is no snapshot: the log begins here.
+    pub fn nothing(begin_lsn: Lsn) -> Loaded {
+        Loaded { lsns: Box::default(), begin_lsn, end_lsn: Lsn::ZERO }
+    }
+
+    pub fn of(lsns: Box<[Lsn]>, info: &SnapshotInfo) -> Loaded {
+        Loaded { lsns, begin_lsn: info.begin_lsn, end_lsn: info.end_lsn }
+    }
+
+    /// Where the replay begins.
+    pub fn begin_lsn(&self) -> Lsn {
+        self.begin_lsn
+    }
+
+    /// Whether the slot was captured with what this record did to it.
+    #[inline]
+    pub fn has(&self, slot: SlotId, lsn: Lsn) -> bool {
+        lsn <= self.end_lsn && self.lsns.get(slot.index()).is_some_and(|&captured| lsn <= captured)
+    }
+
+    /// What of an effect is to be applied still. For an effect on all slots, each slot is to be asked about by itself.
+    #[inline]
+    pub(crate) fn left_of<'e>(
+        &self,
+        effect: Effect<'e>,
+        lsn: Lsn,
+    ) -> Result<Option<Effect<'e>>, RecoverError> {
+        if lsn > self.end_lsn {
+            return Ok(Some(effect));
+        }
+        let has = |key| self.has(slot_of(key), lsn);
+        match (effect.scope(), &effect) {
+            (Scope::Slot(key), _) => Ok((!has(key)).then_some(effect)),
+            (Scope::Two(from, to), &Effect::Move { db, key, .. }) => match (has(from), has(to)) {
+                (false, false) => Ok(Some(effect)),
+                (false, true) => Ok(Some(Effect::Delete { db, key })),
+                (true, true) => Ok(None),
+                (true, false) => Err(RecoverError::Moved { lsn }),
+            },
+            _ => Ok(Some(effect)),
+        }
+    }
+}
+
+/// Loads a snapshot of the data directory `dir` into `keyspace`, which is empty, and has the replay start where it begins. On
+/// so many threads besides this one; 0 for this one alone. Does nothing if there is no snapshot.
+pub(crate) fn load_base(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
+    keyspace: &Keyspace,
+    now: AccessClock,
+    threads: usize,
+    progress: &LoadProgress,
+) -> Result<Loaded, RecoverError> {
+    let loaded = open_base(recovery, (disk, dir), mode, progress, |reader, info| {
+        Loading::new(reader, keyspace, now, progress).load(threads)?;
+        Ok(Loaded::of(SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect(), info))
+    })?;
+    Ok(loaded.unwrap_or_else(|| Loaded::nothing(recovery.start())))
+}
+
+/// As [`load_base`] with [`Mode::Newest`], but loads nothing: returns where the replay begins. The chunks of a snapshot are verified
+/// by `snapshot::check`.
+pub(crate) fn rehearse_base(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    progress: &LoadProgress,
+) -> Result<Lsn, RecoverError> {
+    let opened = open_base(recovery, (disk, dir), Mode::Newest, progress, |_, info| Ok(info.begin_lsn))?;
+    Ok(opened.unwrap_or(recovery.start()))
+}
+
+/// Opens the snapshot to load, which `load` then does, and has the replay start there. `None` if there is no snapshot.
+fn open_base<T>(
+    recovery: &mut Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
+    progress: &LoadProgress,
+    load: impl FnOnce(&SnapshotReader, &SnapshotInfo) -> Result<T, RecoverError>,
+) -> Result<Option<T>, RecoverError> {
+    let Some(begin_lsn) = base_of(recovery, (disk, dir), mode)? else {
+        progress.begin(0, recovery.start(), recovery.end_estimate());
+        return Ok(None);
+    };
+    let opened = || {
+        let info = snapshot::load(disk, dir, begin_lsn)?;
+        recovery.start_at(&info)?;
+        let reader = SnapshotReader::open(disk, dir, &info)?;
+        let file_bytes = reader.runs().iter().map(|run| run.file_bytes).sum();
+        progress.begin(file_bytes, begin_lsn, recovery.end_estimate());
+        load(&reader, &info).map(Some)
+    };
+    opened().map_err(|error| match error {
+        RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
+            let base = older_base(recovery, (disk, dir), begin_lsn);
+            RecoverError::Snapshot { damage, way_out: WayOut::new(dir, base) }
+        }
+        other => other,
+    })
+}
+
+/// Where the snapshot to load begins; `None` to replay the log alone.
+fn base_of(
+    recovery: &Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    mode: Mode,
+) -> Result<Option<Lsn>, RecoverError> {
+    // One that begins before the log does is void: a FLUSHALL came after it.
+    let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
+    let mut usable: Vec<Lsn> = usable.collect();
+    match mode {
+        Mode::Newest | Mode::Force => {
+            // One that ends behind what is asked for is of no use; whether one is damaged, shows when it is loaded.
+            let is_behind =
+                |begin| snapshot::load(disk, dir, begin).is_ok_and(|info| info.end_lsn > recovery.until());
+            Ok(usable.into_iter().find(|&begin| !is_behind(begin)))
+        }
+        Mode::From(from) if is_whole_log(recovery, from) => Ok(None),
+        Mode::From(from) if usable.contains(&from) => Ok(Some(from)),
+        Mode::From(from) => {
+            usable.extend((!recovery.needs_snapshot()).then_some(recovery.start()));
+            Err(RecoverError::NoBase { from, possible: usable })
+        }
+    }
+}
+
+/// Whether the log begins at `from` and holds everything: what snapshots say is in it.
+pub(crate) fn is_whole_log(recovery: &Recovery, from: Lsn) -> bool {
+    from == recovery.start() && !recovery.needs_snapshot()
+}
+
+/// What is left to start from if the snapshot that begins at `damaged` cannot be loaded. Looked at as far as that is fast: the
+/// start from it verifies everything.
+fn older_base(recovery: &mut Recovery, (disk, dir): (&dyn Disk, &Path), damaged: Lsn) -> Option<Lsn> {
+    let start = recovery.start();
+    let opens = |&begin: &Lsn| {
+        let info = snapshot::load(disk, dir, begin);
+        info.is_ok_and(|info| {
+            recovery.start_at(&info).is_ok() && SnapshotReader::open(disk, dir, &info).is_ok()
+        })
+    };
+    let begins = snapshot::list_begins(disk, dir).ok()?.into_iter();
+    let older = begins.filter(|&begin| begin < damaged && begin >= start).find(opens);
+    older.or((!recovery.needs_snapshot()).then_some(start))
+}
+
+/// What the threads share.
+pub struct Loading<'a> {
+    reader: &'a SnapshotReader,
+    keyspace: &'a Keyspace,
+    now: AccessClock,
+    progress: &'a LoadProgress,
+    next_run: AtomicUsize,
+}
+
+impl<'a> Loading<'a> {
+    pub fn new(
+        reader: &'a SnapshotReader,
+        keyspace: &'a Keyspace,
+        now: AccessClock,
+        progress: &'a LoadProgress,
+    ) -> Self {
+        Loading { reader, keyspace, now, progress, next_run: AtomicUsize::new(0) }
+    }
+
+    fn load(&self, threads: usize) -> Result<(), RecoverError> {
+        if threads == 0 {
+            return self.load_runs();
+        }
+        thread::scope(|scope| {
+            let start = |index: usize| {
+                thread::Builder::new()
+                    .name(format!("load-{index}"))
+                    .spawn_scoped(scope, || self.load_runs())
+                    .map_err(RecoverError::Thread)
+            };
+            let started: Result<Vec<_>, _> = (0..threads).map(start).collect();
+            if started.is_err() {
+                self.leave_the_rest();
+            }
+            started?.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })
+    }
+
+    /// Loads one run after the other till there are none.
+    fn load_runs(&self) -> Result<(), RecoverError> {
+        let mut buffers = ReadBuffers::default();
+        while let Some(run) = self.reader.runs().get(self.next_run.fetch_add(1, Relaxed)) {
+            self.load_run(run, &mut buffers).inspect_err(|_| self.leave_the_rest())?;
+        }
+        Ok(())
+    }
+
+    fn leave_the_rest(&self) {
+        self.next_run.store(self.reader.runs().len(), Relaxed);
+    }
+
+    /// Loads one run.
+    pub(crate) fn load_run(&self, run: &Run, buffers: &mut ReadBuffers) -> Result<(), RecoverError> {
+        let mut loader = Loader::new(self.keyspace, self.now);
+        let mut told_bytes = 0;
+        for chunk in run.chunks.clone() {
+            let not_understood = |error: LoadError| self.reader.damaged(chunk, &error.to_string());
+            loader.feed(self.reader.read(chunk, buffers)?).map_err(not_understood)?;
+            // To the chunks of a run evenly: they are about of one size.
+            let bytes = run.file_bytes / run.chunks.len() as u64;
+            told_bytes += bytes;
+            self.progress.loaded(bytes, self.reader.chunk(chunk).rows.into());
+        }
+        self.progress.loaded(run.file_bytes - told_bytes, 0);
+        let last_chunk = run.chunks.end - 1;
+        let cut_short = |error: LoadError| self.reader.damaged(last_chunk, &error.to_string());
+        loader.finish().map_err(cut_short)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{DbId, SLOT_COUNT};
+
+    use super::*;
+
+    /// What is left of an effect of the record at 10, when the slots of `a` and `b` were captured at these records.
+    fn left(effect: Effect<'_>, a: u64, b: u64) -> Result<Option<Effect<'_>>, RecoverError> {
+        let mut lsns = vec![Lsn::ZERO; SLOT_COUNT];
+        lsns[slot_of(b"a").index()] = Lsn::new(a);
+        lsns[slot_of(b"b").index()] = Lsn::new(b);
+        Loaded { lsns: lsns.into(), begin_lsn: Lsn::ZERO, end_lsn: Lsn::new(a.max(b)) }
+            .left_of(effect, Lsn::new(10))
+    }
+
+    #[test]
+    fn of_an_effect_is_left_what_its_slots_were_captured_without() {
+        let (db, key, to_key) = (DbId::ZERO, &b"a"[..], &b"b"[..]);
+        let (delete, moved) = (Effect::Delete { db, key }, Effect::Move { db, key, to_db: db, to_key });
+        let cases = [
+            (delete, 9, 20, Some(delete)),
+            (delete, 10, 20, None),
+            (moved, 9, 9, Some(moved)),
+            (moved, 9, 10, Some(delete)),
+            (moved, 10, 10, None),
+            (Effect::FlushAll, 20, 20, Some(Effect::FlushAll)),
+        ];
+        for (effect, a, b, expected) in cases {
+            let found = left(effect, a, b).expect("possible");
+            assert_eq!(found, expected, "{effect:?}, captured at {a} and {b}");
+        }
+        assert!(matches!(left(moved, 10, 9), Err(RecoverError::Moved { .. })), "in neither place");
+    }
+
+    #[test]
+    fn without_a_snapshot_everything_is_left() {
+        let nothing = Loaded::nothing(Lsn::ZERO);
+        assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
+    }
+}

@@ -1,0 +1,212 @@
+//! What the commands that need no server have in common: a directory that nobody else uses, its keyspace, progress.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use env::{Clock, Disk, Entropy, File, RealClock, RealDisk, RealEntropy};
+use keyspace::Keyspace;
+use lsn::Lsn;
+use parking_lot::Mutex;
+use storage::{LogOptions, Recovery};
+
+use crate::{
+    progress::LoadProgress,
+    progress_bar::ProgressBar,
+    recover::{Memory, Mode, RecoverError, load_opened},
+};
+
+/// How often progress is shown.
+const REPORT_PERIOD: Duration = Duration::from_millis(200);
+
+/// Who is told how far the work has come: done, of how many.
+pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
+
+/// A part of the work, in the order in which parts are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// For another server, which has to make something first.
+    Waiting,
+    /// Bytes of the log into memory.
+    Recovering,
+    /// Bytes of a file, before anything is written.
+    Verifying,
+    /// Bytes of a file into the log.
+    Importing,
+    /// Keys into a file.
+    Exporting,
+    /// Bytes that are there already, with what is known of them.
+    Comparing,
+    /// Bytes from a server.
+    Copying,
+    /// Bytes from a server that does not say how many there are.
+    Receiving,
+    /// Slots into a snapshot.
+    Writing,
+}
+
+/// Where the data of a stopped server is.
+#[derive(Clone)]
+pub struct Place<'a> {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for hashes and for what identifies a new log.
+    pub entropy: &'a dyn Entropy,
+    /// The directory.
+    pub dir: &'a Path,
+    /// How a log is kept that is new or goes on.
+    pub options: LogOptions,
+    /// Threads that load and write; 0 for none but the caller's.
+    pub appliers: usize,
+}
+
+impl<'a> Place<'a> {
+    /// On the disk of the machine.
+    pub fn real(dir: &'a Path) -> Place<'a> {
+        Place {
+            disk: Arc::new(RealDisk),
+            clock: Arc::new(RealClock),
+            entropy: &RealEntropy,
+            dir,
+            options: LogOptions::default(),
+            appliers: env::process::cores_available(),
+        }
+    }
+
+    /// Loads what is in the directory; changes nothing there, but a directory without a log gets an empty one.
+    pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
+        let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
+        self.load_opened(recovery, report)
+    }
+
+    /// Loads the state at the last record at or before `until`; the directory may be one that cannot be written.
+    pub fn load_until(&self, until: Lsn, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
+        let mut recovery = Recovery::open_to_read(self.disk.clone(), self.dir)?;
+        recovery.read_until(until);
+        self.load_opened(recovery, report)
+    }
+
+    fn load_opened(
+        &self,
+        mut recovery: Recovery,
+        report: Report<'_>,
+    ) -> Result<(Keyspace, Recovery), RecoverError> {
+        let keyspace = Keyspace::new(keyspace::Options { hash_seed: self.entropy.random_u64() });
+        let progress = LoadProgress::new(self.clock.clone());
+        let (place, now_ms) = ((&*self.disk, self.dir), self.clock.unix_ms());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let reporter = scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    let (bytes, total) = progress.bytes();
+                    report(Stage::Recovering, bytes, total);
+                    thread::park_timeout(REPORT_PERIOD);
+                }
+            });
+            let memory = Memory { keyspace: &keyspace, documents: None };
+            let loaded =
+                load_opened(&mut recovery, place, Mode::Newest, now_ms, self.appliers, memory, &progress);
+            done.store(true, Relaxed);
+            reporter.thread().unpark();
+            loaded
+        })?;
+        Ok((keyspace, recovery))
+    }
+}
+
+/// A progress bar for one stage after the other, on a terminal.
+#[derive(Default)]
+pub struct ProgressBars {
+    current: Mutex<Option<(Stage, ProgressBar)>>,
+}
+
+impl ProgressBars {
+    /// Shows that `done` of `total` of a stage is done; a new stage ends the bar of the one before.
+    pub fn show(&self, stage: Stage, done: u64, total: u64) {
+        let mut current = self.current.lock();
+        if current.as_ref().is_none_or(|(shown, _)| *shown != stage) {
+            if let Some((_, bar)) = current.take() {
+                bar.finish();
+            }
+            *current = Some((stage, stage.bar()));
+        }
+        if let Some((_, bar)) = &*current {
+            bar.show(done, total);
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        if let Some((_, bar)) = self.current.lock().take() {
+            bar.finish();
+        }
+    }
+}
+
+impl Stage {
+    fn bar(self) -> ProgressBar {
+        match self {
+            Stage::Waiting => ProgressBar::of_waiting("waiting for the source"),
+            Stage::Recovering => ProgressBar::new("recovering"),
+            Stage::Verifying => ProgressBar::new("verifying"),
+            Stage::Importing => ProgressBar::new("importing"),
+            Stage::Exporting => ProgressBar::of_keys("exporting"),
+            Stage::Comparing => ProgressBar::new("comparing"),
+            Stage::Copying => ProgressBar::new("copying"),
+            Stage::Receiving => ProgressBar::of_unknown("receiving"),
+            Stage::Writing => ProgressBar::of_slots("writing"),
+        }
+    }
+}
+
+/// A file as a stream of bytes, from its start; tells how many were read or written.
+pub struct Stream<'a> {
+    file: Arc<dyn File>,
+    offset: u64,
+    moved: &'a dyn Fn(u64),
+}
+
+impl<'a> Stream<'a> {
+    /// A stream over `file` that reports its offset to `moved` after each read and write.
+    pub fn new(file: Arc<dyn File>, moved: &'a dyn Fn(u64)) -> Self {
+        Stream { file, offset: 0, moved }
+    }
+
+    /// Bytes that were read or written.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn advance(&mut self, bytes: usize) -> usize {
+        self.offset += bytes as u64;
+        (self.moved)(self.offset);
+        bytes
+    }
+}
+
+impl io::Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        Ok(self.advance(read))
+    }
+}
+
+impl io::Write for Stream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all_at(bytes, self.offset)?;
+        Ok(self.advance(bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

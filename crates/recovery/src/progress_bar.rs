@@ -1,0 +1,85 @@
+//! Progress as people see it: a bar on standard error, if that is a terminal.
+//!
+//! Invariants
+//! - It says 0 % until it is known how much there is to do: never 100 % of nothing.
+//! - It is drawn again every [`DRAW_PERIOD`] whether or not there is news, so that what stands still can be told from what hangs.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar as Bar, ProgressStyle};
+
+const DRAW_PERIOD: Duration = Duration::from_millis(200);
+
+/// A progress bar with time to go, on a terminal only.
+pub struct ProgressBar {
+    bar: Bar,
+    style: &'static str,
+    is_known: AtomicBool,
+}
+
+impl ProgressBar {
+    /// Of bytes.
+    pub fn new(what: &'static str) -> ProgressBar {
+        Self::begun(what, "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go")
+    }
+
+    pub(crate) fn of_keys(what: &'static str) -> ProgressBar {
+        Self::begun(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
+    }
+
+    /// Of bytes, nobody knows how many.
+    pub(crate) fn of_unknown(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} {bytes} {bytes_per_sec}", "{msg} {bytes} {bytes_per_sec}")
+    }
+
+    /// Of what others do.
+    pub(crate) fn of_waiting(what: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} {elapsed}", "{msg} {elapsed}")
+    }
+
+    pub(crate) fn of_slots(what: &'static str) -> ProgressBar {
+        Self::begun(what, "{msg} [{bar:30}] {percent}%, {eta} to go")
+    }
+
+    fn begun(what: &'static str, style: &'static str) -> ProgressBar {
+        Self::styled(what, "{msg} [{bar:30}] 0%", style)
+    }
+
+    fn styled(what: &'static str, until_known: &str, style: &'static str) -> ProgressBar {
+        if !io::stderr().is_terminal() {
+            return ProgressBar { bar: Bar::hidden(), style, is_known: false.into() };
+        }
+        let bar = Bar::new(1);
+        set_style(&bar, until_known);
+        bar.set_message(what);
+        bar.enable_steady_tick(DRAW_PERIOD);
+        ProgressBar { bar, style, is_known: false.into() }
+    }
+
+    /// How far it is; a `total` of 0: nobody knows yet.
+    pub fn show(&self, done: u64, total: u64) {
+        if total > 0 && !self.is_known.swap(true, Relaxed) {
+            set_style(&self.bar, self.style);
+        }
+        // A new length is drawn at once, a position only now and then.
+        if total > 0 && self.bar.length() != Some(total) {
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(done);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn set_style(bar: &Bar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}

@@ -1,0 +1,205 @@
+//! What a replica applies, batch after batch, while clients read.
+//!
+//! ```text
+//! chunk of the log here, and how far it may be applied --> Replayer --> records up to there, in order
+//! ```
+//!
+//! One thread is enough: rows of one key each go through in groups, as fast as they can be fetched, so a leader with all its
+//! other work to do does not outrun it. More threads would only have readers see parts of what belongs together.
+//!
+//! Invariants
+//! - A record is applied as a whole: all its slots are locked at once, so nobody sees half of a transaction.
+//! - Nothing behind the position that is allowed is applied, and nothing twice: the same chunk may be offered again.
+
+use std::{borrow::Cow, sync::Arc};
+
+use documents::{Documents, Gates};
+use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots, Scope, SlotId, slot_of};
+use lsn::Lsn;
+use storage::{Chains, Chunk};
+
+use super::{GROUP, Group, decode, prefetch};
+use crate::recover::RecoverError;
+
+/// What applying has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// Everything up to here is in memory.
+    pub applied: Lsn,
+    /// A value was moved from where a snapshot that is being taken has not been to where it has: it would be in neither
+    /// place. That snapshot is to be given up.
+    pub spoils_snapshot: bool,
+}
+
+/// See the module documentation.
+pub struct Replayer {
+    keyspace: Arc<Keyspace>,
+    /// `None`: what the log has of documents is passed over.
+    documents: Option<Arc<Documents>>,
+    chains: Chains,
+    /// The last record that was applied, or is a part that was kept.
+    seen: Lsn,
+    applied: Lsn,
+    freed: Freed,
+}
+
+impl Replayer {
+    /// Goes on behind a recovery that has applied all up to `applied`, and has left these chains open.
+    pub fn new(keyspace: Arc<Keyspace>, chains: Chains, applied: Lsn) -> Replayer {
+        Replayer { keyspace, documents: None, chains, seen: applied, applied, freed: Freed::new() }
+    }
+
+    /// What the log has of documents goes there.
+    pub fn with_documents(self, documents: Arc<Documents>) -> Replayer {
+        Replayer { documents: Some(documents), ..self }
+    }
+
+    /// Everything up to here is in memory.
+    pub fn applied(&self) -> Lsn {
+        self.applied
+    }
+
+    /// Where the log must be kept from, and a snapshot begin that is taken now: a position at or before [`Replayer::applied`],
+    /// in the batch to begin with. What lies behind it may need it to be complete.
+    pub fn needed_from(&self) -> Lsn {
+        self.chains.first_open().unwrap_or(self.applied)
+    }
+
+    /// What was detached since it was last asked for: to be dropped where nobody waits.
+    pub fn take_freed(&mut self) -> Freed {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Applies what of this chunk was not applied yet, up to `until`. The chunk starts at or before where the last one ended.
+    /// `applied` is called for each effect, under the locks of its slots.
+    ///
+    /// # Errors
+    /// If a record cannot be understood. It and what follows were not applied.
+    ///
+    /// # Panics
+    /// If there is a gap before the chunk.
+    pub fn apply(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        now: AccessClock,
+        applied: impl FnMut(&Effect<'_>),
+    ) -> Result<Replayed, RecoverError> {
+        assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
+        let (group, spoils_snapshot) = (Group::new(), false);
+        let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
+        let mut pass =
+            Pass { keyspace, documents, now, freed: &mut self.freed, group, applied, spoils_snapshot };
+        let seen = self.seen;
+        let new = chunk.records().skip_while(|record| record.lsn <= seen);
+        for record in new.take_while(|record| record.lsn <= until) {
+            match self.chains.payload(&record) {
+                None => {}
+                Some(Cow::Borrowed(payload)) => pass.take(record.lsn, payload)?,
+                Some(Cow::Owned(payload)) => pass.apply_at_once(record.lsn, &payload)?,
+            }
+            self.seen = record.lsn;
+        }
+        pass.apply_group();
+        self.applied = self.applied.max(until.min(chunk.end));
+        Ok(Replayed { applied: self.applied, spoils_snapshot: pass.spoils_snapshot })
+    }
+}
+
+/// The records of one chunk on their way to the keyspace.
+struct Pass<'k, 'c, F> {
+    keyspace: &'k Keyspace,
+    documents: Option<&'k Documents>,
+    now: AccessClock,
+    freed: &'k mut Freed,
+    group: Group<'c>,
+    applied: F,
+    spoils_snapshot: bool,
+}
+
+impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
+    /// Takes a record: into the group if it is one effect on one key, else it is applied.
+    fn take(&mut self, lsn: Lsn, payload: &'c [u8]) -> Result<(), RecoverError> {
+        let mut rest = payload;
+        match decode(&mut rest, lsn)? {
+            Some(Item::Effect(effect))
+                if rest.is_empty()
+                    && let Some(key) = effect.key() =>
+            {
+                if self.group.is_full() {
+                    self.apply_group();
+                }
+                self.group.push(self.keyspace, lsn, effect, key);
+                Ok(())
+            }
+            Some(_) => self.apply_at_once(lsn, payload),
+            None => Ok(()),
+        }
+    }
+
+    fn apply_group(&mut self) {
+        self.group.apply(self.keyspace, self.now, self.freed, &mut self.applied);
+    }
+
+    /// Applies the group and then a record, under the locks of all its slots.
+    fn apply_at_once(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
+        self.apply_group();
+        let (mut effects, mut changes, mut rest) = (Vec::new(), Vec::new(), payload);
+        while let Some(item) = decode(&mut rest, lsn)? {
+            match item {
+                Item::Effect(effect) => {
+                    effects.push((effect, effect.key().map(|key| self.keyspace.hash(key))));
+                }
+                Item::Documents(change) => changes.push(change),
+                Item::Message(_) => {}
+            }
+        }
+        self.prefetch(&effects);
+        let failed = |reason| RecoverError::Documents { lsn, reason };
+        // Gates of databases before slots, as units do it.
+        let mut gates = match self.documents {
+            Some(documents) if !changes.is_empty() => documents.gates(&changes).map_err(failed)?,
+            _ => Gates::default(),
+        };
+        let mut slots = self.lock(&effects);
+        for (effect, hash) in &effects {
+            if let Scope::Two(from, to) = effect.scope() {
+                self.spoils_snapshot |= !self.keyspace.may_move(slot_of(from), slot_of(to));
+            }
+            match hash {
+                Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
+                None => slots.apply(effect, self.now, self.freed),
+            };
+            (self.applied)(effect);
+        }
+        slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
+        let Some(documents) = self.documents else { return Ok(()) };
+        let mut changes = changes.into_iter();
+        changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)
+    }
+
+    fn prefetch(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) {
+        for group in effects.chunks(GROUP) {
+            let hashed = group.iter().filter_map(|(effect, hash)| Some((effect, hash.as_ref()?)));
+            hashed.clone().for_each(|(_, hash)| self.keyspace.prefetch_slot(hash));
+            prefetch(self.keyspace, hashed);
+        }
+    }
+
+    /// Locks all that the effects touch.
+    fn lock(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) -> LockedSlots<'k> {
+        let mut slots: Vec<SlotId> = Vec::with_capacity(effects.len());
+        for (effect, hash) in effects {
+            match (effect.scope(), hash) {
+                (Scope::Slot(_), Some(hash)) => slots.push(hash.slot()),
+                (Scope::Slot(key), None) => slots.push(slot_of(key)),
+                (Scope::Two(from, to), _) => slots.extend([from, to].map(slot_of)),
+                (Scope::Global, _) => return self.keyspace.lock_all(),
+            }
+        }
+        self.keyspace.lock_many(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! `--force-recovery`: what is left of a damaged directory, without inventing anything, and how the operator accepts it.
+//!
+//! ```text
+//! salvage: the snapshot that lost least -> the log behind it, past its holes -> report -> log frozen: read-only
+//! confirm: snapshot of what is in memory -> the frozen log is that of the directory now -> report renamed -> writes
+//! ```
+//!
+//! What it is: an ordinary recovery on one thread that goes on where the other refuses, and says what it has left out.
+//! What it is not: a repair of files, or a guess at what stood in them. Without damage it is an ordinary recovery.
+//!
+//! Invariants
+//! - Nothing on disk changes before the operator has confirmed, but for the report. A crash before the control file is
+//!   replaced leaves a directory that an ordinary start refuses as it did before.
+//! - A snapshot's damaged chunk loses the keys of its slots, all of them: what the log has for them is applied to keys that it
+//!   makes anew, not to those whose beginning is lost.
+//! - Behind a hole in the log, whole records are applied as they stand. A key that a lost record has changed is as it was
+//!   before, with what came later on top: the report names the positions that are lost.
+
+mod report;
+
+use std::{
+    ops::{ControlFlow, RangeInclusive},
+    path::Path,
+    sync::Arc,
+};
+
+use documents::Documents;
+use env::Disk;
+use keyspace::{
+    AccessClock, Effect, Freed, Item, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId, ValueType, slot_of,
+};
+use lsn::Lsn;
+use storage::{
+    Error, Log, Recovery,
+    snapshot::{self, ReadBuffers, SnapshotInfo, SnapshotReader},
+};
+
+pub use self::report::Losses;
+use self::report::{Kind, Place};
+use crate::{
+    load::{Loaded, Loading},
+    progress::LoadProgress,
+    recover::{RecoverError, Source, require_documents},
+    replay::decode,
+    snapshot_task::GENERATIONS,
+};
+
+/// Recovers what is left into `keyspace`, which must be empty.
+///
+/// # Errors
+/// I/O errors; damage that leaves nothing to tell which log this is; data of another version.
+pub fn salvage(
+    source: Source<'_>,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<(Recovery, Losses), RecoverError> {
+    let Source { disk, dir, options, clock, entropy, documents, .. } = source;
+    let mut recovery = Recovery::salvage(disk.clone(), dir, options, entropy)?;
+    let now = AccessClock { now_ms: clock.unix_ms(), ..AccessClock::default() };
+    let mut losses = Losses::new(clock.unix_ms());
+    let base = choose(&recovery, (&*disk, dir), &mut losses)?;
+    let mut slots =
+        Slots { keyspace, documents, now, lost: vec![false; SLOT_COUNT], freed: Freed::new(), left_out: 0 };
+    let loaded = match &base {
+        Some(info) => {
+            recovery.start_at(info)?;
+            let bytes = info.file_bytes();
+            progress.begin(bytes, info.begin_lsn, recovery.end_estimate());
+            slots.load((&*disk, dir), info, progress, &mut losses)?
+        }
+        None => {
+            progress.begin(0, recovery.start(), recovery.end_estimate());
+            slots.lost.fill(recovery.needs_snapshot());
+            Loaded::nothing(recovery.start())
+        }
+    };
+    losses.note_slots(&slots.lost);
+    if require_documents(&recovery, loaded.begin_lsn(), documents).is_err() {
+        losses.note(Place::without_documents(dir, loaded.begin_lsn()));
+    }
+    recovery.replay(
+        |lsn, payload| {
+            progress.count_record();
+            slots.apply_record(&loaded, lsn, payload)
+        },
+        |lsn| progress.reached(lsn),
+    )?;
+    losses.note_log(recovery.holes());
+    losses.base = base.map(|info| info.begin_lsn);
+    losses.log_end = recovery.tail().map(|tail| tail.end);
+    losses.changes_left_out = slots.left_out;
+    losses.keys = keyspace::DbId::all().map(|db| keyspace.len(db)).sum();
+    (losses.rows, losses.records) = (progress.rows(), progress.records());
+    Ok((recovery, losses))
+}
+
+/// The snapshot to load: the newest that is intact; else, if the log does not hold everything, the newest of which anything is
+/// left. Notes those that are passed over.
+fn choose(
+    recovery: &Recovery,
+    (disk, dir): (&dyn Disk, &Path),
+    losses: &mut Losses,
+) -> Result<Option<SnapshotInfo>, RecoverError> {
+    let mut damages = Vec::new();
+    let mut intact = None;
+    for check in snapshot::check(disk, dir, |_, _| ControlFlow::Continue(()))? {
+        if check.begin_lsn < recovery.start() {
+            continue;
+        }
+        match check.outcome {
+            Ok(info) if info.log_id != recovery.log_id() => {
+                losses.note(Place::of_another_log(dir, info.begin_lsn));
+            }
+            Ok(info) => {
+                intact = Some(info);
+                break;
+            }
+            Err(Error::SnapshotCorrupt(damage)) => damages.push(*damage),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let salvaged = || {
+        let mut readable = damages.iter().filter_map(|it| snapshot::load(disk, dir, it.begin_lsn).ok());
+        readable.find(|info| info.log_id == recovery.log_id())
+    };
+    let base = intact.or_else(|| if recovery.needs_snapshot() { salvaged() } else { None });
+    for damage in damages.iter().filter(|it| base.as_ref().is_none_or(|base| base.begin_lsn != it.begin_lsn))
+    {
+        losses.note(Place::of_snapshot(damage, Kind::SnapshotPassedOver));
+    }
+    if base.is_none() && recovery.needs_snapshot() {
+        losses.note(Place::without_snapshot(dir, recovery.start()));
+    }
+    Ok(base)
+}
+
+/// The slots while they are filled.
+struct Slots<'k> {
+    keyspace: &'k Keyspace,
+    documents: Option<&'k Documents>,
+    now: AccessClock,
+    /// Those that are not what they were where the replay begins.
+    lost: Vec<bool>,
+    freed: Freed,
+    left_out: u64,
+}
+
+impl Slots<'_> {
+    /// Loads what is intact of a snapshot.
+    fn load(
+        &mut self,
+        (disk, dir): (&dyn Disk, &Path),
+        info: &SnapshotInfo,
+        progress: &LoadProgress,
+        losses: &mut Losses,
+    ) -> Result<Loaded, RecoverError> {
+        let (reader, damages) = SnapshotReader::salvage(disk, dir, info)?;
+        let mut captured = vec![false; SLOT_COUNT];
+        let mut buffers = ReadBuffers::default();
+        let loading = Loading::new(&reader, self.keyspace, self.now, progress);
+        for run in reader.runs() {
+            let (first, last) = (reader.chunk(run.chunks.start), reader.chunk(run.chunks.end - 1));
+            let slots = usize::from(first.first_slot)..=usize::from(last.last_slot);
+            captured[slots.clone()].fill(true);
+            // All of the run is verified before any of it is loaded.
+            let mut chunks = run.chunks.clone();
+            let verified = chunks.try_for_each(|chunk| reader.read(chunk, &mut buffers).map(drop));
+            let outcome = verified.map_err(RecoverError::from);
+            match outcome.and_then(|()| loading.load_run(run, &mut buffers)) {
+                Err(RecoverError::Storage(Error::SnapshotCorrupt(damage))) => {
+                    self.lose(slots);
+                    let slots = Some((first.first_slot, last.last_slot));
+                    let place = Place::of_snapshot(&damage, Kind::SnapshotChunk);
+                    losses.note(Place { slots, bytes: run.file_bytes, rows: Some(run.rows), ..place });
+                }
+                other => other?,
+            }
+        }
+        for damage in &damages {
+            losses.note(Place::of_snapshot(damage, Kind::SnapshotPart));
+        }
+        if !damages.is_empty() {
+            for slot in captured.iter().enumerate().filter(|(_, captured)| !**captured).map(|(slot, _)| slot)
+            {
+                self.lost[slot] = true;
+            }
+        }
+        let lsn = |slot: SlotId| match self.lost[slot.index()] {
+            true => Lsn::ZERO,
+            false => self.keyspace.lock(slot).last_lsn(),
+        };
+        Ok(Loaded::of(SlotId::all().map(lsn).collect(), info))
+    }
+
+    /// Empties slots that could not be loaded whole.
+    fn lose(&mut self, slots: RangeInclusive<usize>) {
+        self.lost[slots.clone()].fill(true);
+        for slot in SlotId::all().skip(*slots.start()).take(slots.count()) {
+            self.keyspace.lock(slot).apply(&Effect::FlushAll, self.now, &mut self.freed);
+        }
+    }
+
+    /// A change of documents that does not fit what is left of its database is left out.
+    fn apply_documents(&mut self, change: &[u8], lsn: Lsn) {
+        if self.documents.is_some_and(|documents| documents.apply(change, lsn).is_err()) {
+            self.left_out += 1;
+        }
+    }
+
+    fn apply_record(&mut self, loaded: &Loaded, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
+        let mut rest = payload;
+        while let Some(item) = decode(&mut rest, lsn)? {
+            let effect = match item {
+                Item::Effect(effect) => effect,
+                Item::Documents(change) => {
+                    self.apply_documents(change, lsn);
+                    continue;
+                }
+                Item::Message(_) => continue,
+            };
+            match loaded.left_of(effect, lsn) {
+                Ok(Some(effect)) => self.apply(loaded, lsn, &effect),
+                Ok(None) => {}
+                Err(RecoverError::Moved { .. }) => self.lose_moved(lsn, &effect),
+                Err(error) => return Err(error),
+            }
+        }
+        self.freed = Freed::new();
+        Ok(())
+    }
+
+    fn apply(&mut self, loaded: &Loaded, lsn: Lsn, effect: &Effect<'_>) {
+        match (effect.scope(), effect) {
+            (Scope::Slot(key), _) => {
+                let mut slot = self.keyspace.lock(slot_of(key));
+                let found = effect.db().and_then(|db| slot.get_raw(db, &self.keyspace.hash(key), key));
+                let found = found.map(|entry| entry.value_type());
+                if is_applicable(effect, found, self.lost[slot_of(key).index()]) {
+                    let applied = slot.apply(effect, self.now, &mut self.freed);
+                    self.left_out += u64::from(applied.wrong_type);
+                    reach(&mut slot, lsn);
+                } else {
+                    self.left_out += 1;
+                }
+            }
+            (Scope::Two(from, to), Effect::Move { db, key, .. }) => {
+                let is_there = {
+                    let slot = self.keyspace.lock(slot_of(from));
+                    slot.get_raw(*db, &self.keyspace.hash(key), key).is_some()
+                };
+                if !is_there {
+                    return self.lose_moved(lsn, effect);
+                }
+                let mut slots = self.keyspace.lock_many([from, to].map(slot_of));
+                slots.apply(effect, self.now, &mut self.freed);
+                slots.iter_mut().for_each(|slot| reach(slot, lsn));
+            }
+            _ => {
+                for slot in SlotId::all().filter(|&slot| !loaded.has(slot, lsn)) {
+                    let mut guard = self.keyspace.lock(slot);
+                    guard.apply(effect, self.now, &mut self.freed);
+                    reach(&mut guard, lsn);
+                    // Of a slot that is empty everything is known.
+                    self.lost[slot.index()] &= !matches!(effect, Effect::FlushAll);
+                }
+            }
+        }
+    }
+
+    /// A value that is not there any more was moved over another, which must not seem to be it.
+    fn lose_moved(&mut self, lsn: Lsn, effect: &Effect<'_>) {
+        self.left_out += 1;
+        if let &Effect::Move { to_db: db, to_key: key, .. } = effect {
+            let mut slot = self.keyspace.lock(slot_of(key));
+            slot.apply(&Effect::Delete { db, key }, self.now, &mut self.freed);
+            reach(&mut slot, lsn);
+        }
+    }
+}
+
+/// Whether an effect on one key, where such a value was found, means what it meant when it was logged.
+fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -> bool {
+    match effect {
+        Effect::Put { .. }
+        | Effect::Delete { .. }
+        | Effect::SetExpiry { .. }
+        | Effect::PutLibrary { .. }
+        | Effect::DropLibrary { .. }
+        | Effect::PutSetting { .. }
+        | Effect::DropSetting { .. } => true,
+        // A string is changed without a look at its type.
+        Effect::Append { .. } | Effect::SetRange { .. } => match found {
+            Some(value_type) => value_type == ValueType::String,
+            None => !is_lost,
+        },
+        _ => found.is_some() || !is_lost,
+    }
+}
+
+/// Positions of a slot that was emptied may go back: what it held is forgotten.
+fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
+    let lsn = lsn.max(slot.last_lsn());
+    slot.set_last_lsn(lsn);
+}
+
+/// The first step of a confirmation: the snapshot of what is in memory, if an earlier attempt got as far as that. What others
+/// have left where it would stand is set aside.
+///
+/// # Errors
+/// I/O errors.
+pub fn confirmed_before(disk: &dyn Disk, dir: &Path, log: &Log) -> Result<Option<SnapshotInfo>, Error> {
+    let mut own = None;
+    for begin_lsn in snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= log.start_lsn()) {
+        match snapshot::load(disk, dir, begin_lsn) {
+            Ok(info) if info.log_id == log.id() => own = Some(info),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            _ => _ = snapshot::set_aside(disk, dir, begin_lsn)?,
+        }
+    }
+    Ok(own)
+}
+
+/// The last step: with this snapshot of what is in memory, the log takes writes.
+///
+/// # Errors
+/// I/O errors; to be called again.
+pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotInfo) -> Result<(), Error> {
+    log.adopt(snapshot)?;
+    if let Err(error) = report::confirmed(&**disk, dir, snapshot.begin_lsn) {
+        tracing::warn!(target: "server", %error, "cannot rename the report of the forced recovery; it is confirmed all the same");
+    }
+    log.thaw();
+    if let Err(error) = snapshot::retain(&**disk, dir, log, GENERATIONS) {
+        tracing::warn!(target: "server", %error, "cannot remove what the forced recovery has replaced; the next snapshot tries again");
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! `recovery-report.json`: what a forced recovery has left out, and what to do next.
+//!
+//! For people first, so it says everything in words and names every file; programs read the same fields.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use env::Disk;
+use keyspace::SLOT_COUNT;
+use lsn::Lsn;
+use serde_json::{Value, json};
+use storage::{Hole, HoleKind, SnapshotDamage, snapshot};
+
+use crate::unix_time;
+
+/// Its name in the data directory.
+const FILE_NAME: &str = "recovery-report.json";
+
+/// What was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Something of the log.
+    Log(HoleKind),
+    /// Chunks of the snapshot that was loaded.
+    SnapshotChunk,
+    /// A part of it.
+    SnapshotPart,
+    /// A snapshot in whose place another or the log was used.
+    SnapshotPassedOver,
+    /// A snapshot of another log, as an interrupted confirmation leaves it.
+    ForeignSnapshot,
+    /// All snapshots, and the log does not hold everything.
+    AllSnapshots,
+    /// All files of documents, and the log does not hold everything.
+    Documents,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Log(HoleKind::Control) => "control file",
+            Kind::Log(HoleKind::SegmentHeader) => "header of a log segment",
+            Kind::Log(HoleKind::Segment) => "log segment",
+            Kind::Log(HoleKind::Records) => "log records",
+            Kind::Log(HoleKind::Chain) => "log record in parts",
+            Kind::SnapshotChunk => "snapshot chunks",
+            Kind::SnapshotPart => "part of a snapshot",
+            Kind::SnapshotPassedOver => "snapshot",
+            Kind::ForeignSnapshot => "snapshot of another log",
+            Kind::AllSnapshots => "all snapshots",
+            Kind::Documents => "all files of documents",
+        }
+    }
+
+    fn loses_nothing(self) -> bool {
+        let files =
+            matches!(self, Kind::Log(HoleKind::Control | HoleKind::SegmentHeader | HoleKind::Segment));
+        files || matches!(self, Kind::SnapshotPassedOver | Kind::ForeignSnapshot)
+    }
+
+    /// What is lost with it, in words.
+    fn loss(self) -> &'static str {
+        match self {
+            Kind::Log(HoleKind::Control | HoleKind::SegmentHeader) | Kind::SnapshotPassedOver => {
+                "nothing by itself: the same was found elsewhere"
+            }
+            Kind::ForeignSnapshot => "nothing: a confirmation that was interrupted has left it",
+            Kind::Log(HoleKind::Segment) => {
+                "nothing by itself: records of it that are needed are named apart"
+            }
+            Kind::Log(HoleKind::Records | HoleKind::Chain) => {
+                "what these records changed: the keys are as they were before, with later changes on top"
+            }
+            Kind::SnapshotChunk | Kind::SnapshotPart => {
+                "the keys of these slots, but for those that the log makes anew"
+            }
+            Kind::AllSnapshots => "all keys, but for those that the log makes anew",
+            Kind::Documents => "all documents, but for databases that the log makes anew",
+        }
+    }
+}
+
+/// A place that was skipped.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) kind: Kind,
+    pub(super) file: PathBuf,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) lsns: Option<(Lsn, Lsn)>,
+    /// The first and the last whose keys are lost; `None` if that is not known.
+    pub(super) slots: Option<(u16, u16)>,
+    pub(super) rows: Option<u64>,
+    pub(super) batches: Option<u64>,
+    pub(super) closed_at_ms: (Option<u64>, Option<u64>),
+    pub(super) reason: String,
+}
+
+impl Place {
+    pub(super) fn of_snapshot(damage: &SnapshotDamage, kind: Kind) -> Place {
+        Place {
+            kind,
+            file: damage.path.clone(),
+            offset: damage.offset,
+            bytes: 0,
+            lsns: None,
+            slots: damage.slots,
+            rows: None,
+            batches: None,
+            closed_at_ms: (None, None),
+            reason: damage.reason.clone(),
+        }
+    }
+
+    pub(super) fn without_snapshot(dir: &Path, log_start: Lsn) -> Place {
+        let reason = "there is none that can be used, and the log begins later";
+        Place {
+            lsns: Some((Lsn::ZERO, log_start)),
+            slots: Some((0, SLOT_COUNT as u16 - 1)),
+            ..Place::of_all_snapshots(dir, Kind::AllSnapshots, reason.into())
+        }
+    }
+
+    pub(super) fn without_documents(dir: &Path, begin: Lsn) -> Place {
+        let reason = "no file of documents is there, and they alone had what was before";
+        Place {
+            lsns: Some((Lsn::ZERO, begin)),
+            file: documents::directory(dir),
+            ..Place::of_all_snapshots(dir, Kind::Documents, reason.into())
+        }
+    }
+
+    pub(super) fn of_another_log(dir: &Path, begin_lsn: Lsn) -> Place {
+        let reason = format!("the snapshot of lsn {begin_lsn} is of another log");
+        Place::of_all_snapshots(dir, Kind::ForeignSnapshot, reason)
+    }
+
+    fn of_all_snapshots(dir: &Path, kind: Kind, reason: String) -> Place {
+        Place {
+            kind,
+            file: snapshot::directory(dir),
+            offset: 0,
+            bytes: 0,
+            lsns: None,
+            slots: None,
+            rows: None,
+            batches: None,
+            closed_at_ms: (None, None),
+            reason,
+        }
+    }
+
+    fn of_log(hole: &Hole) -> Place {
+        Place {
+            kind: Kind::Log(hole.kind),
+            file: hole.path.clone(),
+            offset: hole.offset,
+            bytes: hole.bytes,
+            lsns: hole.lsns,
+            slots: None,
+            rows: None,
+            batches: hole.batches,
+            closed_at_ms: hole.closed_at_ms,
+            reason: hole.reason.clone(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let slots = match (self.slots, self.kind) {
+            (Some((first, last)), _) => json!([first, last]),
+            (None, kind) if kind.loses_nothing() => json!([]),
+            _ => json!("unknown"),
+        };
+        let mut place = json!({
+            "what": self.kind.name(),
+            "file": self.file,
+            "offset": self.offset,
+            "bytes": self.bytes,
+            "reason": self.reason,
+            "lost": self.kind.loss(),
+            "slots": slots,
+        });
+        let mut add = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                place[name] = value;
+            }
+        };
+        add("lsns", self.lsns.map(|(from, to)| json!([from.get(), to.get()])));
+        add("rows", self.rows.map(Into::into));
+        add("batches", self.batches.map(Into::into));
+        add("written_after", self.closed_at_ms.0.map(|ms| unix_time::shown(ms).into()));
+        add("written_before", self.closed_at_ms.1.map(|ms| unix_time::shown(ms).into()));
+        place
+    }
+}
+
+/// All that a forced recovery has left out.
+#[derive(Debug, Clone)]
+pub struct Losses {
+    made_at_ms: u64,
+    places: Vec<Place>,
+    /// Ranges of slots that were not what they were where the replay began.
+    slots: Vec<(u16, u16)>,
+    /// Where the snapshot begins that was loaded.
+    pub(super) base: Option<Lsn>,
+    /// Up to where the log was read.
+    pub(super) log_end: Option<Lsn>,
+    pub(super) rows: u64,
+    pub(super) records: u64,
+    /// Changes in the log of what is lost.
+    pub(super) changes_left_out: u64,
+    /// Keys in memory.
+    pub(super) keys: u64,
+}
+
+impl Losses {
+    pub(super) fn new(made_at_ms: u64) -> Losses {
+        let (places, slots) = (Vec::new(), Vec::new());
+        let (rows, records, changes_left_out, keys) = (0, 0, 0, 0);
+        Losses { made_at_ms, places, slots, base: None, log_end: None, rows, records, changes_left_out, keys }
+    }
+
+    pub(super) fn note(&mut self, place: Place) {
+        tracing::error!(
+            target: "server", file = %place.file.display(), offset = place.offset, bytes = place.bytes,
+            lsns = ?place.lsns, slots = ?place.slots, reason = %place.reason, "left out: {}", place.kind.name()
+        );
+        self.places.push(place);
+    }
+
+    pub(super) fn note_log(&mut self, holes: &[Hole]) {
+        holes.iter().map(Place::of_log).for_each(|place| self.note(place));
+    }
+
+    pub(super) fn note_slots(&mut self, lost: &[bool]) {
+        for slot in (0u16..).zip(lost).filter(|(_, lost)| **lost).map(|(slot, _)| slot) {
+            match self.slots.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => self.slots.push((slot, slot)),
+            }
+        }
+    }
+
+    /// Whether nothing was damaged.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// How many places were damaged.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Writes the report into the data directory.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<PathBuf> {
+        let report = json!({
+            "what": "a forced recovery has left out what is damaged; the server is read-only until somebody confirms",
+            "made_at": unix_time::shown(self.made_at_ms),
+            "directory": dir,
+            "recovered": {
+                "snapshot": self.base.map(Lsn::get),
+                "log_end": self.log_end.map(Lsn::get),
+                "rows": self.rows,
+                "records": self.records,
+                "keys": self.keys,
+            },
+            "left_out": {
+                "places": self.places.len(),
+                "bytes": self.places.iter().map(|place| place.bytes).fold(0, u64::saturating_add),
+                "slots": self.slots,
+                "changes_of_lost_keys": self.changes_left_out,
+            },
+            "places": self.places.iter().map(Place::to_json).collect::<Vec<_>>(),
+            "next": [
+                "Copy the directory before anything else: confirming removes the damaged files.",
+                "Look at the data; reads are served. `slots` are those of CLUSTER KEYSLOT, `lsns` positions of the log.",
+                "If a backup or a replica has what is missing: stop the server and restore that instead.",
+                "Else accept the loss: CONFIG SET force-recovery confirmed. The server then takes a snapshot of what it has, \
+                 forgets the damaged log, and takes writes; the next start is an ordinary one.",
+            ],
+        });
+        let path = dir.join(FILE_NAME);
+        let text = format!("{report:#}\n");
+        env::crashsafe::write_atomically(disk, &path, text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+/// Says by the name of the report that its losses were accepted; what the directory holds begins at `begin_lsn` now.
+pub(super) fn confirmed(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> io::Result<()> {
+    let aside = dir.join(format!("recovery-report-confirmed-{:016x}.json", begin_lsn.get()));
+    env::crashsafe::rename_durably(disk, &dir.join(FILE_NAME), &aside)
+}

@@ -1,0 +1,335 @@
+//! What a directory remembers of its place among servers: `replication.json`.
+//!
+//! ```json
+//! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty", "seen_epoch": 5,
+//!  "fenced_by": 0, "is_unconfirmed": false, "checksum": "crc32c of the rest in hex"}
+//! ```
+//!
+//! Invariants
+//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` names another server, or nobody, than it did. That
+//!   the setting is not given any more says nothing: a flag that was forgotten makes no second leader.
+//! - `seen_epoch` is the highest epoch of those that were followed; what this server wrote itself as a leader does not count.
+//!   It is on disk before anything is acknowledged in that epoch.
+//! - `is_unconfirmed` from when a leader begins to follow, or is fenced, until a leader has committed all that is here then: what it
+//!   wrote last may never have been anywhere else. Files of earlier versions do not say it: then it is not so.
+//! - What is not as it was written is refused: the checksum covers all other fields, and only a file with no other fields than those
+//!   of the versions that wrote none ([`UNSEALED`]) may be without it.
+//! - A copy of another server's log (the control file knows that it is one) does not become a leader because this file is lost: the
+//!   start is refused until the setting says what the server shall be. Who never followed anybody needs no file.
+
+use std::{io, path::Path};
+
+use commands::replication::Address;
+use env::{Access, Disk, Entropy};
+use replication::ReplicaId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use storage::Control;
+
+const NAME: &str = "replication.json";
+/// The setting `replica-of` of a server that shall lead, whatever it was before.
+const NOBODY: &str = "none";
+/// How a server is told what it shall be.
+const ROLES: &str =
+    "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with what is here";
+const CHECKSUM: &str = "checksum";
+/// The fields of files that have no checksum yet.
+const UNSEALED: [&str; 8] = [
+    "replica_id",
+    "setting",
+    "leader",
+    "seen_epoch",
+    "fenced_by",
+    "is_unconfirmed",
+    "copied_end",
+    "copied_hash",
+];
+/// A larger file is none of ours.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// See the module documentation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    replica_id: String,
+    setting: String,
+    leader: String,
+    /// The highest epoch that was followed.
+    pub seen_epoch: u32,
+    /// The epoch that has begun elsewhere, so that nobody writes here any more; 0 for none.
+    pub fenced_by: u32,
+    /// What the log here holds may be more than any leader has committed.
+    #[serde(default)]
+    pub is_unconfirmed: bool,
+}
+
+impl Standing {
+    /// Reads what the directory remembers, or makes it up, for a server with this setting `replica-of`.
+    ///
+    /// # Errors
+    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a setting that says nothing.
+    pub fn load(disk: &dyn Disk, dir: &Path, setting: &str, entropy: &dyn Entropy) -> io::Result<Standing> {
+        let known = find(disk, dir, setting)?;
+        let is_new = known.is_none();
+        let mut standing = known.unwrap_or_else(|| {
+            let id = u128::from(entropy.random_u64()) << 64 | u128::from(entropy.random_u64());
+            Standing {
+                replica_id: ReplicaId::new(id.to_le_bytes()).to_string(),
+                setting: String::new(),
+                leader: String::new(),
+                seen_epoch: 0,
+                fenced_by: 0,
+                is_unconfirmed: false,
+            }
+        });
+        if is_new || standing.setting != setting {
+            if is_new || !setting.is_empty() {
+                standing.set_leader(parse_address(setting));
+            }
+            standing.setting = setting.into();
+            standing.store(disk, dir)?;
+        }
+        Ok(standing)
+    }
+
+    /// Writes it, durably.
+    pub fn store(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let mut fields = serde_json::to_value(self).map_err(io::Error::other)?;
+        fields[CHECKSUM] = checksum(&fields).into();
+        let text = serde_json::to_vec_pretty(&fields).map_err(io::Error::other)?;
+        env::crashsafe::write_atomically(disk, &dir.join(NAME), &text)
+    }
+
+    /// Who this server is to leaders.
+    pub fn replica_id(&self) -> ReplicaId {
+        ReplicaId::parse(self.replica_id.as_bytes()).unwrap_or(ReplicaId::new([0; 16]))
+    }
+
+    /// Whom it follows.
+    pub fn leader(&self) -> Option<Address> {
+        parse_address(&self.leader)
+    }
+
+    /// It follows somebody else, or nobody, from now on.
+    pub fn set_leader(&mut self, leader: Option<Address>) {
+        if self.leader.is_empty() {
+            // What was seen as a leader says nothing about those that are followed now.
+            self.seen_epoch = 0;
+            self.is_unconfirmed = true;
+        }
+        // What a leader has is its own.
+        self.is_unconfirmed &= leader.is_some();
+        self.leader = leader.map_or(String::new(), |leader| leader.to_string());
+        self.fenced_by = 0;
+    }
+
+    /// Another leads in this epoch: nobody writes here any more.
+    pub fn set_fenced(&mut self, epoch: u32) {
+        (self.fenced_by, self.is_unconfirmed) = (epoch, true);
+    }
+}
+
+/// What the directory remembers; `None` if it has nothing to remember.
+///
+/// # Errors
+/// As [`Standing::load`].
+pub fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Option<Standing>> {
+    if !setting.is_empty() && setting != NOBODY && parse_address(setting).is_none() {
+        let text = format!("replica-of is neither HOST:PORT nor '{NOBODY}': '{setting}'");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let known = read(disk, dir)?;
+    if known.is_none() && setting.is_empty() && is_copy(disk, dir) {
+        let text = format!(
+            "{} is missing, which says whom this server follows, and the log here is a copy of another server's. Restore the file, or say \
+             what the server shall be: {ROLES}",
+            dir.join(NAME).display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(known)
+}
+
+/// Whether the log is another server's. What cannot be read is for the recovery to tell.
+fn is_copy(disk: &dyn Disk, dir: &Path) -> bool {
+    matches!(Control::load(disk, dir), Ok(Some(control)) if control.is_mirror())
+}
+
+fn refused(path: &Path, reason: &str) -> io::Error {
+    let text = format!(
+        "{} {reason}. It says whom this server follows: restore the file, or remove it and say what the server shall be: {ROLES}",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Standing>> {
+    let path = dir.join(NAME);
+    let file = match disk.open(&path, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut text = vec![0; file.len()?.min(BYTES_MAX) as usize];
+    file.read_exact_at(&mut text, 0)?;
+    parse(&text).map(Some).map_err(|reason| refused(&path, &format!("is damaged ({reason})")))
+}
+
+fn parse(text: &[u8]) -> Result<Standing, String> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match fields.shift_remove(CHECKSUM) {
+        Some(found) if found == checksum(&fields) => {}
+        Some(_) => return Err("checksum mismatch".into()),
+        None if fields.keys().all(|name| UNSEALED.contains(&name.as_str())) => {}
+        None => return Err("it has no checksum".into()),
+    }
+    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+/// Of all fields, in their order.
+fn checksum(fields: &impl Serialize) -> String {
+    let text = serde_json::to_vec(fields).expect("a JSON value is JSON");
+    format!("{:08x}", crc32c::crc32c(&text))
+}
+
+/// Reads `HOST:PORT`; `None` for anything else.
+pub(crate) fn parse_address(text: &str) -> Option<Address> {
+    let (host, port) = text.trim().rsplit_once([':', ' '])?;
+    let host = host.trim().trim_start_matches('[').trim_end_matches(']');
+    let port = port.parse().ok().filter(|&port| port > 0)?;
+    (!host.is_empty()).then(|| Address { host: host.into(), port })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use env::{SimDisk, SimEntropy};
+
+    use super::*;
+
+    fn load(disk: &SimDisk, setting: &str) -> Standing {
+        Standing::load(disk, Path::new("/data"), setting, &SimEntropy::new(1)).unwrap()
+    }
+
+    #[test]
+    fn what_was_commanded_holds_until_the_setting_says_something_else() {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        let mut standing = load(&disk, "");
+        assert_eq!(standing.leader(), None);
+        let other = Address { host: "other".into(), port: 7 };
+        standing.set_leader(Some(other.clone()));
+        standing.seen_epoch = 9;
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        let again = load(&disk, "");
+        assert_eq!((again.leader(), again.seen_epoch), (Some(other), 9));
+        assert_eq!(again.replica_id(), standing.replica_id());
+        let set = load(&disk, "first:6379");
+        assert_eq!(set.leader(), parse_address("first:6379"));
+        assert_eq!(load(&disk, "").leader(), set.leader(), "a flag that was forgotten makes no leader");
+        assert_eq!(load(&disk, NOBODY).leader(), None);
+    }
+
+    fn new_disk() -> std::sync::Arc<SimDisk> {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        disk
+    }
+
+    fn load_text(text: &[u8]) -> io::Result<Standing> {
+        let disk = new_disk();
+        disk.write_file(&Path::new("/data").join(NAME), text);
+        Standing::load(&*disk, Path::new("/data"), "", &SimEntropy::new(1))
+    }
+
+    #[test]
+    fn a_file_that_was_cut_or_changed_is_refused() {
+        let disk = new_disk();
+        let mut standing = load(&disk, "");
+        standing.set_leader(parse_address("other:7"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        let text = disk.read_file(&Path::new("/data").join(NAME)).unwrap();
+        assert_eq!(load_text(&text).unwrap(), standing);
+        for len in 0..text.len() {
+            let error = load_text(&text[..len]).expect_err("it was cut");
+            assert!(error.to_string().contains("--replica-of none"), "{error}");
+        }
+        for bit in 0..text.len() * 8 {
+            let mut changed = text.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // One white space for another changes nothing.
+            assert!(
+                load_text(&changed).is_ok_and(|it| it == standing) || load_text(&changed).is_err(),
+                "bit {bit}"
+            );
+            let is_space = text[bit / 8].is_ascii_whitespace();
+            assert!(is_space || load_text(&changed).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_has_no_checksum() {
+        let earlier = r#"{"replica_id": "00000000000000000000000000000001", "setting": "", "leader": "a:1", "seen_epoch": 5,
+            "fenced_by": 0, "copied_end": 8192, "copied_hash": 123}"#;
+        assert_eq!(load_text(earlier.as_bytes()).unwrap().leader(), parse_address("a:1"));
+        let misnamed = earlier.replacen('{', r#"{"checksun": "00000000", "#, 1);
+        load_text(misnamed.as_bytes()).expect_err("the checksum goes by another name");
+    }
+
+    #[test]
+    fn whoever_was_told_to_lead_does_so_until_told_otherwise() {
+        let disk = new_disk();
+        assert_eq!(load(&disk, "first:6379").leader(), parse_address("first:6379"));
+        let mut standing = load(&disk, NOBODY);
+        assert_eq!(standing.leader(), None);
+        standing.set_leader(parse_address("other:7"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        assert_eq!(load(&disk, "").leader(), parse_address("other:7"), "the flag was for once");
+        assert_eq!(load(&disk, NOBODY).leader(), None);
+        let entropy = SimEntropy::new(1);
+        Standing::load(&*disk, Path::new("/data"), "nobody", &entropy).expect_err("no address");
+    }
+
+    #[test]
+    fn addresses_are_a_host_and_a_port() {
+        let address = |host: &str, port| Some(Address { host: host.into(), port });
+        assert_eq!(parse_address("a.b:6379"), address("a.b", 6379));
+        assert_eq!(parse_address("a.b 6379"), address("a.b", 6379));
+        assert_eq!(parse_address("[::1]:1"), address("::1", 1));
+        for wrong in ["", "host", ":1", "host:", "host:0", "host:65536", "host:x"] {
+            assert_eq!(parse_address(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse_address(&address("::1", 5).unwrap().to_string()), address("::1", 5));
+    }
+
+    #[test]
+    fn what_a_leader_wrote_itself_is_not_what_it_has_seen() {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        let mut standing = load(&disk, "");
+        standing.seen_epoch = 12;
+        standing.set_leader(parse_address("new:1"));
+        assert_eq!(standing.seen_epoch, 0);
+        standing.seen_epoch = 13;
+        standing.set_leader(parse_address("newer:1"));
+        assert_eq!(standing.seen_epoch, 13, "one leader after another");
+    }
+
+    #[test]
+    fn what_a_leader_wrote_last_is_unconfirmed_once_it_follows() {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        let mut standing = load(&disk, "");
+        assert!(!standing.is_unconfirmed, "it leads");
+        standing.set_leader(parse_address("new:1"));
+        standing.store(&*disk, Path::new("/data")).unwrap();
+        standing = load(&disk, "");
+        assert!(standing.is_unconfirmed, "a restart does not change that");
+        standing.is_unconfirmed = false;
+        standing.set_leader(parse_address("newer:1"));
+        assert!(!standing.is_unconfirmed, "what was confirmed stays so");
+        standing.set_leader(None);
+        standing.set_fenced(7);
+        assert!(standing.is_unconfirmed);
+        standing.set_leader(None);
+        assert!(!standing.is_unconfirmed && standing.fenced_by == 0, "it leads after all");
+    }
+}

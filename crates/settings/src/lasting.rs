@@ -1,0 +1,291 @@
+//! Where values of settings come from, and where those go that are to hold after a restart as well.
+//!
+//! ```text
+//! defaults < settings.toml in the data directory < configuration file < SHEAF_* variables < flags
+//!                ^                                     ^
+//!                | CONFIG SET without a configuration   | CONFIG REWRITE, and a change over HTTP where there is a
+//!                | file, a change over HTTP             | configuration file
+//! ```
+//!
+//! What it is not: the settings in force; those are a [`Settings`]. Nor those that belong to the data: these are records in the
+//! log (`data_settings`), and only what is given in a file, a variable or a flag concerns them here.
+//!
+//! Invariants
+//! - The configuration file is the administrator's: it changes when somebody asks for it, and only where it has to.
+//! - What a flag or a variable gives is never written to a file.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    ConfigError, Key, OPTIONS, Setting, Settings,
+    file::{self, Line},
+    find,
+};
+
+/// In the data directory: what the server was told to keep.
+const KEPT_FILE: &str = "settings.toml";
+
+const KEPT_HEADER: &str = "# What this server was told to keep, by CONFIG SET and over HTTP (/_node/_local/_config). A configuration \
+                           file, variables and flags override it.\n";
+
+/// How a value was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// By nobody.
+    Default,
+    /// By a client, in `settings.toml`.
+    Kept,
+    /// In the configuration file.
+    File,
+    /// As a variable of the environment.
+    Variable,
+    /// As a flag.
+    Flag,
+}
+
+/// A value that a variable or a flag gives.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The setting, by any of its names.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// A variable or a flag.
+    pub origin: Origin,
+}
+
+impl Given {
+    fn place(&self) -> String {
+        match self.origin {
+            Origin::Variable => variable(&self.name),
+            _ => format!("--{}", self.name),
+        }
+    }
+}
+
+/// The variable of the environment that gives a setting.
+pub fn variable(name: &str) -> String {
+    format!("SHEAF_{}", name.to_uppercase().replace('-', "_"))
+}
+
+/// What another look at the configuration file has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Reread {
+    /// Values that can hold from now on, and have changed in the file.
+    pub changed: Vec<(Key, String)>,
+    /// Settings that have changed in the file, and which a restart is needed for.
+    pub needs_restart: Vec<&'static str>,
+    /// Settings that have changed in the file, and that a variable or a flag gives.
+    pub overridden: Vec<&'static str>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Lasting {
+    config_file: Option<PathBuf>,
+    kept_file: PathBuf,
+    kept: Vec<Line>,
+    lines: Vec<Line>,
+    given: Vec<Given>,
+    /// What the files alone say.
+    base: Settings,
+}
+
+impl Lasting {
+    /// Reads the configuration file, if there is one, and what the data directory keeps.
+    ///
+    /// # Errors
+    /// A file that cannot be read; the first unknown name or invalid value, with where it is.
+    pub fn load(config_file: Option<PathBuf>, given: Vec<Given>) -> Result<(Settings, Lasting), ConfigError> {
+        let lines = config_file.as_deref().map_or(Ok(Vec::new()), file::read)?;
+        let mut lasting = Lasting { config_file, lines, given, ..Lasting::default() };
+        lasting.base = lasting.base_of(&lasting.lines)?;
+        let settings = lasting.with_given()?;
+        // Where the data is, no file there can say.
+        lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
+        if lasting.kept_file.exists() {
+            lasting.kept = file::read(&lasting.kept_file)?;
+            lasting.base = lasting.base_of(&lasting.lines)?;
+        }
+        Ok((lasting.with_given()?, lasting))
+    }
+
+    /// The configuration file.
+    pub fn config_file(&self) -> Option<&Path> {
+        self.config_file.as_deref()
+    }
+
+    fn base_of(&self, lines: &[Line]) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        let config_file = self.config_file.as_deref().unwrap_or(Path::new(""));
+        for (path, lines) in [(&*self.kept_file, &*self.kept), (config_file, lines)] {
+            for Line { name, value, number } in lines {
+                settings.set(name, value).map_err(|error| error.at(file::place(path, *number)))?;
+            }
+        }
+        Ok(settings)
+    }
+
+    fn with_given(&self) -> Result<Settings, ConfigError> {
+        let mut settings = self.base.clone();
+        for given in &self.given {
+            settings.set(&given.name, &given.value).map_err(|error| error.at(given.place()))?;
+        }
+        Ok(settings)
+    }
+
+    /// How a setting was given at the start.
+    pub fn origin(&self, key: Key) -> Origin {
+        let is_it = |name: &str| find(name).is_ok_and(|(_, setting)| setting.key == key);
+        if let Some(given) = self.given.iter().rev().find(|given| is_it(&given.name)) {
+            return given.origin;
+        }
+        let has = |lines: &[Line]| lines.iter().any(|line| is_it(&line.name));
+        match (has(&self.lines), has(&self.kept)) {
+            (true, _) => Origin::File,
+            (false, true) => Origin::Kept,
+            (false, false) => Origin::Default,
+        }
+    }
+
+    /// Whether a variable or a flag gives it.
+    fn is_given(&self, key: Key) -> bool {
+        matches!(self.origin(key), Origin::Variable | Origin::Flag)
+    }
+
+    /// Says which settings that clients have set are in force, and which something else has overridden.
+    pub fn report(&self) {
+        let (mut in_force, mut overridden) = (Vec::new(), Vec::new());
+        for line in &self.kept {
+            let Ok((_, setting)) = find(&line.name) else { continue };
+            match self.origin(setting.key) {
+                Origin::Kept => in_force.push(setting.name.to_owned()),
+                Origin::File => overridden.push(format!("{} (configuration file)", setting.name)),
+                Origin::Variable => overridden.push(format!("{} ({})", setting.name, variable(setting.name))),
+                Origin::Flag => overridden.push(format!("{} (flag)", setting.name)),
+                Origin::Default => {}
+            }
+        }
+        if !self.kept.is_empty() {
+            tracing::info!(
+                target: "server", file = %self.kept_file.display(), in_force = in_force.join(", "),
+                overridden = overridden.join(", "), "settings that clients have set"
+            );
+        }
+    }
+
+    /// Keeps what clients have set for the next start. With a configuration file that is asked for apart.
+    ///
+    /// # Errors
+    /// In words for a client; the file is then as it was.
+    pub fn keep(&mut self, changed: &Settings, keys: &[Key]) -> Result<(), String> {
+        if self.config_file.is_some() {
+            return Ok(());
+        }
+        let differs = |key: &&Key| changed.value(**key) != self.base.value(**key);
+        let lasts = |key: &&Key| OPTIONS[**key as usize].mutable && !OPTIONS[**key as usize].of_data;
+        let keys = keys.iter().filter(lasts).filter(differs);
+        let changes: Vec<_> = keys.map(|key| change(changed, *key)).collect();
+        self.tell_of_overrides(&changes);
+        self.write_kept(&changes)
+    }
+
+    /// Keeps the value of a setting, or forgets it, where there is most reason to look for it.
+    ///
+    /// # Errors
+    /// In words for a client; the file is then as it was.
+    pub fn keep_one(&mut self, changed: &Settings, key: Key, forgets: bool) -> Result<(), String> {
+        let (setting, value) = change(changed, key);
+        if !setting.mutable || setting.of_data {
+            return Ok(());
+        }
+        let changes = [(setting, value.filter(|_| !forgets))];
+        self.tell_of_overrides(&changes);
+        if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes) }
+    }
+
+    /// Brings the configuration file up to what is in force: changes lines that say something else, and adds what was set since.
+    ///
+    /// # Errors
+    /// The whole error text.
+    pub fn rewrite(&mut self, settings: &Settings) -> Result<(), String> {
+        match &self.config_file {
+            None => return Err("ERR The server is running without a config file".into()),
+            Some(path) if !path.exists() => {
+                return Err(format!("ERR Rewriting config file: {} is not there any more", path.display()));
+            }
+            Some(_) => {}
+        }
+        let started = self.with_given().map_err(|error| format!("ERR {error}"))?;
+        let has_line = |key| {
+            let is_it = |line: &Line| find(&line.name).is_ok_and(|(_, setting)| setting.key == key);
+            self.lines.iter().any(is_it)
+        };
+        let is_due = |setting: &&Setting| {
+            let (key, now) = (setting.key, settings.value(setting.key));
+            // A flag or a variable gives it again at the next start; the data have what belongs to them.
+            let is_given = self.is_given(key) && now == started.value(key);
+            let is_elsewhere = setting.of_data && !has_line(key);
+            setting.mutable && now != self.base.value(key) && !is_given && !is_elsewhere
+        };
+        let changes: Vec<_> = OPTIONS.iter().filter(is_due).map(|it| change(settings, it.key)).collect();
+        self.write_lines(&changes).map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    /// Reads the configuration file again. What it says of settings that it says the same of as before changes nothing: a client
+    /// may have set them since.
+    ///
+    /// # Errors
+    /// As [`Lasting::load`]; nothing has changed then.
+    pub fn reread(&mut self) -> Result<Reread, ConfigError> {
+        let mut reread = Reread::default();
+        let Some(path) = &self.config_file else { return Ok(reread) };
+        let lines = file::read(path)?;
+        let base = self.base_of(&lines)?;
+        for setting in OPTIONS.iter().filter(|it| base.value(it.key) != self.base.value(it.key)) {
+            if self.is_given(setting.key) {
+                reread.overridden.push(setting.name);
+            } else if setting.mutable {
+                reread.changed.push((setting.key, base.rendered(setting.key)));
+            } else {
+                reread.needs_restart.push(setting.name);
+            }
+        }
+        (self.lines, self.base) = (lines, base);
+        Ok(reread)
+    }
+
+    fn write_kept(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        file::change(&self.kept_file, KEPT_HEADER, changes)?;
+        self.kept = file::read(&self.kept_file).map_err(|error| error.to_string())?;
+        self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
+        let Some(path) = self.config_file.as_deref().filter(|_| !changes.is_empty()) else { return Ok(()) };
+        file::change(path, "", changes)?;
+        self.lines = file::read(path).map_err(|error| error.to_string())?;
+        self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn tell_of_overrides(&self, changes: &[(&'static Setting, Option<String>)]) {
+        for (setting, _) in changes.iter().filter(|(setting, _)| self.is_given(setting.key)) {
+            tracing::warn!(
+                target: "server", setting = setting.name,
+                "set until the next start: a flag or a variable gives it again then"
+            );
+        }
+    }
+}
+
+fn change(settings: &Settings, key: Key) -> (&'static Setting, Option<String>) {
+    (&OPTIONS[key as usize], Some(settings.rendered(key)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! Configuration: one table ([`table`]) feeds flags, environment, file, `--help`, CONFIG GET and CONFIG SET.
+//!
+//! ```text
+//! defaults < settings.toml (kept for clients) < file (TOML) < SHEAF_* environment < flags   -> Settings, validated as a whole
+//! ```
+//!
+//! What it is: names, kinds, ranges and values. What it is not: it acts on nothing; who needs a value reads it.
+//!
+//! Invariants
+//! - A [`Settings`] holds a valid value for every row: nobody checks again.
+//! - An unknown name is an error wherever it comes from, with the nearest known name in the message.
+
+mod file;
+mod lasting;
+mod output_limits;
+mod table;
+mod value;
+
+use commands::DebugAccess;
+use keyspace::PackedLimits;
+pub use lasting::{Given, Lasting, Origin, Reread, variable};
+pub use output_limits::{OutputLimit, OutputLimits};
+pub use table::{ALIASES, Key, OPTIONS, Setting};
+pub use value::{Kind, Value};
+
+/// Why a configuration was refused; the message says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No setting has this name.
+    #[error("unknown setting '{name}'{}", suggestion(.name))]
+    Unknown {
+        /// The name as it was written.
+        name: String,
+    },
+    /// The value does not fit the setting.
+    #[error("invalid value '{value}' for '{name}': {reason}")]
+    Invalid {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// The setting can only be changed by a restart.
+    #[error("'{name}' cannot be changed while the server runs; set it in the file or as a flag and restart")]
+    Immutable {
+        /// The setting.
+        name: &'static str,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the settings of {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// It is no TOML, or not a flat table.
+    #[error("{reason}")]
+    Syntax {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What is wrong, and where it was given.
+    #[error("{place}: {error}")]
+    At {
+        /// A variable, a flag, or a line of a file.
+        place: String,
+        /// What is wrong.
+        error: Box<ConfigError>,
+    },
+}
+
+impl ConfigError {
+    fn at(self, place: String) -> ConfigError {
+        ConfigError::At { place, error: Box::new(self) }
+    }
+}
+
+fn suggestion(name: &str) -> String {
+    let distance = |other: &str| edit_distance(name, other);
+    match OPTIONS.iter().map(|option| option.name).min_by_key(|known| distance(known)) {
+        Some(nearest) if distance(nearest) <= 3 => format!("; did you mean '{nearest}'?"),
+        _ => "; `sheaf serve --help` lists all settings".into(),
+    }
+}
+
+/// Levenshtein's distance, for suggestions in messages.
+fn edit_distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (line, letter) in left.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, other) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+/// Most bytes of a packed list whose size is given in elements.
+const LIST_BYTES_MAX: u32 = 8192;
+
+/// A valid value for every setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    values: Vec<Value>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let default = |option: &Setting| option.parse(option.default).expect("defaults are valid; tested");
+        Settings { values: OPTIONS.iter().map(default).collect() }
+    }
+}
+
+impl Settings {
+    /// Sets one value, mutable or not.
+    ///
+    /// # Errors
+    /// An unknown name or an invalid value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
+        let (index, option) = find(name)?;
+        self.values[index] = option.parse_over(value, &self.values[index])?;
+        Ok(option)
+    }
+
+    /// As [`Settings::set`], for a running server.
+    ///
+    /// # Errors
+    /// Also if the setting is immutable.
+    pub fn set_live(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
+        let (index, option) = find(name)?;
+        let parsed = option.parse_over(value, &self.values[index])?;
+        if !option.mutable && self.values[index] != parsed {
+            return Err(ConfigError::Immutable { name: option.name });
+        }
+        self.values[index] = parsed;
+        Ok(option)
+    }
+
+    /// (setting, value as text) of every setting, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, String)> + '_ {
+        OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, option.render(value)))
+    }
+
+    /// Takes one value from others.
+    pub fn take_from(&mut self, other: &Settings, key: Key) {
+        self.values[key as usize] = other.value(key).clone();
+    }
+
+    /// The value of a setting.
+    pub fn value(&self, key: Key) -> &Value {
+        &self.values[key as usize]
+    }
+
+    /// A value as text.
+    pub fn rendered(&self, key: Key) -> String {
+        OPTIONS[key as usize].render(self.value(key))
+    }
+
+    /// A number.
+    pub fn integer(&self, key: Key) -> u64 {
+        match self.values[key as usize] {
+            Value::Integer(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a number"),
+        }
+    }
+
+    /// A number that may be negative.
+    pub fn signed(&self, key: Key) -> i64 {
+        match self.values[key as usize] {
+            Value::Signed(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a signed number"),
+        }
+    }
+
+    /// A switch.
+    pub fn switch(&self, key: Key) -> bool {
+        match self.values[key as usize] {
+            Value::Switch(value) => value,
+            ref other => panic!("{key:?} holds {other:?}, not a switch"),
+        }
+    }
+
+    /// A text or the name of a choice.
+    pub fn text(&self, key: Key) -> &str {
+        match &self.values[key as usize] {
+            Value::Text(value) => value,
+            Value::Choice(name) => name,
+            other => panic!("{key:?} holds {other:?}, not a text"),
+        }
+    }
+
+    /// How much clients may leave untaken.
+    pub fn output_limits(&self) -> OutputLimits {
+        match self.values[Key::ClientOutputBufferLimit as usize] {
+            Value::OutputLimits(limits) => limits,
+            ref other => panic!("the limits are {other:?}"),
+        }
+    }
+
+    /// (name, value as text) of every setting under its older names.
+    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        let rendered = |key: Key| OPTIONS[key as usize].render(&self.values[key as usize]);
+        ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
+    }
+
+    /// Who may run DEBUG.
+    pub fn debug_access(&self) -> DebugAccess {
+        match self.text(Key::EnableDebugCommand) {
+            "yes" => DebugAccess::Everybody,
+            "local" => DebugAccess::Local,
+            _ => DebugAccess::Nobody,
+        }
+    }
+
+    /// Up to which size collections are packed.
+    pub fn packed_limits(&self) -> PackedLimits {
+        let number = |key| u32::try_from(self.integer(key)).unwrap_or(u32::MAX);
+        let list_size = self.signed(Key::ListMaxListpackSize);
+        // Below zero it names one of the sizes 4 KiB, 8 KiB ...
+        let (list_entries, list_bytes) = match u32::try_from(list_size) {
+            Ok(entries) => (entries.max(1), LIST_BYTES_MAX),
+            Err(_) => (u32::MAX, 2048 << list_size.unsigned_abs()),
+        };
+        PackedLimits {
+            list_entries,
+            list_bytes,
+            set_integers: number(Key::SetMaxIntsetEntries),
+            set_entries: number(Key::SetMaxListpackEntries),
+            set_value_bytes: number(Key::SetMaxListpackValue),
+            zset_entries: number(Key::ZsetMaxListpackEntries),
+            zset_value_bytes: number(Key::ZsetMaxListpackValue),
+            hash_entries: number(Key::HashMaxListpackEntries),
+            hash_value_bytes: number(Key::HashMaxListpackValue),
+        }
+    }
+}
+
+/// The setting of this name, whatever its case.
+pub fn setting_named(name: &[u8]) -> Option<&'static Setting> {
+    find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
+}
+
+fn find(name: &str) -> Result<(usize, &'static Setting), ConfigError> {
+    let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+    let name = alias.map_or(name, |(_, key)| OPTIONS[*key as usize].name);
+    let known = OPTIONS.iter().enumerate().find(|(_, option)| option.name.eq_ignore_ascii_case(name));
+    known.ok_or_else(|| ConfigError::Unknown { name: name.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_valid_and_renders_to_itself() {
+        let settings = Settings::default();
+        for (option, text) in settings.iter() {
+            assert_eq!(option.parse(&text), option.parse(option.default), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_in_table_order() {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            assert_eq!(option.key as usize, index, "{}", option.name);
+        }
+        assert!(OPTIONS.len() < 76, "the budget for settings");
+    }
+
+    #[test]
+    fn packed_limits_are_those_of_redis_by_default_and_have_older_names() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.packed_limits(), PackedLimits::DEFAULT);
+        settings.set("hash-max-ziplist-entries", "7").unwrap();
+        settings.set("list-max-listpack-size", "3").unwrap();
+        let limits = settings.packed_limits();
+        assert_eq!((limits.hash_entries, limits.list_entries, limits.list_bytes), (7, 3, 8192));
+        assert!(settings.aliases().any(|it| it == ("hash-max-ziplist-entries", "7".into())));
+        settings.set("list-max-listpack-size", "-5").unwrap();
+        assert_eq!(settings.packed_limits().list_bytes, 64 << 10);
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_known_one() {
+        let error = Settings::default().set("maxmemroy", "1").unwrap_err();
+        assert_eq!(error.to_string(), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
+        assert!(
+            Settings::default()
+                .set("nothing-like-it-at-all", "1")
+                .unwrap_err()
+                .to_string()
+                .contains("--help")
+        );
+    }
+
+    #[test]
+    fn values_are_checked_against_their_kind_and_range() {
+        let mut settings = Settings::default();
+        for (name, value) in [
+            ("port", "65536"),
+            ("port", "x"),
+            ("durability", "maybe"),
+            ("protected-mode", "2"),
+            ("slowlog-log-slower-than", "-2"),
+            ("notify-keyspace-events", "KEq"),
+        ] {
+            assert!(matches!(settings.set(name, value), Err(ConfigError::Invalid { .. })), "{name} {value}");
+        }
+        settings.set("maxmemory", "2gb").unwrap();
+        assert_eq!(settings.integer(Key::Maxmemory), 2 << 30);
+        settings.set("slowlog-log-slower-than", "-1").unwrap();
+        assert_eq!(settings.signed(Key::SlowlogLogSlowerThan), -1);
+        settings.set("notify-keyspace-events", "KExE$").unwrap();
+        assert_eq!(settings.text(Key::NotifyKeyspaceEvents), "$xKE");
+        settings.set("durability", "COMMIT").unwrap();
+        assert_eq!(settings.text(Key::Durability), "commit");
+    }
+
+    #[test]
+    fn a_running_server_keeps_what_is_immutable() {
+        let mut settings = Settings::default();
+        assert!(settings.set_live("maxmemory", "1mb").is_ok());
+        assert!(matches!(settings.set_live("port", "1"), Err(ConfigError::Immutable { name: "port" })));
+        assert!(settings.set_live("port", "6379").is_ok(), "the same value changes nothing");
+    }
+}

@@ -1,0 +1,391 @@
+//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`, `sheaf import --from URL`,
+//! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`,
+//! `sheaf tail CHANNEL...`.
+//!
+//! The flags of `serve` and their environment variables come from the table of settings.
+
+mod import;
+mod tail;
+
+use std::path::PathBuf;
+
+use backup::{fetch::DEFAULT_USER, restore::Target};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
+use lsn::Lsn;
+use recovery::{recover::Mode, unix_time};
+use settings::{ConfigError, Given, Key, Lasting, OPTIONS, Origin, Settings, variable};
+use tools::{export::Format, inspect::Selection, migration, tail::Options};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Task {
+    /// Run a server.
+    Serve {
+        /// With these settings.
+        settings: Settings,
+        /// Where they come from.
+        lasting: Lasting,
+        /// What this start recovers from.
+        mode: Mode,
+    },
+    /// Verify a directory.
+    Check {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Print the log of a directory.
+    Log {
+        /// The directory.
+        dir: PathBuf,
+        /// Which records.
+        selection: Selection,
+    },
+    /// Read an RDB file into a directory.
+    Import {
+        /// The file.
+        file: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// What becomes of keys that the directory holds.
+        existing: tools::import::Existing,
+    },
+    /// Copy a running server of another kind.
+    Migrate(migration::Options),
+    /// Write what a directory holds to an RDB file.
+    Export {
+        /// The file.
+        file: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// How it is written.
+        format: Format,
+    },
+    /// Copy what a running server holds.
+    Backup {
+        /// To this directory.
+        dir: PathBuf,
+        /// From its HTTP port.
+        url: String,
+        /// Who asks.
+        user: String,
+        /// A file with the password.
+        password_file: Option<PathBuf>,
+    },
+    /// Make a data directory of a backup.
+    Restore {
+        /// The backup.
+        source: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// The state that is wanted.
+        target: Target,
+    },
+    /// Follow channels of a running server.
+    Tail(Options),
+}
+
+/// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
+///
+/// # Errors
+/// Settings that are unknown or out of range.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, ConfigError> {
+    let matches = command().get_matches_from(arguments);
+    match matches.subcommand() {
+        Some(("check", check)) => Ok(Task::Check { dir: path(check, "dir").unwrap_or_default() }),
+        Some(("log", log)) => {
+            let lsn = |name: &str| log.get_one::<u64>(name).map(|position| Lsn::new(*position));
+            let key = log.get_one::<String>("key").cloned();
+            let selection = Selection { from: lsn("from"), to: lsn("to"), key };
+            Ok(Task::Log { dir: path(log, "dir").unwrap_or_default(), selection })
+        }
+        Some(("import", found)) => Ok(import::task(found)),
+        Some(("export", export)) => {
+            let version = export.get_one::<u16>("rdb-version").copied().unwrap_or(Format::DEFAULT_VERSION);
+            let format = Format { version, drops_field_expiry: export.get_flag("drop-field-expiry") };
+            let (file, dir) = file_and_dir(export);
+            Ok(Task::Export { file, dir, format })
+        }
+        Some(("backup", backup)) => Ok(Task::Backup {
+            dir: path(backup, "dest").unwrap_or_default(),
+            url: backup.get_one::<String>("from").cloned().unwrap_or_else(default_url),
+            user: backup.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
+            password_file: path(backup, "password-file"),
+        }),
+        Some(("restore", restore)) => {
+            let lsn = restore.get_one::<u64>("to-lsn").map(|lsn| Target::Lsn(Lsn::new(*lsn)));
+            let time = restore.get_one::<u64>("to-time").map(|unix_ms| Target::Time(*unix_ms));
+            let (source, dir) = (path(restore, "source"), path(restore, "dir"));
+            let target = lsn.or(time).unwrap_or(Target::End);
+            Ok(Task::Restore { source: source.unwrap_or_default(), dir: dir.unwrap_or_default(), target })
+        }
+        Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
+        Some((_, serve)) => serve_task(serve),
+        None => serve_task(&matches),
+    }
+}
+
+fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
+    matches.get_one::<String>(name).map(PathBuf::from)
+}
+
+fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
+    (path(matches, "file").unwrap_or_default(), path(matches, "dir").unwrap_or_default())
+}
+
+fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
+    let config_file = path(matches, "config");
+    let given = |name: &'static str| {
+        let value = matches.get_one::<String>(name)?.clone();
+        let is_variable = matches.value_source(name) == Some(ValueSource::EnvVariable);
+        let origin = if is_variable { Origin::Variable } else { Origin::Flag };
+        Some(Given { name: name.into(), value, origin })
+    };
+    let given: Vec<Given> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
+    let base = matches.get_one::<u64>("recover-from").copied().map(Lsn::new);
+    let mode = match base {
+        _ if matches.get_flag("force-recovery") => Mode::Force,
+        Some(base) => Mode::From(base),
+        None => Mode::Newest,
+    };
+    let (settings, lasting) = Lasting::load(config_file, given)?;
+    Ok(Task::Serve { settings, lasting, mode })
+}
+
+fn command() -> Command {
+    let dir = || Arg::new("dir").value_name("DIR").required(true).help("Directory of the data");
+    let lsn = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("LSN").value_parser(clap::value_parser!(u64)).help(help)
+    };
+    serving(Command::new("sheaf"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A database server that keeps its word: Redis protocol, every OK is on disk")
+        .after_help(
+            "Examples:\n  sheaf                                 serve ./data on 127.0.0.1:6379\n  sheaf serve --dir \
+             /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
+             variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
+             --key 'cart:*'     what happened to these keys\n  sheaf import dump.rdb \
+             --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy what a running \
+             server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again\n  sheaf tail orders                     follow a channel",
+        )
+        .args_conflicts_with_subcommands(true)
+        .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
+        .subcommand(
+            Command::new("check").about("Verify every byte of the log and the snapshots; exits non-zero on damage").arg(dir()),
+        )
+        .subcommand(
+            Command::new("log")
+                .about("Print the records of the log, one line per change")
+                .arg(dir())
+                .arg(lsn("from", "First position to print"))
+                .arg(lsn("to", "Last position to print"))
+                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of keys that match")),
+        )
+        .subcommand(import::command())
+        .subcommand(export_command())
+        .subcommand(backup_command())
+        .subcommand(restore_command())
+        .subcommand(tail::command())
+}
+
+/// The directory of a stopped server, which is the one that `serve` would take.
+fn data_dir() -> Arg {
+    let default = OPTIONS[Key::Dir as usize].default;
+    Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)
+}
+
+fn export_command() -> Command {
+    let version = Arg::new("rdb-version").long("rdb-version").value_name("VERSION");
+    let file = Arg::new("file").value_name("FILE").required(true);
+    Command::new("export")
+        .about("Write the data of a stopped server to an RDB file that Redis and Valkey load")
+        .arg(file.help("The RDB file; one that exists is replaced when the new one is complete"))
+        .arg(data_dir().help("Directory of the data; it is not changed"))
+        .arg(
+            version
+                .value_parser(clap::value_parser!(u16).range(Format::VERSIONS))
+                .help("10 for Redis 7.0 and newer, 11 for 7.2 and Valkey, 12 for 7.4 [default: 10]"),
+        )
+        .arg(
+            Arg::new("drop-field-expiry")
+                .long("drop-field-expiry")
+                .action(ArgAction::SetTrue)
+                .help("Write fields of hashes that expire as fields that do not, for versions before 12"),
+        )
+        .after_help(
+            "Keys keep their types, databases and expiry; what has expired is left out. Only version 12 holds the expiry \
+             of hash fields: without it, a hash with such fields is refused.\n\nExamples:\n  sheaf export dump.rdb --dir \
+             ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12",
+        )
+}
+
+/// The HTTP port of a server with the default settings on this machine.
+fn default_url() -> String {
+    format!("http://127.0.0.1:{}", OPTIONS[Key::HttpPort as usize].default)
+}
+
+fn backup_command() -> Command {
+    let from = Arg::new("from").long("from").value_name("URL");
+    let user = Arg::new("user").long("user").value_name("NAME");
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
+    Command::new("backup")
+        .about("Copy what a running server holds, verified, while it goes on; or bring such a copy up to date")
+        .arg(
+            Arg::new("dest")
+                .value_name("DEST")
+                .required(true)
+                .help("Directory of the backup; made if there is none, brought up to date if it is one"),
+        )
+        .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
+        .arg(user.help(format!("Who asks: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
+        .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
+        .after_help(
+            "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
+             acknowledged before. If it is interrupted, run the same command again: it goes on where it stopped. It is \
+             complete when it has its backup.json. `sheaf check DEST` verifies it again.\n\nIf DEST is a backup of this server, \
+             only what is new is copied: the ends of the log and of files of documents, files that are others since, and the \
+             snapshot when the server does not have the earlier one any more. What is there is read again, and copied again if it \
+             is damaged. Until the end DEST stays the backup that it was, whatever happens. A backup of another server is \
+             refused.\n\nExamples:\n  sheaf backup \
+             /backups/monday\n  sheaf backup /backups/monday --from http://db1:5984 --password-file /etc/sheaf/password",
+        )
+}
+
+fn restore_command() -> Command {
+    let lsn = Arg::new("to-lsn").long("to-lsn").value_name("LSN").value_parser(clap::value_parser!(u64));
+    let time = Arg::new("to-time").long("to-time").value_name("TIME").value_parser(unix_time::parse);
+    let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
+    Command::new("restore")
+        .about("Make a data directory of a backup, or of the directory of a stopped server, at any point of its log")
+        .arg(Arg::new("source").value_name("SOURCE").required(true).help("The backup; it is not changed"))
+        .arg(dir.help("The new directory; it must not exist or be empty"))
+        .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows what happened where"))
+        .arg(
+            time.help("Up to this time: RFC 3339 as 2026-01-31T18:30:00Z, or seconds since 1970")
+                .conflicts_with("to-lsn"),
+        )
+        .after_help(
+            "Without a target, everything is restored. A record, that is a command or a transaction, is restored whole or \
+             not at all. Keys that have expired by now are restored, and are gone for whoever asks.\n\nThe new directory \
+             has a history of its own, which goes on behind the target. If the restore is interrupted, the directory is \
+             not served.\n\nExamples:\n  sheaf restore /backups/monday --dir ./data\n  sheaf restore ./data --dir \
+             ./before --to-time 2026-01-31T18:29:59Z",
+        )
+}
+
+/// What `serve` takes: the settings, and what concerns one start and is never kept.
+fn serving(command: Command) -> Command {
+    let recover_from = Arg::new("recover-from")
+        .long("recover-from")
+        .value_name("LSN")
+        .value_parser(clap::value_parser!(u64))
+        .help("Start from the snapshot of this position, or from a log that begins there, because newer ones are damaged");
+    let force_recovery = Arg::new("force-recovery")
+        .long("force-recovery")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("recover-from")
+        .help(
+            "Leave out what is damaged, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
+             confirmed accepts the loss; without damage, start as always",
+        );
+    with_settings(command).arg(recover_from).arg(force_recovery)
+}
+
+fn with_settings(command: Command) -> Command {
+    let config = Arg::new("config").long("config").value_name("FILE").env("SHEAF_CONFIG");
+    let command =
+        command.arg(config.help("Read settings from this TOML file; flags and variables override it"));
+    OPTIONS.iter().fold(command, |command, option| {
+        let help = match option.default {
+            "" => option.doc.to_string(),
+            default => format!("{} [default: {default}]", option.doc),
+        };
+        let flag = Arg::new(option.name)
+            .long(option.name)
+            .value_name("VALUE")
+            .action(ArgAction::Set)
+            .env(Str::from(variable(option.name)))
+            .hide_env(true)
+            .help(help);
+        // A secret on the command line is seen by every user of the machine; it still works.
+        command.arg(if option.is_secret() { flag.hide_env_values(true) } else { flag })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Settings {
+        match parse(arguments.iter().map(ToString::to_string)).unwrap() {
+            Task::Serve { settings, .. } => settings,
+            other => panic!("not serve: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn serve_is_the_default_and_takes_every_setting() {
+        command().debug_assert();
+        assert_eq!(settings(&["sheaf"]), Settings::default());
+        assert_eq!(settings(&["sheaf", "--port", "1"]).integer(Key::Port), 1);
+        assert_eq!(settings(&["sheaf", "serve", "--durability", "none"]).text(Key::Durability), "none");
+    }
+
+    #[test]
+    fn what_one_start_recovers_from_is_no_setting() {
+        for (arguments, expected) in [
+            (&["sheaf", "--dir", "d"][..], Mode::Newest),
+            (&["sheaf", "serve", "--recover-from", "4096"], Mode::From(Lsn::new(4096))),
+            (&["sheaf", "--force-recovery"], Mode::Force),
+        ] {
+            let task = parse(arguments.iter().map(ToString::to_string)).unwrap();
+            let Task::Serve { mode, .. } = task else { panic!("not serve: {task:?}") };
+            assert_eq!(mode, expected);
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let error = parse(["sheaf", "--port", "99999"].map(String::from)).unwrap_err();
+        assert!(error.to_string().contains("'port'"), "{error}");
+    }
+
+    #[test]
+    fn the_tools_take_their_arguments() {
+        let task = parse(["sheaf", "log", "d", "--from", "5", "--key", "a*"].map(String::from)).unwrap();
+        let Task::Log { dir, selection } = task else { panic!("not log") };
+        assert_eq!((dir, selection.from, selection.to), (PathBuf::from("d"), Some(Lsn::new(5)), None));
+    }
+
+    #[test]
+    fn moving_out_and_copies_take_the_directory_of_the_server() {
+        let task = |arguments: &[&str]| parse(arguments.iter().map(ToString::to_string)).unwrap();
+        let Task::Export { format, .. } = task(&["sheaf", "export", "f"]) else { panic!("not export") };
+        assert_eq!(format, Format { version: 10, drops_field_expiry: false });
+        let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
+        let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
+        assert_eq!(format, Format { version: 12, drops_field_expiry: true });
+        let Task::Backup { dir, url, user, password_file } = task(&["sheaf", "backup", "d"]) else {
+            panic!("not backup")
+        };
+        assert_eq!((dir, url.as_str(), password_file), (PathBuf::from("d"), "http://127.0.0.1:5984", None));
+        assert_eq!(user, "default");
+        for (arguments, expected) in [
+            (&[][..], Target::End),
+            (&["--to-lsn", "4096"], Target::Lsn(Lsn::new(4096))),
+            (&["--to-time", "1970-01-01T00:00:01.5Z"], Target::Time(1500)),
+            (&["--to-time", "1.5"], Target::Time(1500)),
+        ] {
+            let arguments = [&["sheaf", "restore", "s", "--dir", "d"], arguments].concat();
+            let Task::Restore { source, dir, target } = task(&arguments) else { panic!("not restore") };
+            assert_eq!((source, dir, target), (PathBuf::from("s"), PathBuf::from("d"), expected));
+        }
+        for refused in [
+            &["sheaf", "restore", "s"][..],
+            &["sheaf", "restore", "s", "--dir", "d", "--to-time", "noon"],
+            &["sheaf", "restore", "s", "--dir", "d", "--to-time", "1", "--to-lsn", "1"],
+        ] {
+            assert!(command().try_get_matches_from(refused).is_err(), "{refused:?}");
+        }
+        assert!(command().try_get_matches_from(["sheaf", "export", "f", "--rdb-version", "9"]).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! `sheaf tail` on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use settings::{Key, OPTIONS};
+use tools::tail::Options;
+
+pub(super) fn command() -> Command {
+    let port = Arg::new("port").long("port").value_name("PORT").env("SHEAF_PORT").hide_env(true);
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
+    Command::new("tail")
+        .about("Follow channels of a running server, one line per message")
+        .arg(Arg::new("names").value_name("CHANNEL").required(true).num_args(1..).help("The channels"))
+        .arg(
+            Arg::new("pattern")
+                .long("pattern")
+                .action(ArgAction::SetTrue)
+                .help("They are patterns, as of PSUBSCRIBE"),
+        )
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("POSITION")
+                .allow_hyphen_values(true)
+                .conflicts_with("pattern")
+                .help("They are durable, and followed from behind this position; - is the oldest message kept, $ the next"),
+        )
+        .arg(Arg::new("host").long("host").value_name("HOST").default_value("127.0.0.1").help("Host of the server"))
+        .arg(
+            port.value_parser(clap::value_parser!(u16))
+                .default_value(OPTIONS[Key::Port as usize].default)
+                .help("Its port"),
+        )
+        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .after_help(
+            "Each line is the time at which the message came, its channel and the message. What is no text is escaped: \\n, \
+             \\u{1b}, \\xff. When the connection is lost, it is made again; what is published meanwhile is missing, and that \
+             is said.\n\nDurable channels (see durable-channels) can be followed with --from: a line has the position of its \
+             message behind the time, and a connection that was lost goes on where it was.\n\nExamples:\n  sheaf tail orders payments\n  sheaf tail --pattern 'orders:*' | grep failed\n  sheaf \
+             tail --from - orders\n  sheaf tail '__keyevent@0__:expired'",
+        )
+}
+
+pub(super) fn options(matches: &ArgMatches) -> Options {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    Options {
+        names: matches.get_many::<String>("names").into_iter().flatten().cloned().collect(),
+        are_patterns: matches.get_flag("pattern"),
+        from: text("from"),
+        host: text("host").unwrap_or_default(),
+        port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
+        password_file: text("password-file").map(PathBuf::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_and_where_they_are_can_be_chosen() {
+        let parsed =
+            |arguments: &[&str]| command().try_get_matches_from(arguments).map(|found| options(&found));
+        let found = parsed(&["tail", "a", "b"]).unwrap();
+        let expected = Options {
+            names: vec!["a".into(), "b".into()],
+            are_patterns: false,
+            from: None,
+            host: "127.0.0.1".into(),
+            port: 6379,
+            password_file: None,
+        };
+        assert_eq!(found, expected);
+        let found =
+            parsed(&["tail", "--pattern", "a*", "--host", "db1", "--port", "7", "--password-file", "f"]);
+        let expected = Options {
+            names: vec!["a*".into()],
+            are_patterns: true,
+            from: None,
+            host: "db1".into(),
+            port: 7,
+            password_file: Some("f".into()),
+        };
+        assert_eq!(found.unwrap(), expected);
+        for from in ["-", "$", "7:42"] {
+            let found = parsed(&["tail", "a", "--from", from]).unwrap();
+            assert_eq!((found.names, found.from), (vec!["a".into()], Some(from.into())));
+        }
+        assert!(parsed(&["tail", "a*", "--pattern", "--from", "-"]).is_err(), "patterns have no positions");
+        assert!(parsed(&["tail"]).is_err() && parsed(&["tail", "a", "--port", "x"]).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! The `sheaf` binary: the command line and exit statuses, nothing else.
+//!
+//! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage. 74: the log failed.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::{io::Write, process::ExitCode};
+
+use server::serve;
+use tools::{backup, export, import, inspect, migration, restore, tail};
+
+use self::cli::Task;
+
+/// The allocator that the keyspace's accounting and memory figures assume.
+#[global_allocator]
+static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
+
+/// Wrong usage, as clap exits.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let task = match cli::parse(std::env::args()) {
+        Ok(task) => task,
+        Err(error) => {
+            tell(&error);
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let result: Result<(), Box<dyn std::error::Error>> = match task {
+        Task::Serve { settings, lasting, mode } => serve::serve(settings, lasting, mode).map_err(Into::into),
+        Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
+        Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
+        Task::Migrate(options) => migration::run(options).map_err(Into::into),
+        Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
+        Task::Backup { dir, url, user, password_file } => {
+            backup::run(&dir, &url, &user, password_file.as_deref()).map_err(Into::into)
+        }
+        Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
+        Task::Tail(options) => tail::run(&options).map_err(Into::into),
+        Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what went wrong. Where that cannot be written, the exit status says it.
+fn tell(error: &dyn std::error::Error) {
+    let _ = writeln!(std::io::stderr(), "sheaf: {error}");
+}

@@ -1,0 +1,30 @@
+//! `sheaf backup`: the command around `backup::fetch`.
+
+use std::path::Path;
+
+use backup::fetch::{BackupError, Copied, Notice, Onto, Remote, copy_server, os};
+use recovery::offline::ProgressBars;
+
+use crate::password;
+
+/// `sheaf backup`: copies what the server at `url` holds into `dir`, asking as `user`, and prints what was done.
+///
+/// # Errors
+/// See [`BackupError`].
+pub fn run(dir: &Path, url: &str, user: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
+    let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
+    let bars = ProgressBars::default();
+    let show = |stage, done, total| {
+        bars.show(stage, done, total);
+        Ok(())
+    };
+    let tell = |notice: Notice<'_>| println!("{notice}");
+    let made = copy_server(&Remote::new(url, user, password.as_deref()), dir, Onto::Backup, &tell, &show);
+    bars.finish();
+    let Copied { manifest, reused_bytes, copied_bytes, .. } = made?;
+    println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
+    println!("copied       {copied_bytes} bytes; {reused_bytes} bytes were there already");
+    println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
+    println!("restore      sheaf restore {} --dir DIR", dir.display());
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! `sheaf export`: the data of a stopped server as an RDB file.
+//!
+//! What it is: recovery into memory, and a file that Redis and Valkey load, written beside its name and renamed when it is
+//! durable. The directory is read and not changed.
+//! What it is not: a backup (see `backup`): it holds no log, and is of a moment at which the server is stopped.
+//!
+//! Invariants
+//! - What has expired is left out. Nothing else is: what a version of the format cannot hold is refused, or dropped because
+//!   it was asked for.
+
+use std::{
+    io,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use commands::families::encode_value;
+use env::{DirLock, RealDisk};
+use keyspace::{DbId, EntryRef, Keyspace, SlotId, View};
+use rdb::FileWriter;
+use recovery::{
+    offline::{Place, ProgressBars, Report, Stage, Stream},
+    recover::RecoverError,
+    unfinished::{Unfinished, refuse_unfinished},
+};
+use storage::Control;
+
+/// First version of the format that holds fields that expire.
+const VERSION_EXPIRING_FIELDS: u16 = 12;
+/// Progress is told once for so many keys.
+const REPORT_KEYS: u64 = 1024;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// The version of the format.
+    pub version: u16,
+    /// Fields that expire are written as fields that do not, if the version cannot hold them.
+    pub drops_field_expiry: bool,
+}
+
+impl Format {
+    /// Versions that can be written.
+    pub const VERSIONS: RangeInclusive<i64> = 10..=12;
+    /// The version of Redis 7.0.
+    pub const DEFAULT_VERSION: u16 = 10;
+}
+
+/// Why there is no file; the message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// There is nothing to export.
+    #[error("{} holds no data of sheaf", .0.display())]
+    NoData(PathBuf),
+    /// Another process uses the directory, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] env::LockError),
+    /// The directory holds a part of an import.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    /// What makes the directory a backup cannot be read.
+    #[error(transparent)]
+    Backup(#[from] backup::ManifestError),
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Log(#[from] storage::Error),
+    /// What is in the directory cannot be recovered.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The format cannot hold what the hashes hold.
+    #[error(
+        "{fields} fields of {hashes} hashes expire (the first is \"{first}\"), which RDB version {version} cannot hold: write \
+         version 12 with --rdb-version 12, or fields that do not expire with --drop-field-expiry"
+    )]
+    FieldExpiry {
+        /// Fields with a deadline.
+        fields: u64,
+        /// Hashes with such fields.
+        hashes: u64,
+        /// One of them.
+        first: String,
+        /// The version asked for.
+        version: u16,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the OS said.
+        error: io::Error,
+    },
+}
+
+/// What was exported.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Keys in the file.
+    pub keys: u64,
+    /// Libraries of functions in the file.
+    pub libraries: u64,
+    /// Keys that have expired, which are not in it.
+    pub expired: u64,
+    /// Fields that expire here and not in the file.
+    pub fields_made_lasting: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// `sheaf export`: writes what `dir` holds to `file` and prints what was done.
+///
+/// # Errors
+/// See [`ExportError`].
+pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
+    let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
+    if Control::load(&*disk, dir)?.is_none() {
+        return Err(ExportError::NoData(dir.to_path_buf()));
+    }
+    let _lock = DirLock::acquire(dir)?;
+    let bars = ProgressBars::default();
+    let exported = export(&Place { disk, ..Place::real(dir) }, file, format, &|stage, done, total| {
+        bars.show(stage, done, total)
+    });
+    bars.finish();
+    let Exported { keys, libraries, expired, fields_made_lasting, bytes } = exported?;
+    println!("exported     {keys} keys to {}, {bytes} bytes, RDB version {}", file.display(), format.version);
+    if libraries > 0 {
+        println!("functions    {libraries} libraries");
+    }
+    if expired > 0 {
+        println!("expired      {expired} keys, left out");
+    }
+    if fields_made_lasting > 0 {
+        println!("NOT EXPORTED the expiry of {fields_made_lasting} fields of hashes");
+    }
+    if documents::directory(dir).join(documents::CATALOG_NAME).exists() {
+        println!("NOT EXPORTED documents: an RDB file has none. `sheaf backup` has them");
+    }
+    Ok(())
+}
+
+/// Exports to `file`. The directory must be locked.
+pub(crate) fn export(
+    place: &Place<'_>,
+    file: &Path,
+    format: Format,
+    report: Report<'_>,
+) -> Result<Exported, ExportError> {
+    refuse_unfinished(&*place.disk, place.dir)?;
+    let (keyspace, _) = place.load(report)?;
+    let now_ms = place.clock.unix_ms();
+    let content = Content::of(&keyspace, now_ms);
+    let libraries = keyspace.libraries().libraries;
+    let knows_expiring_fields = format.version >= VERSION_EXPIRING_FIELDS;
+    if let Some(first) =
+        content.first_expiring.filter(|_| !knows_expiring_fields && !format.drops_field_expiry)
+    {
+        let Content { fields, hashes, .. } = content;
+        return Err(ExportError::FieldExpiry { fields, hashes, first, version: format.version });
+    }
+    let failed = |error| ExportError::Write { path: file.to_path_buf(), error };
+    let keys = content.keys.iter().map(|(keys, _)| keys).sum();
+    let mut bytes = 0;
+    env::crashsafe::write_atomically_with(&*place.disk, file, |new| {
+        let mut writer = FileWriter::begin(Stream::new(new, &|_| {}), format.version);
+        writer.note("sheaf-ver", env!("CARGO_PKG_VERSION"));
+        writer.note("redis-bits", "64");
+        writer.note("ctime", &(now_ms / 1000).to_string());
+        libraries.iter().for_each(|library| writer.library(&library.code));
+        let mut done = 0;
+        for (db, (keys_of_db, expiring)) in DbId::all().zip(content.keys).filter(|(_, (keys, _))| *keys > 0) {
+            writer.select(db.get().into(), keys_of_db, expiring);
+            for_each_live(&keyspace, db, now_ms, |entry| {
+                encode_value(entry.view(), now_ms, writer.key(entry.key(), entry.expire_at_ms()));
+                done += 1;
+                if done % REPORT_KEYS == 0 {
+                    report(Stage::Exporting, done, keys);
+                }
+            });
+        }
+        bytes = writer.finish()?.offset();
+        Ok(())
+    })
+    .map_err(failed)?;
+    let fields_made_lasting = if knows_expiring_fields { 0 } else { content.fields };
+    let libraries = libraries.len() as u64;
+    Ok(Exported { keys, libraries, expired: content.expired, fields_made_lasting, bytes })
+}
+
+/// What there is to export.
+#[derive(Default)]
+struct Content {
+    /// Keys of each database, and those of them that expire.
+    keys: [(u64, u64); keyspace::DB_COUNT],
+    /// Keys that have expired.
+    expired: u64,
+    /// Fields that expire, the hashes that have them, and the first of these.
+    fields: u64,
+    hashes: u64,
+    first_expiring: Option<String>,
+}
+
+impl Content {
+    fn of(keyspace: &Keyspace, now_ms: u64) -> Content {
+        let mut content = Content::default();
+        for db in DbId::all() {
+            let mut live = (0, 0);
+            for_each_live(keyspace, db, now_ms, |entry| {
+                live.0 += 1;
+                live.1 += u64::from(entry.expire_at_ms().is_some());
+                content.look_at_fields(entry, now_ms);
+            });
+            content.keys[db.index()] = live;
+            content.expired += keyspace.len(db) - live.0;
+        }
+        content
+    }
+
+    fn look_at_fields(&mut self, entry: EntryRef<'_>, now_ms: u64) {
+        let View::Hash(hash) = entry.view() else { return };
+        if !hash.has_deadlines() {
+            return;
+        }
+        let expires =
+            |field: &keyspace::HashField<'_>| field.expire_at_ms.is_some() && !field.is_expired(now_ms);
+        let fields = hash.iter().filter(expires).count() as u64;
+        if fields > 0 {
+            self.fields += fields;
+            self.hashes += 1;
+            self.first_expiring.get_or_insert_with(|| entry.key().escape_ascii().to_string());
+        }
+    }
+}
+
+/// Shows every key that has not expired; a hash whose fields all have is none.
+fn for_each_live(keyspace: &Keyspace, db: DbId, now_ms: u64, mut visit: impl FnMut(EntryRef<'_>)) {
+    for slot in SlotId::all() {
+        let slot = keyspace.lock(slot);
+        let is_live =
+            |entry: &EntryRef<'_>| !entry.is_expired(now_ms) && !has_only_expired_fields(*entry, now_ms);
+        slot.entries(db).filter(is_live).for_each(&mut visit);
+    }
+}
+
+fn has_only_expired_fields(entry: EntryRef<'_>, now_ms: u64) -> bool {
+    match entry.view() {
+        View::Hash(hash) => hash.has_deadlines() && hash.iter().all(|field| field.is_expired(now_ms)),
+        _ => false,
+    }
+}

@@ -1,0 +1,253 @@
+//! The first part of a copy: everything that the source holds.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use recovery::offline::{ProgressBars, Stage};
+use tokio::sync::mpsc;
+
+use super::{
+    Interruption, IntoServer, MigrationError, Options,
+    following::End,
+    keys::{self, Batch},
+    left_out::LeftOut,
+    source::{Position, Source, Synchronized},
+    spool::Spool,
+    status::Status,
+    target::{Refusal, Target},
+};
+use crate::import;
+
+/// How often a server that cannot be reached is tried again, and a source told that its replica is alive.
+pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
+/// Batches of commands between the file and the target.
+const BATCHES_MAX: usize = 4;
+
+/// A copy into a running server.
+pub(super) struct Copy<'a> {
+    pub(super) options: &'a Options,
+    into: &'a IntoServer,
+    pub(super) target: Target,
+    /// Names of the target's commands.
+    pub(super) supported: HashSet<Vec<u8>>,
+    left_out: LeftOut,
+    pub(super) status: Status,
+    pub(super) interruption: Interruption,
+    keys: u64,
+    /// Commands that were forwarded.
+    pub(super) forwarded: u64,
+}
+
+impl<'a> Copy<'a> {
+    /// Connects to the target, which must be empty or may be emptied.
+    pub(super) async fn open(options: &'a Options, into: &'a IntoServer) -> Result<Self, MigrationError> {
+        let interruption = Interruption::new()?;
+        let mut target = Target::open(&into.target).await?;
+        let supported = target.command_names().await?;
+        let keys = target.key_count().await?;
+        if keys > 0 && !into.flushes {
+            return Err(MigrationError::HoldsKeys { address: into.target.to_string(), keys });
+        }
+        let (left_out, status) = (LeftOut::default(), Status::new());
+        Ok(Copy { options, into, target, supported, left_out, status, interruption, keys: 0, forwarded: 0 })
+    }
+
+    /// Copies, and follows until it is interrupted.
+    pub(super) async fn run(mut self) -> Result<(), MigrationError> {
+        loop {
+            let (source, position) = self.copy_keys().await?;
+            match self.follow(source, position).await? {
+                End::Stopped { offset, ahead_bytes } => {
+                    self.status.finish();
+                    print!("{}", self.summary(offset, ahead_bytes));
+                    let is_complete = self.left_out.is_empty();
+                    return if is_complete { Ok(()) } else { Err(MigrationError::Incomplete) };
+                }
+                End::Forgotten { offset } if !self.into.flushes => {
+                    return Err(MigrationError::CannotResume { offset });
+                }
+                End::Forgotten { .. } => {
+                    self.status.note("the source has no longer what came meanwhile: the copy begins anew");
+                    (self.left_out, self.forwarded) = (LeftOut::default(), 0);
+                    // A transaction may be open on the connection.
+                    self.target = Target::open(&self.into.target).await?;
+                }
+            }
+        }
+    }
+
+    /// Copies all keys, as they are at the position that is returned.
+    async fn copy_keys(&mut self) -> Result<(Source, Position), MigrationError> {
+        let bars = Arc::new(ProgressBars::default());
+        let copied = self.copy_keys_showing(&bars).await;
+        bars.finish();
+        let (source, position) = copied?;
+        let (keys, offset) = (self.keys, position.offset);
+        self.status.note(&format!(
+            "{keys} keys are copied, as they were at offset {offset}; the writes since then follow"
+        ));
+        Ok((source, position))
+    }
+
+    async fn copy_keys_showing(
+        &mut self,
+        bars: &Arc<ProgressBars>,
+    ) -> Result<(Source, Position), MigrationError> {
+        let received = tokio::select! {
+            received = receive(self.options, bars) => received?,
+            () = self.interruption.next() => return Err(MigrationError::Interrupted { has_begun: false }),
+        };
+        let (mut source, position, spool) = received;
+        let verified = tokio::select! {
+            verified = keep_alive(&mut source, position.offset, verify(&spool, bars.clone())) => verified?,
+            () = self.interruption.next() => return Err(MigrationError::Interrupted { has_begun: false }),
+        };
+        self.left_out = verified;
+        if !self.left_out.is_empty() && !self.into.skips_unsupported {
+            return Err(MigrationError::Unsupported(self.left_out.to_string().trim_end().into()));
+        }
+        // One of its own: the loading has all of `self`.
+        let mut interruption = Interruption::new()?;
+        let loading = self.load(&spool, position.offset, bars);
+        tokio::select! {
+            loaded = keep_alive(&mut source, position.offset, loading) => loaded?,
+            () = interruption.next() => return Err(MigrationError::Interrupted { has_begun: true }),
+        }
+        Ok((source, position))
+    }
+
+    /// Sends the keys of the file.
+    async fn load(&mut self, spool: &Spool, offset: u64, bars: &ProgressBars) -> Result<(), MigrationError> {
+        if self.into.flushes {
+            self.target.flush().await?;
+        }
+        let total = spool.file.len().map_err(MigrationError::Spool)?;
+        let (sender, mut batches) = mpsc::channel::<Batch>(BATCHES_MAX);
+        let file = spool.file.clone();
+        let reading = tokio::task::spawn_blocking(move || keys::pass_on(file, sender));
+        let mut ticks = tokio::time::interval(TICK_PERIOD);
+        let mut has_ended = false;
+        self.keys = 0;
+        while !(has_ended && self.target.is_settled()) {
+            tokio::select! {
+                batch = batches.recv(), if !has_ended && self.target.has_room() => match batch {
+                    Some(batch) => {
+                        bars.show(Stage::Importing, batch.position, total);
+                        self.keys += batch.keys;
+                        self.target.push_all(&batch.commands, offset);
+                    }
+                    None => has_ended = true,
+                },
+                moved = self.target.exchange() => moved.map_err(MigrationError::TargetFailed)?,
+                _ = ticks.tick() => self.target.look_after().map_err(MigrationError::TargetFailed)?,
+            }
+            self.take_replies()?;
+        }
+        reading.await.map_err(std::io::Error::other)??;
+        Ok(())
+    }
+
+    /// Takes the replies of the target that have come.
+    pub(super) fn take_replies(&mut self) -> Result<(), MigrationError> {
+        while let Some(refusal) = self.target.next_refusal().map_err(MigrationError::TargetFailed)? {
+            self.leave_out(refusal)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on without a command, if that was allowed.
+    pub(super) fn leave_out(&mut self, refusal: Refusal) -> Result<(), MigrationError> {
+        let may_go_on = self.into.skips_unsupported && refusal.is_of_the_command();
+        let Refusal { command, key, error } = refusal;
+        if !may_go_on {
+            let offset = self.target.applied();
+            return Err(MigrationError::Refused { command, key, error, offset });
+        }
+        if self.left_out.add(&command, 1, &key, &error) {
+            self.status
+                .note(&format!("left out: {command} on \"{key}\": {error}; others of this name are counted"));
+        }
+        Ok(())
+    }
+
+    /// What people are told at the end.
+    fn summary(&self, offset: u64, ahead_bytes: Option<u64>) -> String {
+        let ahead = match ahead_bytes {
+            Some(0) => "the source has written nothing else".into(),
+            Some(bytes) => format!("the source has written {bytes} bytes since, which are NOT here"),
+            None => "the source did not say how far it is".into(),
+        };
+        format!(
+            "copied       {} keys from {} and {} writes after them\n\
+             offset       {offset}; {ahead}\n\
+             target       {} has all of it: clients can be pointed there\n{}",
+            self.keys, self.options.source, self.forwarded, self.into.target, self.left_out
+        )
+    }
+}
+
+/// The file of the source, complete, with the connection on which its writes follow.
+pub(super) async fn receive(
+    options: &Options,
+    bars: &ProgressBars,
+) -> Result<(Source, Position, Spool), MigrationError> {
+    let mut was_connected = false;
+    eprintln!("sheaf: copying from {}", options.source);
+    loop {
+        let error = match receive_once(options, bars, &mut was_connected).await {
+            Err(MigrationError::Peer(error)) if was_connected && error.passes() => error,
+            ended => return ended,
+        };
+        eprintln!("sheaf: {error}; the copy begins anew");
+        tokio::time::sleep(TICK_PERIOD).await;
+    }
+}
+
+async fn receive_once(
+    options: &Options,
+    bars: &ProgressBars,
+    was_connected: &mut bool,
+) -> Result<(Source, Position, Spool), MigrationError> {
+    bars.show(Stage::Waiting, 0, 0);
+    let (mut source, synchronized) = Source::open(&options.source, None).await?;
+    *was_connected = true;
+    let (Synchronized::Full(position) | Synchronized::Continued(position)) = synchronized;
+    let spool = Spool::create(&options.spool_dir).map_err(MigrationError::Spool)?;
+    let show = |done, total: Option<u64>| match total {
+        Some(total) => bars.show(Stage::Copying, done, total),
+        None => bars.show(Stage::Receiving, done, 0),
+    };
+    source.receive_file(spool.file.clone(), show).await?;
+    // A source that made the file as it sent it sends nothing else before it hears that it has come.
+    source.acknowledge(position.offset).await?;
+    Ok((source, position, spool))
+}
+
+/// Verifies the whole file; returns what it holds that cannot be copied.
+async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, MigrationError> {
+    let path = spool.path().to_path_buf();
+    let verifying = move || import::verify(&path, &|stage, done, total| bars.show(stage, done, total));
+    let found = tokio::task::spawn_blocking(verifying).await.map_err(std::io::Error::other)??;
+    let mut left_out = LeftOut::default();
+    if found.refused_libraries > 0 {
+        let why = found.first_refusal.as_deref().unwrap_or_default();
+        left_out.add("libraries of functions", found.refused_libraries, "", why);
+    }
+    if found.module_data > 0 {
+        left_out.add("records of modules", found.module_data, "", "there are no modules");
+    }
+    Ok(left_out)
+}
+
+/// Waits for `work`, and tells the source meanwhile that its replica is alive. That it is not itself shows when it is read.
+async fn keep_alive<T>(source: &mut Source, offset: u64, work: impl Future<Output = T>) -> T {
+    let mut ticks = tokio::time::interval(TICK_PERIOD);
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => {
+                let _ = source.acknowledge(offset).await;
+            }
+        }
+    }
+}

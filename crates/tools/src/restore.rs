@@ -1,0 +1,50 @@
+//! `sheaf restore`: the command around `backup::restore`.
+
+use std::{path::Path, sync::Arc};
+
+use backup::restore::{RestoreError, Restored, Target, restore};
+use env::{DirLock, Disk, RealDisk};
+use recovery::{
+    offline::{Place, ProgressBars},
+    unfinished::refuse_unfinished,
+    unix_time,
+};
+use storage::Control;
+
+/// `sheaf restore`: restores `target` from `source` into `dir` and prints what was done.
+///
+/// # Errors
+/// See [`RestoreError`].
+pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError> {
+    backup::refuse_incomplete(&RealDisk, source)?;
+    let (disk, manifest) = backup::view(Arc::new(RealDisk), source)?;
+    if Control::load(&*disk, source)?.is_none() {
+        return Err(RestoreError::NoData(source.to_path_buf()));
+    }
+    let _source_lock = match &manifest {
+        // Nobody writes to a backup, and it may be where nobody can.
+        Some(manifest) => {
+            manifest.check_sizes(&RealDisk, source)?;
+            None
+        }
+        None => {
+            refuse_unfinished(&RealDisk, source)?;
+            Some(DirLock::acquire(source)?)
+        }
+    };
+    refuse_unfinished(&RealDisk, dir)?;
+    RealDisk.create_dir_all(dir).map_err(RestoreError::os("create", dir))?;
+    let _lock = DirLock::acquire(dir)?;
+    let bars = ProgressBars::default();
+    let known_until_ms = manifest.map(|manifest| manifest.end_unix_ms);
+    let report = |stage, done, total| bars.show(stage, done, total);
+    let restored = restore(&Place { disk, ..Place::real(source) }, known_until_ms, dir, target, &report);
+    bars.finish();
+    let Restored { reached, keys, file_bytes } = restored?;
+    let time =
+        reached.closed_at_ms.map_or(String::new(), |ms| format!(", written at {}", unix_time::shown(ms)));
+    println!("restored   the state of lsn {}{time}", reached.lsn);
+    println!("content    {keys} keys, a snapshot of {file_bytes} bytes");
+    println!("start      sheaf --dir {}", dir.display());
+    Ok(())
+}
