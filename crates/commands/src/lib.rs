@@ -1,71 +1,127 @@
-//! Commands: what Redis commands mean, as functions from (keyspace, arguments, time) to (effects, reply).
+//! The commands of Redis and of Sheaf: each module is a family, with one table row and one handler per command.
 //!
 //! ```text
-//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, write the reply
-//!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
+//! args -> row (TABLE) -> the engine checks and locks -> handler: validate, apply effects, write the reply -> the engine logs
 //! ```
 //!
-//! What it is: one table row per command, one module per family, one place that executes them.
-//! What it is not: it owns no socket, thread, clock or file. What a command asks of the process around it goes
-//! through [`Host`].
+//! What it is: what each command means. What it is not: how commands are locked, logged and answered; that is `engine`,
+//! which gets [`table`] handed in. It owns no socket, thread, clock or file.
 //!
 //! Invariants
-//! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
-//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is taken: the
-//!   order in memory is the order in the log.
-//! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
-//! - Every reply carries a gate: the newest position of anything it could have seen.
+//! - A handler that returns an error has changed nothing.
+//! - Data changes through [`engine::Unit::apply`] only.
 
 #![forbid(unsafe_code)]
 
-mod admission;
-mod blocking;
-pub mod clients;
-mod context;
-mod error;
-mod event;
-mod eviction;
-mod execute;
-mod expire;
-pub mod families;
-mod host;
-mod interest;
-mod leases;
-mod long_units;
-pub mod observe;
-mod observing;
-mod onlookers;
-mod postponed;
-mod promise;
-mod queueing;
-pub mod replication;
-mod row;
+mod bitmap;
+mod channels;
+mod connection;
+mod database;
+mod deadline;
+mod documents;
+mod expiry_condition;
+mod expiry_option;
+mod generic;
+mod geo;
+mod hash;
+mod help;
+mod hyperloglog;
+mod idempotence;
+mod lease;
+mod list;
+mod replication;
+mod sample;
+mod scan;
 mod scripts;
-mod session;
-mod stats;
+mod server;
+mod set;
+mod sort;
+mod stream;
+mod string;
+mod timeout;
+mod transactions;
+mod zset;
+
+#[cfg(test)]
+mod engine_tests;
 #[cfg(test)]
 mod testing;
-mod tracking;
-mod transaction;
-mod unit;
 
-pub use blocking::Wait;
-pub use context::Context;
-pub use error::CommandError;
-pub use event::{Event, EventClass, Message, Notice};
-pub use execute::{Call, Executor, Merged, Outcome, Resolved};
-pub use host::{
-    DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+use std::sync::LazyLock;
+
+use engine::{
+    CommandError, Row,
+    row::{CommandTable, Found},
 };
-pub use interest::{Interests, Watches};
-pub use long_units::{LongReply, LongUnit};
-pub use onlookers::Onlookers;
-pub use promise::Promise;
-pub use row::{Family, FindKeys, Flags, Handler, Keys, Row, counted_keys, resolve, rows};
-pub use scripting::{ClockUs, LogLevel};
-pub use scripts::{LibraryReader, ScriptSettings, Scripts, require_few_libraries};
-pub use session::{Follower, ReplyMode, Session};
-pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
-pub use tracking::{ClientTracking, Tracking, TrackingTotals};
-pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};
-pub use unit::Unit;
+use keyspace::Items;
+use smallvec::SmallVec;
+use wire::Args;
+
+pub use generic::{encode_value, stream_effect};
+
+/// Arguments that are handed on to an effect; a few of them without allocating.
+type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
+
+/// Gathers arguments for an effect in `slices`, where they stay: moving so large a thing about costs as much as using it.
+#[inline]
+fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
+    // Not pushed one by one: each would wait for the length that the one before has written.
+    slices.extend(args.iter());
+    Items::Slices(slices)
+}
+
+/// What clients take the server for: the commands and their texts are those of this version of Redis.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+/// The rows of every family.
+const FAMILIES: &[&[Row]] = &[
+    bitmap::ROWS,
+    channels::ROWS,
+    connection::ROWS,
+    documents::ROWS,
+    generic::ROWS,
+    geo::ROWS,
+    hash::ROWS,
+    hyperloglog::ROWS,
+    idempotence::ROWS,
+    lease::ROWS,
+    list::ROWS,
+    list::BLOCKING_ROWS,
+    replication::ROWS,
+    scripts::ROWS,
+    server::ROWS,
+    set::ROWS,
+    sort::ROWS,
+    stream::ROWS,
+    string::ROWS,
+    transactions::ROWS,
+    zset::ROWS,
+    zset::BLOCKING_ROWS,
+];
+
+static TABLE: LazyLock<CommandTable> = LazyLock::new(|| CommandTable::new(FAMILIES));
+
+/// The table of all commands.
+pub fn table() -> &'static CommandTable {
+    &TABLE
+}
+
+/// All rows, subcommands directly after their container.
+pub fn rows() -> &'static [&'static Row] {
+    table().rows()
+}
+
+/// The row of the top-level command with this name, in any case.
+pub fn resolve(name: &[u8]) -> Option<&'static Row> {
+    table().resolve(name)
+}
+
+/// See [`CommandTable::resolve_call`].
+pub(crate) fn resolve_call(args: Args<'_>) -> Result<Found, CommandError> {
+    table().resolve_call(args)
+}
+
+/// See [`engine::row::wrapped`].
+pub(crate) fn wrapped(args: Args<'_>) -> Result<(Found, Args<'_>), CommandError> {
+    engine::row::wrapped(table(), args)
+}

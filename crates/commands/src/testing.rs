@@ -18,6 +18,15 @@ use std::{
 };
 
 use documents::Documents;
+use engine::{
+    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
+    MemoryFigures, MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
+    Session, ShutdownMode,
+    clients::{Client, Clients, Connected, Signal, Signaller},
+    long_units::LONG_AFTER_US,
+    observe::Observer,
+    replication::Replication,
+};
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
     AccessClock, DbId, Effect, EvictionPolicy, Freed, Item, Keyspace, LoggedMessage, Options, Scope, SlotId,
@@ -29,15 +38,6 @@ use pubsub::durable::{Flow, Request};
 use storage::{Appender, Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
-use crate::{
-    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
-    MemoryFigures, MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
-    Session, ShutdownMode,
-    clients::{Client, Clients, Connected, Signal, Signaller},
-    long_units::LONG_AFTER_US,
-    observe::Observer,
-    replication::Replication,
-};
 use replica::TestReplication;
 
 /// The time at which every test begins, unix milliseconds.
@@ -109,7 +109,7 @@ impl TestServer {
         let log = recovery.finish(clock.clone()).expect("a simulated disk works");
         let host = TestHost::new(clock.clone());
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 1 }));
-        let mut executor = Executor::new(keyspace, Arc::default(), host.stats.worker(0), 1);
+        let mut executor = Executor::new(crate::table(), keyspace, Arc::default(), host.stats.worker(0), 1);
         executor.attach(log.appender());
         let session = Session::new(host.connect(), true);
         TestServer {
@@ -228,7 +228,7 @@ impl TestServer {
     fn execute_elsewhere(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Lsn {
         let unit = self.executor.hand_over(call, &mut self.session);
         let (keyspace, interests) = (self.executor.keyspace().clone(), self.executor.interests().clone());
-        let mut executor = Executor::new(keyspace, interests, self.host.stats.worker(0), 2);
+        let mut executor = Executor::new(crate::table(), keyspace, interests, self.host.stats.worker(0), 2);
         executor.attach(self.spare.take().unwrap_or_else(|| self.log.appender()));
         executor.own_thread();
         let pause = |_| {
@@ -533,7 +533,7 @@ impl TestHost {
         TestHost {
             documents: Arc::new(Documents::in_memory(Arc::new(|_| {}))),
             clients: Clients::new(),
-            stats: CommandStats::new(1),
+            stats: CommandStats::new(1, crate::table()),
             limits: Mutex::new(limits),
             event_classes: Mutex::default(),
             debug_access: Mutex::new(DebugAccess::Everybody),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use commands::Loading;
+use engine::Loading;
 use env::Clock;
 use lsn::Lsn;
 

@@ -19,7 +19,7 @@
 
 use std::{io, path::Path};
 
-use commands::replication::Address;
+use engine::replication::Address;
 use env::{Access, Disk, Entropy};
 use replication::ReplicaId;
 use serde::{Deserialize, Serialize};

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{
+use engine::{
     CommandError, Host, LongReply, Session,
     clients::{Client, ClientKind},
 };

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use commands::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait};
+use engine::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
 use pubsub::{
     Delivery,
@@ -495,7 +495,7 @@ impl Conversation {
 
 #[cfg(test)]
 mod tests {
-    use commands::clients::{Clients, Connected};
+    use engine::clients::{Clients, Connected};
 
     use super::*;
 
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_no_longer_counts_against_the_limit() {
-        use commands::clients::PUSHED_BYTES_MAX;
+        use engine::clients::PUSHED_BYTES_MAX;
         let mut conversation = conversation();
         let client = conversation.session.client.clone();
         let bytes: std::sync::Arc<[u8]> = vec![b'x'; PUSHED_BYTES_MAX as usize / 2 + 1].into();

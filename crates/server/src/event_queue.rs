@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use commands::Notice;
+use engine::Notice;
 use lsn::Lsn;
 
 /// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
@@ -57,7 +57,7 @@ impl EventQueue {
 
 #[cfg(test)]
 mod tests {
-    use commands::{Event, EventClass, Message};
+    use engine::{Event, EventClass, Message};
     use keyspace::DbId;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! The process as commands see it: implements [`commands::Host`] from the parts the server is made of.
+//! The process as commands see it: implements [`engine::Host`] from the parts the server is made of.
 //!
 //! Settings that the hot path reads are kept in atomics beside the settings; CONFIG SET writes both.
 
@@ -15,14 +15,14 @@ use std::{
     },
 };
 
-use commands::{
+use documents::Documents;
+use engine::{
     CommandStats, DebugAccess, EventClass, Host, Interests, Loading, LogLevel, MemoryFigures, MemoryLimits,
     Promise, SaveAnswer, Scripts, ShutdownMode, WorkerStats,
     clients::{Client, ClientKind, Clients, Connected},
     observe::{LatencyEvent, Observer},
     replication::Replication,
 };
-use documents::Documents;
 use env::{Clock, Entropy, HeldDisk};
 use keyspace::{EvictionPolicy, Keyspace};
 use lsn::Lsn;
@@ -187,7 +187,7 @@ impl ServerHost {
             asked: Asked(node.clone()),
             node,
             clients: Clients::new(),
-            stats: CommandStats::new(facts.workers + LONG_UNITS_MAX),
+            stats: CommandStats::new(facts.workers + LONG_UNITS_MAX, commands::table()),
             observer: Observer::default(),
             scripts: Scripts::default(),
             long_units: LongUnits::default(),
@@ -293,7 +293,7 @@ impl ServerHost {
     }
 
     /// The monotonic clock, in microseconds, for who has to look at it often.
-    pub(crate) fn clock_us(&self) -> commands::ClockUs {
+    pub(crate) fn clock_us(&self) -> engine::ClockUs {
         let clock = self.clock.clone();
         Arc::new(move || clock.monotonic_us())
     }

@@ -2,7 +2,8 @@
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
-use commands::{Host, families::REDIS_VERSION, replication::Link, rows};
+use commands::{REDIS_VERSION, rows};
+use engine::{Host, replication::Link};
 use keyspace::Keyspace;
 use lsn::Lsn;
 use pubsub::Kind;

@@ -10,7 +10,7 @@
 //! - Who asks how the server is gets an answer also while nothing is committed, because a disk hangs or replicas are missing: after
 //!   [`STALLED_MS`] the newest figures that are known to be committed.
 
-use commands::Host;
+use engine::Host;
 use keyspace::DbId;
 use lsn::Lsn;
 use parking_lot::Mutex;

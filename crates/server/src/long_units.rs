@@ -1,7 +1,7 @@
-//! The threads that long units run on: see [`commands::LongUnit`].
+//! The threads that long units run on: see [`engine::LongUnit`].
 //!
 //! What it is: a bounded number of threads, each of which is there only while there is something to run, and a queue in front of
-//! them. What it is not: what decides that a unit is long (see `commands::long_units`), or what sends its reply, which is up to the
+//! them. What it is not: what decides that a unit is long (see `engine::long_units`), or what sends its reply, which is up to the
 //! worker of its client.
 //!
 //! Invariants
@@ -11,7 +11,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use commands::{Executor, Host, LongReply, LongUnit, Notice};
+use engine::{Executor, Host, LongReply, LongUnit, Notice};
 use parking_lot::{Condvar, Mutex};
 use storage::{Appender, Log};
 
@@ -141,7 +141,7 @@ impl LongUnits {
 fn execute(host: &Arc<ServerHost>, thread: usize, Job { client_id, unit, mailbox, reaper }: Job) {
     let (keyspace, interests) = (host.keyspace().clone(), host.interests().clone());
     let stats = host.worker_stats(host.facts.workers + thread);
-    let mut executor = Executor::new(keyspace, interests, stats, host.random_u64() as u32);
+    let mut executor = Executor::new(commands::table(), keyspace, interests, stats, host.random_u64() as u32);
     executor.own_thread();
     // It asks who listens, and no more: what the unit publishes is among the notices.
     executor.share_channels(host.channels.local(0));

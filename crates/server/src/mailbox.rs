@@ -1,12 +1,12 @@
 //! How to reach a worker from any thread: messages into its queue.
 //!
 //! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, long units and answers, of which a
-//! client waits for one), by [`commands::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
+//! client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
 //! (feeds) and by the few events in a server's life.
 
 use std::{net::SocketAddr, sync::Arc};
 
-use commands::clients::Signal;
+use engine::clients::Signal;
 use lsn::Lsn;
 use pubsub::durable::Feed;
 

@@ -6,7 +6,8 @@ mod exposition;
 
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
-use commands::{Family, Host, RowTotals, replication::Link, rows};
+use commands::rows;
+use engine::{Family, Host, RowTotals, replication::Link};
 use lsn::Lsn;
 use prometheus_client::{
     collector::Collector,

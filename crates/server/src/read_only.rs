@@ -2,7 +2,7 @@
 //!
 //! What it is: what a write would be told now. What it is not: asked by writes, each of which is admitted where it is made.
 
-use commands::Host;
+use engine::Host;
 use storage::Admission;
 
 use crate::host::ServerHost;

@@ -43,7 +43,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{
+use engine::{
     Onlookers, Promise,
     replication::{
         Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,

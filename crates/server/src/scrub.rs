@@ -117,7 +117,7 @@ impl Scrubber {
         let mut go_on = |bytes: u64| {
             self.bytes.fetch_add(bytes, Relaxed);
             let rate = host.settings().integer(Key::ScrubRateBytes);
-            let pause_us = pace.pause_us(bytes, rate, commands::Host::monotonic_us(host));
+            let pause_us = pace.pause_us(bytes, rate, engine::Host::monotonic_us(host));
             rate > 0 && self.sleep(Duration::from_micros(pause_us))
         };
         let findings = scrub(&disk, &host.facts.dir, log, &mut go_on);

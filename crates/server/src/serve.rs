@@ -20,8 +20,8 @@ use std::{
     time::Duration,
 };
 
-use commands::Host;
 use documents::{Documents, Listener, StoreError, mango::Indexes};
+use engine::Host;
 use env::{
     Clock, DirLock, Disk, Entropy, HeldDisk, LockLost, RealClock, RealDisk, RealEntropy, thread::run_nice,
 };

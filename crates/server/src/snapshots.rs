@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{Promise, SAVE_IN_PROGRESS, SaveAnswer};
+use engine::{Promise, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Disk, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
@@ -443,7 +443,7 @@ impl Paces {
             let settings = host.settings();
             (settings.integer(Key::SnapshotRateBytes), settings.integer(Key::SnapshotCpuPercent))
         };
-        let now_us = commands::Host::monotonic_us(host);
+        let now_us = engine::Host::monotonic_us(host);
         let cpu_us_per_second = cpu_percent * 10_000 * env::process::cores_available() as u64;
         let disk_us = self.disk.pause_us(bytes, bytes_per_second, now_us);
         disk_us.max(self.cpu.pause_us(cpu_us, cpu_us_per_second, now_us))

@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-use commands::{CommandError, Executor, Host, LongUnit};
+use engine::{CommandError, Executor, Host, LongUnit};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use pubsub::Backpressure;
@@ -126,8 +126,13 @@ pub(crate) fn start(
     let run = move || {
         let local = tokio::task::LocalSet::new();
         let seed = host.random_u64() as u32;
-        let mut executor =
-            Executor::new(host.keyspace().clone(), host.interests().clone(), host.worker_stats(index), seed);
+        let mut executor = Executor::new(
+            commands::table(),
+            host.keyspace().clone(),
+            host.interests().clone(),
+            host.worker_stats(index),
+            seed,
+        );
         executor.share_channels(host.channels.local(index));
         executor.share_thread(host.clock_us());
         let worker = Rc::new(Worker {

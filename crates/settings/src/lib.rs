@@ -16,7 +16,7 @@ mod output_limits;
 mod table;
 mod value;
 
-use commands::DebugAccess;
+use engine::DebugAccess;
 use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread, variable};
 pub use output_limits::{OutputLimit, OutputLimits};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use commands::clients::ClientKind;
+use engine::clients::ClientKind;
 
 use super::value::parse_bytes;
 

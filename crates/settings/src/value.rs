@@ -32,7 +32,7 @@ pub enum Kind {
     Text,
     /// One of these names.
     Choice(&'static [&'static str]),
-    /// The letters of classes of events; see [`commands::EventClass`].
+    /// The letters of classes of events; see [`engine::EventClass`].
     Events,
     /// Limits by class of clients; see [`OutputLimits`].
     OutputLimits,
@@ -99,7 +99,7 @@ impl Setting {
             Kind::Text => Ok(Value::Text(text.into())),
             Kind::Events => {
                 let reason = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into();
-                let classes = commands::EventClass::parse(text).ok_or_else(|| invalid(reason()))?;
+                let classes = engine::EventClass::parse(text).ok_or_else(|| invalid(reason()))?;
                 Ok(Value::Text(classes.to_string()))
             }
             Kind::OutputLimits => {

@@ -13,7 +13,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use commands::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk};
 use pubsub::{
     Delivery,
@@ -89,7 +89,8 @@ impl ChannelWorld {
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
             let stats = host.command_stats().worker(worker);
-            let mut executor = Executor::new(keyspace.clone(), interests.clone(), stats, 1);
+            let mut executor =
+                Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
             executor
         };

@@ -14,8 +14,8 @@ mod model;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use commands::{Executor, Host, Interests, Session, clients::Connected};
 use documents::{Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step};
+use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::encode_documents_into;
 use lsn::Lsn;
@@ -72,7 +72,8 @@ impl DocumentWorld {
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
             let stats = host.command_stats().worker(worker);
-            let mut executor = Executor::new(keyspace.clone(), interests.clone(), stats, 1);
+            let mut executor =
+                Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
             executor
         };

@@ -6,11 +6,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use commands::{
+use documents::Documents;
+use engine::{
     CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Promise,
     SaveAnswer, Scripts, ShutdownMode, clients::Clients, observe::Observer,
 };
-use documents::Documents;
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
@@ -36,7 +36,7 @@ pub struct SimHost {
 impl SimHost {
     /// A host for so many workers on this log.
     pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
-        let (clients, stats) = (Clients::new(), CommandStats::new(workers));
+        let (clients, stats) = (Clients::new(), CommandStats::new(workers, commands::table()));
         let (observer, scripts) = (Observer::default(), Scripts::default());
         SimHost {
             clock,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use commands::{Executor, Host, Interests, Row, Session, clients::Connected};
+use engine::{Executor, Host, Interests, Row, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
 use keyspace::Keyspace;
 use server::conversation::{Conversation, Round, Turn};
@@ -93,7 +93,8 @@ impl LoneServer {
         let Recovered { keyspace, log } = recover(disk.clone(), &options, &clock).expect("an empty disk");
         let host = SimHost::new(clock.clone(), log.clone(), 1);
         let stats = host.command_stats().worker(0);
-        let mut executor = Executor::new(keyspace.clone(), Arc::<Interests>::default(), stats, 1);
+        let mut executor =
+            Executor::new(commands::table(), keyspace.clone(), Arc::<Interests>::default(), stats, 1);
         executor.attach(log.appender());
         let conversation = conversation(&host, &clock);
         let batch = RequestBatch::new();

@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use commands::{
+use engine::{
     Executor, Host, Interests, Session,
     clients::{Connected, Signal},
 };
@@ -78,7 +78,8 @@ impl QueueWorld {
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
             let stats = host.command_stats().worker(worker);
-            let mut executor = Executor::new(keyspace.clone(), interests.clone(), stats, 1);
+            let mut executor =
+                Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
             executor
         };

@@ -10,7 +10,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use commands::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
@@ -76,8 +76,13 @@ impl World {
         let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
-            let mut executor =
-                Executor::new(keyspace.clone(), interests.clone(), host.command_stats().worker(worker), 1);
+            let mut executor = Executor::new(
+                commands::table(),
+                keyspace.clone(),
+                interests.clone(),
+                host.command_stats().worker(worker),
+                1,
+            );
             executor.attach(log.appender());
             executor
         };

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use commands::families::encode_value;
+use commands::encode_value;
 use env::{DirLock, RealDisk};
 use keyspace::{DbId, EntryRef, Keyspace, SlotId, View};
 use rdb::FileWriter;

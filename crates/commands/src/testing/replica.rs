@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lsn::Lsn;
-
-use crate::{
+use engine::{
     Promise,
     replication::{Address, Failover, Followed, READ_ONLY, Replication, Role, Standalone, Wanted},
 };
+use lsn::Lsn;
 
 /// See the module documentation.
 #[derive(Default)]

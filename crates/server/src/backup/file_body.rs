@@ -15,7 +15,7 @@ use std::{
 };
 
 use axum::body::{Bytes, HttpBody};
-use commands::Host;
+use engine::Host;
 use env::File;
 use http_body::{Frame, SizeHint};
 use settings::Key;

@@ -13,7 +13,7 @@ use axum::{
     routing::{delete, get, post},
 };
 use backup::Refusal;
-use commands::Host;
+use engine::Host;
 use env::{Access, Disk, File, RealDisk};
 use lsn::Lsn;
 use serde::Serialize;

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use commands::Host;
+use engine::Host;
 use env::{File, RealDisk};
 use lsn::Lsn;
 use parking_lot::Mutex;

@@ -14,7 +14,7 @@
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
-use commands::clients::{Client, ClientKind};
+use engine::clients::{Client, ClientKind};
 use settings::OutputLimit;
 
 use super::Connection;

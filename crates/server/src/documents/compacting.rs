@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use commands::Host;
 use documents::{Compaction, Database, DbId, Step, StoreError};
+use engine::Host;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{host::ServerHost, pace::Pace};

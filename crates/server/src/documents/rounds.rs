@@ -21,8 +21,8 @@ use std::{
     sync::Arc,
 };
 
-use commands::Host;
 use documents::{CatalogWriter, Database, DocError, Documents, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Writer};
+use engine::Host;
 use keyspace::encode_documents_into;
 use lsn::Lsn;
 use storage::Log;

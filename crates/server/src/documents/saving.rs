@@ -23,8 +23,8 @@ use std::{
     time::Duration,
 };
 
-use commands::Host;
 use documents::{Due, StoreError};
+use engine::Host;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use storage::Log;

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::IntoResponse,
 };
-use commands::Host;
+use engine::Host;
 use serde_json::json;
 
 use super::{

@@ -6,8 +6,8 @@ use axum::{
     body::Bytes,
     http::{HeaderName, request::Parts},
 };
-use commands::Host;
 use documents::{Database, Snapshot};
+use engine::Host;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 

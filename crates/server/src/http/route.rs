@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, rc::Rc};
 
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
-use commands::Host;
+use engine::Host;
 use hyper::body::Incoming;
 use settings::Key;
 use tower_service::Service;

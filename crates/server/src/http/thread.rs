@@ -13,8 +13,8 @@ use std::{
 };
 
 use axum::{Router, routing::get};
-use commands::Host;
 use documents::{CatalogWriter, Database, DocError, Documents, Writer, mango::Indexes};
+use engine::Host;
 use lsn::Lsn;
 use tokio::{
     net::TcpStream,

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use commands::replication::{Address, Failover};
+use engine::replication::{Address, Failover};
 use storage::Log;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use commands::replication::{Address, Link};
+use engine::replication::{Address, Link};
 use lsn::Lsn;
 
 use super::{Node, leader::ReplicaFigures};

@@ -27,7 +27,7 @@ use std::{
 };
 
 use backup::fetch::Breaker;
-use commands::{
+use engine::{
     Onlookers,
     replication::{Address, Link},
 };

@@ -23,7 +23,7 @@ use backup::{
     Manifest,
     fetch::{BackupError, Copied, DEFAULT_USER, Notice, Onto, Remote, copy_server},
 };
-use commands::replication::Address;
+use engine::replication::Address;
 use env::{
     Access, Disk,
     crashsafe::{remove_durably, write_atomically},

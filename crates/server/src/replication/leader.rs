@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use commands::replication::{Address, Replica};
+use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{

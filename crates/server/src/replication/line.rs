@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use commands::replication::Address;
+use engine::replication::Address;
 use socket2::{Domain, Socket, Type};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

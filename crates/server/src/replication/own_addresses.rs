@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use commands::replication::Address;
+use engine::replication::Address;
 
 /// See the module documentation.
 #[derive(Debug, Clone)]

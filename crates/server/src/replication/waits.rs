@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use commands::{Promise, replication::Wanted};
+use engine::{Promise, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
 

@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use commands::{Host, Notice};
+use engine::{Host, Notice};
 use pubsub::{Backpressure, SubscriberId};
 
 use super::Worker;

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use commands::{Host, Notice};
+use engine::{Host, Notice};
 use lsn::Lsn;
 use pubsub::durable::{Encoded, Feed, Part, Request};
 

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use commands::{Host, clients::ClientKind};
+use engine::{Host, clients::ClientKind};
 
 use super::Worker;
 use crate::connection::{Connection, UNTAKEN_BYTES_MAX};

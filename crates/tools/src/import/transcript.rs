@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use commands::{LibraryReader, families::stream_effect, require_few_libraries};
+use commands::stream_effect;
+use engine::{LibraryReader, require_few_libraries};
 use keyspace::{
     DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, Libraries, Library, ListEnd, ScoredItemsBuf,
     StreamHead, Value,

@@ -1,0 +1,156 @@
+//! Bitmaps: strings as arrays of bits and of small integers.
+//!
+//! What it is: the commands on single bits, ranges of bits and bit fields of strings. Bit 0 is the highest bit of the first
+//! byte; bits behind the end of a string are 0. What it is not: a type. Every string is a bitmap.
+//!
+//! Arguments are checked before the key is looked up, as in Redis 7.2; Redis 7.0 does not look at the range of BITCOUNT and
+//! BITPOS if the key is absent.
+//!
+//! A SET of BITFIELD that saturates a signed field goes to the smallest number if the wanted one is too small. In Redis a number
+//! below about -2^63 + 2^(bits - 1) overflows on the way and gives the largest one.
+//!
+//! Invariants
+//! - What is logged is the bytes that changed, never the whole string, but for BITOP, whose result is new.
+//! - No string grows beyond `bulk_bytes_max`. Redis lets BITFIELD exceed it by up to 8 bytes.
+
+mod bit;
+mod bits;
+mod field;
+mod integer;
+mod operation;
+mod range;
+
+use engine::{CommandError, Family, Flags, Keys, Row};
+use wire::number::parse_i64;
+
+const OFFSET: CommandError = CommandError::Text("ERR bit offset is not an integer or out of range");
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
+
+/// What most of the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: -2,
+    flags: READ,
+    keys: Keys::First,
+    family: Family::Bitmap,
+    since: "2.2.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "key",
+    handler: bit::getbit,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "setbit",
+        arity: 4,
+        flags: WRITE,
+        summary: "Sets or clears a bit of the string at a key, padded with zero bytes if it is shorter, and replies with the \
+                  bit that was there.",
+        syntax: "key offset value",
+        handler: bit::setbit,
+        ..ROW
+    },
+    Row {
+        name: "getbit",
+        arity: 3,
+        flags: READ_FAST,
+        summary: "Replies with a bit of the string at a key.",
+        syntax: "key offset",
+        handler: bit::getbit,
+        ..ROW
+    },
+    Row {
+        name: "bitcount",
+        since: "2.6.0",
+        complexity: "O(N) where N is the number of bytes in the range.",
+        summary: "Counts the set bits of the string at a key or of a part of it.",
+        syntax: "key [start end [BYTE | BIT]]",
+        handler: range::bitcount,
+        ..ROW
+    },
+    Row {
+        name: "bitpos",
+        arity: -3,
+        since: "2.8.7",
+        complexity: "O(N) where N is the number of bytes in the range.",
+        summary: "Finds the first set or the first clear bit of the string at a key or of a part of it.",
+        syntax: "key bit [start [end [BYTE | BIT]]]",
+        handler: range::bitpos,
+        ..ROW
+    },
+    Row {
+        name: "bitop",
+        arity: -4,
+        flags: WRITE.or(Flags::COPIES).or(Flags::WALKS),
+        keys: Keys::Range { first: 2, last: -1, step: 1 },
+        since: "2.6.0",
+        complexity: "O(N) where N is the number of bytes of all the strings.",
+        summary: "Combines strings bit by bit and stores the result, which is as long as the longest of them.",
+        syntax: "<AND | OR | XOR | NOT> destkey key [key ...]",
+        handler: operation::bitop,
+        ..ROW
+    },
+    Row {
+        name: "bitfield",
+        flags: WRITE,
+        since: "3.2.0",
+        complexity: "O(1) for each operation.",
+        summary: "Reads, sets and increments integers of any width in the string at a key.",
+        syntax: "key [<GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding \
+                 offset increment>> [<GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY \
+                 encoding offset increment>> ...]]",
+        handler: field::bitfield,
+        ..ROW
+    },
+    Row {
+        name: "bitfield_ro",
+        flags: READ_FAST,
+        since: "6.0.0",
+        complexity: "O(1) for each operation.",
+        summary: "Reads integers of any width from the string at a key.",
+        syntax: "key [GET encoding offset [GET encoding offset ...]]",
+        handler: field::bitfield_ro,
+        ..ROW
+    },
+];
+
+/// The offset of a bit, or of a field of `width` bits; with `scale` it counts units of so many bits. It must lie within the
+/// longest string there may be.
+fn bit_offset(text: &[u8], scale: u32, bulk_bytes_max: usize) -> Result<u64, CommandError> {
+    let number = parse_i64(text).ok_or(OFFSET)?;
+    let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(scale.into()));
+    offset.filter(|offset| offset / 8 < bulk_bytes_max as u64).ok_or(OFFSET)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn other_types_are_refused() {
+        const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check(&[
+            ("HSET h f v", ":1"),
+            ("SETBIT h 0 1", WRONG_TYPE),
+            ("SETBIT h 0 2", "-ERR bit is not an integer or out of range"),
+            ("GETBIT h 0", WRONG_TYPE),
+            ("BITCOUNT h", WRONG_TYPE),
+            ("BITCOUNT h 1 0", WRONG_TYPE),
+            ("BITPOS h 1", WRONG_TYPE),
+            ("BITOP OR r none h", WRONG_TYPE),
+            ("BITFIELD h", WRONG_TYPE),
+            ("BITFIELD h GET u8 0", WRONG_TYPE),
+            ("BITFIELD h SET u8 0 1", WRONG_TYPE),
+            ("BITFIELD_RO h GET u8 0", WRONG_TYPE),
+            ("SET s x", "+OK"),
+            ("BITOP NOT h s", ":1"),
+            ("GET h", r#""\x87""#),
+        ]);
+    }
+}

@@ -1,0 +1,190 @@
+//! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
+//!
+//! What it is: what is asked of the thread that reads the log, and what its answers change and reply here. What it is not: the
+//! reading; see [`pubsub::durable`].
+//!
+//! Invariants
+//! - The client waits for the answer as if it were blocked: messages that come for it before belong to what it had before.
+
+use engine::{
+    CommandError, Context, Follower, ReplyMode, Wait,
+    follower::{confirm, count},
+};
+use pubsub::{
+    Kind,
+    durable::{From, Request},
+};
+use wire::{Args, ReplyWriter};
+
+use super::subscribe::subscriber;
+
+/// `XSUBSCRIBE channel FROM position|$|-`
+pub(super) fn xsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if !args.at(2).eq_ignore_ascii_case(b"from") {
+        return Err(CommandError::Syntax);
+    }
+    let Some(from) = From::parse(args.at(3)) else {
+        return Err(CommandError::Text(
+            "ERR invalid position: give epoch:lsn, - for the oldest message, or $ for those to come",
+        ));
+    };
+    if !cx.host.is_durable_channel(args.at(1)) {
+        return Err(CommandError::Text(
+            "ERR the channel is not durable: no pattern of durable-channels is like it",
+        ));
+    }
+    let (follower, flow) = {
+        let Follower { id, flow } = follower(cx);
+        (*id, flow.clone())
+    };
+    let (worker, channel) = (cx.channels().worker(), args.at(1).into());
+    ask(cx, Request::Subscribe { follower, worker, flow, channel, from });
+    Ok(())
+}
+
+/// `XUNSUBSCRIBE [channel [channel ...]]`
+pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let id = subscriber(cx);
+    let mut channels: Vec<Box<[u8]>> = args.skip(1).iter().map(Box::from).collect();
+    if channels.is_empty() {
+        channels = cx.channels().names(id, Kind::Log);
+    }
+    let worker = cx.channels().worker();
+    match &cx.session.follower {
+        Some(follower) if !channels.is_empty() => {
+            let follower = follower.id;
+            ask(cx, Request::Unsubscribe { follower, worker, channels });
+        }
+        _ => {
+            let count = count(cx.channels(), id);
+            // It follows nothing: nobody else needs to know.
+            let names = channels.iter().map(|name| Some(&**name));
+            let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
+            names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
+            if cx.session.is_silent() {
+                let reply = &mut ReplyWriter::new(&mut cx.session.said_anyway, cx.session.protocol);
+                names.iter().for_each(|name| confirm(reply, "xunsubscribe", *name, None, count));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the client is to durable channels.
+fn follower<'s>(cx: &'s mut Context<'_, '_>) -> &'s Follower {
+    let session = &mut *cx.session;
+    if session.follower.is_none() {
+        session.follower_generation += 1;
+    }
+    let (client_id, generation) = (session.client.id(), session.follower_generation);
+    session.follower.get_or_insert_with(|| {
+        let id = pubsub::durable::FollowerId { client_id, generation };
+        Box::new(Follower { id, flow: cx.host.new_flow() })
+    })
+}
+
+fn ask(cx: &mut Context<'_, '_>, request: Request) {
+    cx.session.wait = Some(Wait::Channels { is_silent: cx.session.reply_mode != ReplyMode::On });
+    cx.host.ask_channels(request);
+}
+
+#[cfg(test)]
+mod tests {
+    use pubsub::durable::{FollowerId, Position, Told};
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    const POSITION: Position = Position { epoch: 3, lsn: lsn::Lsn::new(4096), reign: 0 };
+
+    /// Runs a command that the thread of durable channels is to answer; returns what was asked.
+    fn ask(server: &mut TestServer, line: &str) -> Request {
+        assert_eq!(server.run(line), "", "{line}: the answer comes later");
+        assert!(matches!(server.session.wait.take(), Some(Wait::Channels { is_silent: false })));
+        server.host.channel_requests.lock().pop().expect("something is asked")
+    }
+
+    fn told(server: &mut TestServer, told: &Told) -> String {
+        let mut out = Vec::new();
+        server.executor.tell(told, &mut server.session, &mut out);
+        String::from_utf8(out).expect("text").replace("\r\n", " ")
+    }
+
+    /// Subscribes, as if the thread answered.
+    fn follow(server: &mut TestServer, channel: &str) -> (FollowerId, String) {
+        let request = ask(server, &format!("xsubscribe {channel} from -"));
+        let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {
+            panic!("{request:?}")
+        };
+        (follower, told(server, &Told::Subscribed { follower, channel, position: POSITION }))
+    }
+
+    #[test]
+    fn what_is_asked_is_confirmed_when_it_is_told() {
+        let mut server = TestServer::new();
+        let (follower, confirmed) = follow(&mut server, "durable:a");
+        assert_eq!(confirmed, "*4 $10 xsubscribe $9 durable:a $6 3:4096 :1 ");
+        assert!(server.session.subscribed);
+        server.session.protocol = wire::Protocol::Resp3;
+        let (again, confirmed) = follow(&mut server, "durable:b");
+        assert_eq!(confirmed, ">4 $10 xsubscribe $9 durable:b $6 3:4096 :2 ");
+        assert_eq!(again, follower);
+        server.check(&[("pubsub numsub durable:a", "[\"durable:a\", :1]")]);
+        server.check(&[("subscribe x", ">[\"subscribe\", \"x\", :3]"), ("publish durable:a m", ":1")]);
+        let request = ask(&mut server, "xunsubscribe durable:b z");
+        let Request::Unsubscribe { channels, .. } = request else { panic!("{request:?}") };
+        let ended = told(&mut server, &Told::Unsubscribed { follower, channels });
+        assert_eq!(ended, ">3 $12 xunsubscribe $9 durable:b :2 >3 $12 xunsubscribe $1 z :2 ");
+        let lost = Told::Lost { follower, channel: (*b"durable:a").into(), oldest: POSITION };
+        assert_eq!(told(&mut server, &lost), ">4 $5 xlost $9 durable:a $6 3:4096 :1 ");
+        server.check(&[("unsubscribe", ">[\"unsubscribe\", \"x\", :0]")]);
+        assert!(!server.session.subscribed);
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing() {
+        let mut server = TestServer::new();
+        let request = ask(&mut server, "xsubscribe durable from 3:77");
+        let Request::Subscribe { follower, from: From::After(position), .. } = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!((position.epoch, position.lsn), (3, lsn::Lsn::new(77)));
+        let error = format!("LOST position {position} is not of this log");
+        assert_eq!(
+            told(&mut server, &Told::Refused { follower, error }),
+            "-LOST position 3:77 is not of this log "
+        );
+        assert!(!server.session.subscribed);
+    }
+
+    #[test]
+    fn what_is_wrong_is_not_asked() {
+        let mut server = TestServer::new();
+        let invalid =
+            "-ERR invalid position: give epoch:lsn, - for the oldest message, or $ for those to come";
+        let not_durable = "-ERR the channel is not durable: no pattern of durable-channels is like it";
+        server.check(&[
+            ("xsubscribe durable from", "-ERR wrong number of arguments for 'xsubscribe' command"),
+            ("xsubscribe durable since -", "-ERR syntax error"),
+            ("xsubscribe durable from x", invalid),
+            ("xsubscribe durable from 4294967296:1", invalid),
+            ("xsubscribe other from -", not_durable),
+            ("xunsubscribe", "[\"xunsubscribe\", nil, :0]"),
+            ("xunsubscribe a", "[\"xunsubscribe\", \"a\", :0]"),
+            ("multi", "+OK"),
+            ("xsubscribe durable from -", "-ERR Command not allowed inside a transaction"),
+        ]);
+        assert!(server.host.channel_requests.lock().is_empty() && server.session.wait.is_none());
+    }
+
+    #[test]
+    fn whoever_begins_after_reset_is_another() {
+        let mut server = TestServer::new();
+        let (first, _) = follow(&mut server, "durable");
+        server.check(&[("reset", "+RESET"), ("publish durable m", ":0")]);
+        let request = server.host.channel_requests.lock().pop();
+        assert!(matches!(request, Some(Request::Leave { follower }) if follower == first));
+        let (second, _) = follow(&mut server, "durable");
+        assert_eq!((second.client_id, second.generation), (first.client_id, first.generation + 1));
+    }
+}

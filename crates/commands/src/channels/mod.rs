@@ -1,0 +1,214 @@
+//! Channels: messages for whoever listens at the moment.
+//!
+//! What it is: the commands. What it is not: who has subscribed and how messages get there (see [`pubsub`]).
+//!
+//! Invariants
+//! - Confirmations are written behind what was delivered to the client before, so no message stands behind the confirmation
+//!   that ends its subscription.
+//! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for the record that
+//!   has it or that it belongs to, and whatever the same client publishes afterwards waits its turn.
+//! - CLIENT REPLY OFF and SKIP take no confirmation and no message back: they are no replies. An error is one.
+
+mod follow;
+mod introspect;
+mod publish;
+mod subscribe;
+#[cfg(test)]
+mod tests;
+
+use engine::{Family, Flags, Keys, Row};
+
+use crate::help;
+
+pub(super) use subscribe::unsubscribe_all;
+
+const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
+const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
+/// Answered by another thread: not as one of several commands, and not before there is a log.
+const FOLLOWING: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: -2,
+    flags: SUBSCRIBING,
+    keys: Keys::None,
+    family: Family::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of channels.",
+    summary: "",
+    syntax: "",
+    handler: help::no_subcommand,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "psubscribe",
+        complexity: "O(N) where N is the number of patterns.",
+        summary: "Listens to all channels that match one of the patterns.",
+        syntax: "pattern [pattern ...]",
+        handler: subscribe::psubscribe,
+        ..ROW
+    },
+    Row {
+        name: "publish",
+        arity: 3,
+        flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES).or(Flags::PUBLISHES),
+        complexity: "O(N+M) where N is the number of subscribers and M the number of patterns that are like the channel.",
+        summary: "Sends a message to all who listen to the channel, and replies how many do.",
+        syntax: "channel message",
+        handler: publish::publish,
+        ..ROW
+    },
+    Row {
+        name: "pubsub",
+        flags: Flags::CONTAINER,
+        since: "2.8.0",
+        complexity: "That of the subcommand.",
+        summary: "Groups commands that tell who listens to what.",
+        syntax: "subcommand [arg ...]",
+        subcommands: SUBCOMMANDS,
+        ..ROW
+    },
+    Row {
+        name: "punsubscribe",
+        arity: -1,
+        complexity: "O(N) where N is the number of patterns.",
+        summary: "Stops listening to patterns, or to all of them.",
+        syntax: "[pattern [pattern ...]]",
+        handler: subscribe::punsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "spublish",
+        arity: 3,
+        flags: ALWAYS.or(Flags::FAST).or(Flags::PUBLISHES),
+        keys: Keys::ShardChannels { last: 1 },
+        since: "7.0.0",
+        complexity: "O(N) where N is the number of subscribers.",
+        summary: "Sends a message to all who listen to the shard channel, and replies how many do.",
+        syntax: "shardchannel message",
+        handler: publish::spublish,
+        ..ROW
+    },
+    Row {
+        name: "ssubscribe",
+        keys: Keys::ShardChannels { last: -1 },
+        since: "7.0.0",
+        summary: "Listens to shard channels.",
+        syntax: "shardchannel [shardchannel ...]",
+        handler: subscribe::ssubscribe,
+        ..ROW
+    },
+    Row {
+        name: "subscribe",
+        summary: "Listens to channels.",
+        syntax: "channel [channel ...]",
+        handler: subscribe::subscribe,
+        ..ROW
+    },
+    Row {
+        name: "sunsubscribe",
+        arity: -1,
+        keys: Keys::ShardChannels { last: -1 },
+        since: "7.0.0",
+        summary: "Stops listening to shard channels, or to all of them.",
+        syntax: "[shardchannel [shardchannel ...]]",
+        handler: subscribe::sunsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "unsubscribe",
+        arity: -1,
+        summary: "Stops listening to channels, or to all of them.",
+        syntax: "[channel [channel ...]]",
+        handler: subscribe::unsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "xsubscribe",
+        arity: 4,
+        flags: FOLLOWING,
+        since: "7.2.0",
+        complexity: "O(1), and O(N) for N messages that are read again.",
+        summary: "Listens to a durable channel from a position in the log on: epoch:lsn, - for the oldest, $ for now.",
+        syntax: "channel FROM position",
+        handler: follow::xsubscribe,
+        ..ROW
+    },
+    Row {
+        name: "xunsubscribe",
+        arity: -1,
+        flags: FOLLOWING.or(Flags::STALE),
+        since: "7.2.0",
+        summary: "Stops listening to durable channels from the log, or to all of them.",
+        syntax: "[channel [channel ...]]",
+        handler: follow::xunsubscribe,
+        ..ROW
+    },
+];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row {
+        name: "pubsub|channels",
+        flags: ALWAYS,
+        since: "2.8.0",
+        complexity: "O(N) where N is the number of channels.",
+        summary: "Lists the channels that somebody listens to by name, or those of them that match.",
+        syntax: "[pattern]",
+        handler: introspect::channels,
+        ..ROW
+    },
+    Row {
+        name: "pubsub|help",
+        arity: 2,
+        flags: Flags::LOADING.or(Flags::STALE),
+        since: "6.2.0",
+        complexity: "O(1)",
+        summary: "Describes the subcommands.",
+        handler: help::help,
+        ..ROW
+    },
+    Row {
+        name: "pubsub|numpat",
+        arity: 2,
+        flags: ALWAYS,
+        since: "2.8.0",
+        complexity: "O(1)",
+        summary: "Counts the patterns that somebody listens to.",
+        handler: introspect::numpat,
+        ..ROW
+    },
+    Row {
+        name: "pubsub|numsub",
+        flags: ALWAYS,
+        since: "2.8.0",
+        complexity: "O(N) where N is the number of channels asked for.",
+        summary: "Counts who listens to channels by name.",
+        syntax: "[channel [channel ...]]",
+        handler: introspect::numsub,
+        ..ROW
+    },
+    Row {
+        name: "pubsub|shardchannels",
+        flags: ALWAYS,
+        since: "7.0.0",
+        complexity: "O(N) where N is the number of shard channels.",
+        summary: "Lists the shard channels that somebody listens to, or those of them that match.",
+        syntax: "[pattern]",
+        handler: introspect::shardchannels,
+        ..ROW
+    },
+    Row {
+        name: "pubsub|shardnumsub",
+        flags: ALWAYS,
+        since: "7.0.0",
+        complexity: "O(N) where N is the number of shard channels asked for.",
+        summary: "Counts who listens to shard channels.",
+        syntax: "[shardchannel [shardchannel ...]]",
+        handler: introspect::shardnumsub,
+        ..ROW
+    },
+];

@@ -1,0 +1,52 @@
+//! PUBLISH and SPUBLISH.
+
+use engine::{CommandError, Context};
+use pubsub::Kind;
+use wire::Args;
+
+/// Messages to durable channels in one transaction: each has a position of its own within the record, and the shortest of
+/// records in parts has this many (see [`storage::Appender::reserve`]).
+const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
+
+/// `PUBLISH channel message`
+pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let followers = if cx.host.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
+    let receivers = send(cx, Kind::Channel, args);
+    cx.reply.count(receivers + followers);
+    Ok(())
+}
+
+/// `SPUBLISH shardchannel message`
+pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let receivers = send(cx, Kind::Shard, args);
+    cx.reply.count(receivers);
+    Ok(())
+}
+
+/// Adds the message to the record of the unit. Nobody hears of it before that is durable. Returns how many follow the channel in
+/// the log.
+fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
+    if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
+        return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));
+    }
+    cx.require_room(args.size_bytes() as u64)?;
+    cx.unit.log_message(args.at(1), args.at(2));
+    cx.session.publishes_in_turn = true;
+    Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
+}
+
+/// Sends a message to who listens at the moment, now or in its turn; returns how many that are.
+fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
+    let (channel, payload) = (args.at(1), args.at(2));
+    cx.session.publishes_in_turn |= cx.in_transaction;
+    if cx.session.publishes_in_turn {
+        let receivers = cx.channels().receivers(kind, channel);
+        // In a transaction somebody may subscribe after this.
+        if receivers > 0 || cx.in_transaction {
+            cx.unit.publish(kind, channel, payload);
+        }
+        receivers
+    } else {
+        cx.channels().publish(kind, channel, payload)
+    }
+}

@@ -1,0 +1,242 @@
+//! The subcommands of CLIENT.
+
+use engine::{CommandError, Context, Flags, Row};
+use wire::{Args, number::parse_i64};
+
+use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
+use crate::help::help;
+
+/// For administrators.
+const ADMIN: Flags = SESSION.or(Flags::ADMIN);
+
+/// The subcommands.
+pub(super) const ROWS: [Row; 19] = [
+    Row {
+        name: "client|caching",
+        arity: 3,
+        since: "6.0.0",
+        summary: "Says whether the keys that the next command reads are tracked.",
+        syntax: "<YES | NO>",
+        handler: tracking::caching,
+        ..ROW
+    },
+    Row {
+        name: "client|durability",
+        arity: -2,
+        summary: "Shows which durability holds for this connection, or asks for less than the server's.",
+        syntax: "[STRICT | COMMIT | INTERVAL | NONE | DEFAULT]",
+        since: "7.2.0",
+        handler: attributes::durability,
+        ..ROW
+    },
+    Row {
+        name: "client|getname",
+        arity: 2,
+        since: "2.6.9",
+        summary: "Replies with the name of this connection.",
+        handler: attributes::get_name,
+        ..ROW
+    },
+    Row {
+        name: "client|getredir",
+        arity: 2,
+        since: "6.0.0",
+        summary: "Replies with the client that is told what this one tracks: 0 for itself, -1 without tracking.",
+        handler: tracking::get_redirection,
+        ..ROW
+    },
+    Row {
+        name: "client|help",
+        arity: 2,
+        flags: ALWAYS,
+        since: "5.0.0",
+        summary: "Describes the subcommands.",
+        handler: help,
+        ..ROW
+    },
+    Row {
+        name: "client|id",
+        arity: 2,
+        since: "5.0.0",
+        summary: "Replies with the number of this connection.",
+        handler: id,
+        ..ROW
+    },
+    Row {
+        name: "client|import-source",
+        arity: 3,
+        flags: ADMIN,
+        since: "8.1.0",
+        summary: "Says whether this connection copies another server here, which alone says what has expired.",
+        syntax: "<ON | OFF>",
+        handler: attributes::import_source,
+        ..ROW
+    },
+    Row {
+        name: "client|info",
+        arity: 2,
+        since: "6.2.0",
+        summary: "Describes this connection, as CLIENT LIST does.",
+        handler: list::info,
+        ..ROW
+    },
+    Row {
+        name: "client|kill",
+        arity: -3,
+        flags: ADMIN,
+        since: "2.4.0",
+        complexity: "O(N) where N is the number of clients.",
+        summary: "Closes connections.",
+        syntax: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] \
+                 [ADDR ip:port] [LADDR ip:port] [SKIPME <YES | NO>] [MAXAGE maxage]>",
+        handler: list::kill,
+        ..ROW
+    },
+    Row {
+        name: "client|list",
+        arity: -2,
+        flags: ADMIN,
+        since: "2.4.0",
+        complexity: "O(N) where N is the number of clients.",
+        summary: "Describes the connections, one a line.",
+        syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+        handler: list::list,
+        ..ROW
+    },
+    Row {
+        name: "client|lsn",
+        arity: -2,
+        since: "7.2.0",
+        summary: "Tells the position of the last write of this connection, or has every reply tell it.",
+        syntax: "[ON | OFF]",
+        handler: attributes::lsn,
+        ..ROW
+    },
+    Row {
+        name: "client|no-evict",
+        arity: 3,
+        flags: ADMIN,
+        since: "7.0.0",
+        summary: "Says whether this connection may be closed to save memory.",
+        syntax: "<ON | OFF>",
+        handler: attributes::no_evict,
+        ..ROW
+    },
+    Row {
+        name: "client|no-touch",
+        arity: 3,
+        since: "7.2.0",
+        summary: "Says whether reads of this connection count as use of the keys.",
+        syntax: "<ON | OFF>",
+        handler: attributes::no_touch,
+        ..ROW
+    },
+    Row {
+        name: "client|reply",
+        arity: 3,
+        since: "3.2.0",
+        summary: "Turns replies to this connection on, off, or off for the next command.",
+        syntax: "<ON | OFF | SKIP>",
+        handler: attributes::reply,
+        ..ROW
+    },
+    Row {
+        name: "client|setinfo",
+        arity: 4,
+        since: "7.2.0",
+        summary: "Says which library the client uses.",
+        syntax: "<LIB-NAME libname | LIB-VER libver>",
+        handler: attributes::set_info,
+        ..ROW
+    },
+    Row {
+        name: "client|setname",
+        arity: 3,
+        since: "2.6.9",
+        summary: "Names this connection.",
+        syntax: "connection-name",
+        handler: attributes::set_name,
+        ..ROW
+    },
+    Row {
+        name: "client|tracking",
+        arity: -3,
+        since: "6.0.0",
+        summary: "Tells this connection, or another one, when what it has read changes.",
+        syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        handler: tracking::tracking,
+        ..ROW
+    },
+    Row {
+        name: "client|trackinginfo",
+        arity: 2,
+        since: "6.2.0",
+        summary: "Shows how this connection tracks what it reads.",
+        handler: tracking::info,
+        ..ROW
+    },
+    Row {
+        name: "client|unblock",
+        arity: -3,
+        flags: ADMIN,
+        since: "5.0.0",
+        complexity: "O(log N) where N is the number of clients.",
+        summary: "Wakes a client that is blocked in a command.",
+        syntax: "client-id [TIMEOUT | ERROR]",
+        handler: unblock,
+        ..ROW
+    },
+];
+
+/// `CLIENT ID`
+fn id(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.reply.integer(cx.session.client.id() as i64);
+    Ok(())
+}
+
+/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`
+fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() > 4 {
+        return Err(CommandError::WrongArity("client|unblock"));
+    }
+    let with_error = match args.get(3) {
+        None => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"timeout") => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"error") => true,
+        Some(_) => return Err(CommandError::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
+    let client = u64::try_from(id).ok().and_then(|id| cx.host.clients().find(id));
+    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| waiter.wake(with_error));
+    cx.reply.integer(woken.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn ids_and_the_unused_are_told() {
+        check(&[
+            ("client id", ":1"),
+            ("CLIENT ID", ":1"),
+            ("client id x", "-ERR wrong number of arguments for 'client|id' command"),
+            ("client getredir", ":-1"),
+            ("client help x", "-ERR wrong number of arguments for 'client|help' command"),
+        ]);
+    }
+
+    #[test]
+    fn who_is_not_blocked_is_not_woken() {
+        check(&[
+            ("client unblock 1", ":0"),
+            ("client unblock 99 TIMEOUT", ":0"),
+            ("client unblock 1 error", ":0"),
+            ("client unblock x", "-ERR value is not an integer or out of range"),
+            ("client unblock 1 why", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+            ("client unblock 1 error x", "-ERR wrong number of arguments for 'client|unblock' command"),
+            ("client unblock", "-ERR wrong number of arguments for 'client|unblock' command"),
+        ]);
+    }
+}

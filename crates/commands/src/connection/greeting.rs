@@ -1,0 +1,384 @@
+//! What a client says first and last: HELLO, AUTH, SELECT, PING, ECHO, RESET, QUIT.
+
+use engine::{
+    CommandError, Context, ReplyMode, Session,
+    clients::{DEFAULT_USER, Label, Labels},
+    replication::Role,
+};
+use keyspace::DbId;
+use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
+
+use crate::{
+    REDIS_VERSION, channels::unsubscribe_all, connection::attributes::BAD_NAME, database::parse_db,
+    server::stop_monitoring,
+};
+
+/// What HELLO without AUTH says to a client that must authenticate.
+const HELLO_BEFORE_AUTH: CommandError = CommandError::Text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+     <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+);
+
+/// What HELLO was asked to do.
+#[derive(Default)]
+struct Hello<'a> {
+    protocol: Option<Protocol>,
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<Label>,
+}
+
+impl<'a> Hello<'a> {
+    fn parse(args: Args<'a>) -> Result<Hello<'a>, CommandError> {
+        let mut hello = Hello::default();
+        let mut rest = args.skip(1).iter();
+        let Some(version) = rest.next() else { return Ok(hello) };
+        hello.protocol = Some(parse_protocol(version)?);
+        while let Some(option) = rest.next() {
+            let takes = rest.len();
+            if option.eq_ignore_ascii_case(b"auth") && takes >= 2 {
+                hello.credentials = rest.next().zip(rest.next());
+            } else if option.eq_ignore_ascii_case(b"setname") && takes >= 1 {
+                hello.name = Some(rest.next().and_then(Label::parse).ok_or(BAD_NAME)?);
+            } else {
+                let option = String::from_utf8_lossy(option);
+                return Err(CommandError::Composed(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        }
+        Ok(hello)
+    }
+}
+
+fn parse_protocol(version: &[u8]) -> Result<Protocol, CommandError> {
+    const NO_NUMBER: CommandError =
+        CommandError::Text("ERR Protocol version is not an integer or out of range");
+    match parse_i64(version).ok_or(NO_NUMBER)? {
+        2 => Ok(Protocol::Resp2),
+        3 => Ok(Protocol::Resp3),
+        _ => Err(CommandError::NoProto),
+    }
+}
+
+/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
+pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let Hello { protocol, credentials, name } = Hello::parse(args)?;
+    if let Some((user, password)) = credentials {
+        authenticate(cx, user, password)?;
+    }
+    if !cx.session.authenticated {
+        return Err(HELLO_BEFORE_AUTH);
+    }
+    if let Some(name) = name {
+        cx.session.client.change_labels(|labels| labels.name = name);
+    }
+    if let Some(protocol) = protocol {
+        set_protocol(cx, protocol);
+    }
+    // The reply already has the new protocol, which the command's writer does not know.
+    let mut reply = Vec::with_capacity(128);
+    let role = match cx.host.replication().role() {
+        Role::Leader { .. } => "master",
+        Role::Replica { .. } => "replica",
+    };
+    introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session, role);
+    cx.reply.raw(&reply);
+    Ok(())
+}
+
+fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, role: &str) {
+    reply.map(7);
+    let texts = |reply: &mut ReplyWriter<'_>, pairs: &[(&str, &str)]| {
+        pairs.iter().flat_map(|(name, value)| [name, value]).for_each(|text| reply.bulk(text.as_bytes()));
+    };
+    texts(reply, &[("server", "redis"), ("version", REDIS_VERSION)]);
+    reply.bulk(b"proto");
+    reply.integer(match session.protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    });
+    reply.bulk(b"id");
+    reply.integer(session.client.id() as i64);
+    texts(reply, &[("mode", "standalone"), ("role", role)]);
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// `AUTH [username] password`
+pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    match (args.get(1), args.get(2), args.len()) {
+        (Some(_), None, _) if !cx.host.requires_password() => return Err(CommandError::NoPasswordSet),
+        (Some(password), None, _) => authenticate(cx, DEFAULT_USER.as_bytes(), password)?,
+        (Some(user), Some(password), 3) => authenticate(cx, user, password)?,
+        _ => return Err(CommandError::Syntax),
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Without a password in force, the default user may have any.
+fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
+    let accepted = if cx.host.requires_password() {
+        cx.host.authenticate(user, password)
+    } else {
+        user == DEFAULT_USER.as_bytes()
+    };
+    if !accepted {
+        return Err(CommandError::WrongPass);
+    }
+    cx.session.authenticated = true;
+    Ok(())
+}
+
+/// `SELECT index`
+pub(super) fn select(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    set_db(cx.session, parse_db(args.at(1))?);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `PING [message]`
+pub(super) fn ping(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let listens = cx.session.subscribed && cx.session.protocol == Protocol::Resp2;
+    match args.len() {
+        1 | 2 if listens => {
+            cx.reply.array(2);
+            cx.reply.bulk(b"pong");
+            cx.reply.bulk(args.get(1).unwrap_or_default());
+        }
+        1 => cx.reply.simple("PONG"),
+        2 => cx.reply.bulk(args.at(1)),
+        _ => return Err(CommandError::WrongArity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+pub(super) fn echo(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    cx.reply.bulk(args.at(1));
+    Ok(())
+}
+
+/// `QUIT`
+pub(super) fn quit(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.session.closing = true;
+    cx.session.client.set_closing();
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `RESET`
+pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    stop_monitoring(cx);
+    unsubscribe_all(cx);
+    set_protocol(cx, Protocol::Resp2);
+    let session = &mut *cx.session;
+    session.end_transaction();
+    set_db(session, DbId::ZERO);
+    session.authenticated = !cx.host.requires_password();
+    session.set_reply_mode(ReplyMode::On);
+    session.durability = None;
+    session.no_touch = false;
+    session.tells_lsn = false;
+    session.is_import_source = false;
+    session.tracking = None;
+    session.client.set_durability(None);
+    session.client.set_no_touch(false);
+    session.client.set_no_evict(false);
+    // What the library is stays true, as in Redis.
+    session.client.change_labels(|labels: &mut Labels| labels.name = Label::default());
+    cx.reply.simple("RESET");
+    Ok(())
+}
+
+fn set_db(session: &mut Session, db: DbId) {
+    session.db = db;
+    session.client.set_db(db);
+}
+
+fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
+    if let Some(id) = cx.session.subscriber {
+        cx.channels().set_protocol(id, protocol);
+    }
+    cx.session.protocol = protocol;
+    cx.session.client.set_protocol(protocol);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestServer, check};
+
+    fn server_with_password() -> TestServer {
+        let mut server = TestServer::new();
+        *server.host.password.lock() = Some(b"secret".to_vec());
+        server.session.authenticated = false;
+        server
+    }
+
+    #[test]
+    fn hello_introduces_the_server_in_the_protocol_asked_for() {
+        let mut server = TestServer::new();
+        let introduction = |proto| {
+            format!(
+                "\"server\", \"redis\", \"version\", \"7.2.4\", \"proto\", :{proto}, \"id\", :1, \"mode\", \
+                 \"standalone\", \"role\", \"master\", \"modules\", []"
+            )
+        };
+        assert_eq!(server.run("hello"), format!("[{}]", introduction(2)));
+        let map = server.run("HELLO 3");
+        assert!(map.starts_with("{\"server\": \"redis\"") && map.contains("\"proto\": :3"), "{map}");
+        assert_eq!(server.session.protocol, Protocol::Resp3);
+        assert_eq!(server.run("HELLO"), map, "the protocol stays what it was");
+        assert_eq!(server.run("hello 2 setname jobs"), format!("[{}]", introduction(2)));
+        assert_eq!(server.session.client.labels().name.as_str(), "jobs");
+    }
+
+    #[test]
+    fn a_hello_that_is_wrong_changes_nothing() {
+        const BAD: &str = "-ERR Client names cannot contain spaces, newlines or special characters.";
+        check(&[
+            ("hello 4", "-NOPROTO unsupported protocol version"),
+            ("hello 1", "-NOPROTO unsupported protocol version"),
+            ("hello x", "-ERR Protocol version is not an integer or out of range"),
+            ("hello 3 foo", "-ERR Syntax error in HELLO option 'foo'"),
+            ("hello 3 auth default", "-ERR Syntax error in HELLO option 'auth'"),
+            ("hello 3 SetName", "-ERR Syntax error in HELLO option 'SetName'"),
+            ("hello 3 setname 'a b'", BAD),
+            ("hello 3 auth default any setname 'a b'", BAD),
+            (
+                "hello 3 setname jobs auth someone any",
+                "-WRONGPASS invalid username-password pair or user is disabled.",
+            ),
+            ("client getname", "nil"),
+        ]);
+        let mut server = TestServer::new();
+        server.run("hello 3 setname jobs auth someone any");
+        assert_eq!(server.session.protocol, Protocol::Resp2);
+    }
+
+    #[test]
+    fn nothing_but_greetings_is_answered_before_the_password() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let mut server = server_with_password();
+        server.check(&[
+            ("get a", "-NOAUTH Authentication required."),
+            ("ping", "-NOAUTH Authentication required."),
+            ("client id", "-NOAUTH Authentication required."),
+            ("nosuch", "-ERR unknown command 'nosuch', with args beginning with: "),
+            ("auth", "-ERR wrong number of arguments for 'auth' command"),
+            ("auth wrong", WRONG),
+            ("auth someone secret", WRONG),
+            ("auth default wrong", WRONG),
+            ("auth default secret more", "-ERR syntax error"),
+            ("hello 3 auth default wrong", WRONG),
+        ]);
+        assert!(
+            server.run("hello 3").starts_with("-NOAUTH HELLO must be called with the client already auth")
+        );
+        assert!(server.run("hello").starts_with("-NOAUTH HELLO must be called with the client already auth"));
+        server.check(&[("auth secret", "+OK"), ("get a", "nil"), ("auth wrong", WRONG), ("get a", "nil")]);
+        server.check(&[("reset", "+RESET"), ("get a", "-NOAUTH Authentication required.")]);
+        server.check(&[("auth default secret", "+OK"), ("ping", "+PONG"), ("reset", "+RESET")]);
+        assert!(server.run("hello 3 auth default secret").starts_with("{\"server\""));
+        assert_eq!(server.run("ping"), "+PONG");
+        server.check(&[("reset", "+RESET"), ("quit", "+OK")]);
+        assert!(server.session.closing);
+    }
+
+    #[test]
+    fn auth_without_a_password_in_force_is_told_so() {
+        check(&[
+            (
+                "auth x",
+                "-ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ),
+            ("auth default anything", "+OK"),
+            ("auth someone anything", "-WRONGPASS invalid username-password pair or user is disabled."),
+            ("auth a b c", "-ERR syntax error"),
+        ]);
+    }
+
+    #[test]
+    fn select_changes_the_database() {
+        check(&[
+            ("set a 0", "+OK"),
+            ("select 15", "+OK"),
+            ("get a", "nil"),
+            ("select 16", "-ERR DB index is out of range"),
+            ("select -1", "-ERR DB index is out of range"),
+            ("select abc", "-ERR value is not an integer or out of range"),
+            (
+                "select 99999999999",
+                "-ERR value is out of range, value must between -2147483648 and 2147483647",
+            ),
+            ("set a 15", "+OK"),
+            ("select 0", "+OK"),
+            ("get a", "\"0\""),
+        ]);
+    }
+
+    #[test]
+    fn ping_and_echo_reply_with_what_they_got() {
+        check(&[
+            ("ping", "+PONG"),
+            ("ping 'a b'", "\"a b\""),
+            ("ping ''", "\"\""),
+            ("ping a b", "-ERR wrong number of arguments for 'ping' command"),
+            ("echo \"\\x00\\xff\"", "\"\\x00\\xff\""),
+            ("echo", "-ERR wrong number of arguments for 'echo' command"),
+        ]);
+    }
+
+    #[test]
+    fn ping_waits_for_recovery_and_greetings_do_not() {
+        let mut server = TestServer::new();
+        *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
+        server.check(&[
+            ("ping", "-LOADING Redis is loading the dataset in memory"),
+            ("echo x", "\"x\""),
+            ("select 1", "+OK"),
+            ("client id", ":1"),
+            ("reset", "+RESET"),
+        ]);
+        assert!(server.run("hello").starts_with("[\"server\""));
+    }
+
+    #[test]
+    fn reset_makes_the_connection_a_new_one() {
+        let mut server = TestServer::new();
+        for line in ["hello 3 setname jobs", "select 3", "client no-touch on", "client no-evict on"] {
+            server.run(line);
+        }
+        server.check(&[("client durability none", "+OK"), ("client reply off", "")]);
+        assert_eq!(server.run("reset"), "+RESET");
+        let session = &server.session;
+        assert_eq!((session.db, session.protocol, session.durability), (DbId::ZERO, Protocol::Resp2, None));
+        assert!(!session.no_touch && !session.client.no_evict() && session.authenticated && !session.closing);
+        let mut line = String::new();
+        session.client.render(crate::table(), 0, &mut line);
+        for field in ["name=", "flags=N", "db=0", "resp=2", "durability=default"] {
+            assert!(line.split(' ').any(|shown| shown == field), "{field} is not in {line}");
+        }
+        server
+            .check(&[("ping", "+PONG"), ("reset now", "-ERR wrong number of arguments for 'reset' command")]);
+    }
+
+    #[test]
+    fn clients_share_nothing_but_the_list() {
+        let mut server = TestServer::new();
+        let mut other = server.connect();
+        server.check(&[("select 3", "+OK"), ("client setname one", "+OK"), ("client reply off", "")]);
+        std::mem::swap(&mut server.session, &mut other);
+        server.check(&[("client id", ":2"), ("client getname", "nil"), ("set a 1", "+OK")]);
+        assert_eq!((server.session.db, other.db), (DbId::ZERO, DbId::new(3).expect("in range")));
+        assert_eq!(other.client.labels().name.as_str(), "one");
+        assert_eq!(server.host.clients.count(), 2);
+    }
+
+    #[test]
+    fn quit_takes_any_arguments_and_closes() {
+        let mut server = TestServer::new();
+        server.check(&[("quit now please", "+OK")]);
+        assert!(server.session.closing);
+    }
+}

@@ -1,0 +1,259 @@
+//! Showing and closing connections: CLIENT LIST, INFO, KILL.
+
+use engine::{
+    CommandError, Context,
+    clients::{Client, ClientFilter, ClientKind, DEFAULT_USER},
+};
+use wire::{Args, number::parse_i64};
+
+/// Roughly what one client takes in a list, in bytes.
+const LINE_BYTES: usize = 384;
+
+/// `CLIENT INFO`
+pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let client = cx.session.client.clone();
+    reply_lines(cx, [&*client]);
+    Ok(())
+}
+
+/// `CLIENT LIST [TYPE type] [ID client-id [client-id ...]]`, one of the two
+pub(super) fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let clients = match args.get(2) {
+        None => cx.host.clients().all(),
+        Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
+            let filter = ClientFilter { kind: Some(parse_kind(args.at(3))?), ..ClientFilter::default() };
+            cx.host.clients().matching(&filter, cx.now_ms())
+        }
+        Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
+            let ids = args.skip(3).iter().map(parse_id).collect::<Result<Vec<i64>, _>>()?;
+            let found = ids.iter().filter_map(|id| cx.host.clients().find(u64::try_from(*id).ok()?));
+            found.collect()
+        }
+        Some(_) => return Err(CommandError::Syntax),
+    };
+    reply_lines(cx, clients.iter().map(|client| &**client));
+    Ok(())
+}
+
+fn parse_id(text: &[u8]) -> Result<i64, CommandError> {
+    parse_i64(text).ok_or(CommandError::Text("ERR Invalid client ID"))
+}
+
+fn reply_lines<'c>(cx: &mut Context<'_, '_>, clients: impl IntoIterator<Item = &'c Client>) {
+    let clients = clients.into_iter();
+    let mut lines = String::with_capacity(clients.size_hint().0 * LINE_BYTES);
+    for client in clients {
+        client.render(crate::table(), cx.now_ms(), &mut lines);
+        lines.push('\n');
+    }
+    cx.reply.verbatim(*b"txt", lines.as_bytes());
+}
+
+/// `CLIENT KILL ip:port`, or `CLIENT KILL filter value [filter value ...]`
+pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() == 3 {
+        let filter = ClientFilter { peer: Some(args.at(2)), ..ClientFilter::default() };
+        return match kill_matching(cx, &filter) {
+            0 => Err(CommandError::Text("ERR No such client")),
+            _ => {
+                cx.reply.ok();
+                Ok(())
+            }
+        };
+    }
+    let filter = parse_filter(args.skip(2), cx.session.client.id())?;
+    let killed = kill_matching(cx, &filter);
+    cx.reply.count(killed);
+    Ok(())
+}
+
+/// Kills what matches, and returns how many. The client itself goes once it has its reply.
+fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
+    let own_id = cx.session.client.id();
+    if filter.kind == Some(ClientKind::Replica) {
+        // Their connections are no clients' any more.
+        return cx.host.replication().disconnect_replicas();
+    }
+    let matching = cx.host.clients().matching(filter, cx.now_ms());
+    for client in &matching {
+        if client.id() == own_id {
+            cx.session.closing = true;
+            client.set_closing();
+        } else {
+            client.kill();
+        }
+    }
+    matching.len()
+}
+
+fn parse_filter(args: Args<'_>, own_id: u64) -> Result<ClientFilter<'_>, CommandError> {
+    let mut filter = ClientFilter { except: Some(own_id), ..ClientFilter::default() };
+    let mut rest = args.iter();
+    while let Some(option) = rest.next() {
+        let value = rest.next().ok_or(CommandError::Syntax)?;
+        match option.to_ascii_lowercase().as_slice() {
+            b"id" => filter.id = Some(parse_positive(value, "ERR client-id should be greater than 0")?),
+            b"type" => filter.kind = Some(parse_kind(value)?),
+            b"addr" => filter.peer = Some(value),
+            b"laddr" => filter.local = Some(value),
+            b"user" if value == DEFAULT_USER.as_bytes() => filter.user = Some(value),
+            b"user" => return Err(unknown("ERR No such user", value)),
+            b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(own_id),
+            b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.except = None,
+            b"maxage" => filter.age_seconds_min = Some(parse_max_age(value)?),
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    Ok(filter)
+}
+
+fn parse_max_age(text: &[u8]) -> Result<u64, CommandError> {
+    parse_i64(text).ok_or(CommandError::Text("ERR maxage is not an integer or out of range"))?;
+    parse_positive(text, "ERR maxage should be greater than 0")
+}
+
+fn parse_positive(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
+    let number = parse_i64(text).filter(|number| *number > 0).ok_or(CommandError::Text(error))?;
+    Ok(number.unsigned_abs())
+}
+
+fn parse_kind(text: &[u8]) -> Result<ClientKind, CommandError> {
+    ClientKind::parse(text).ok_or_else(|| unknown("ERR Unknown client type", text))
+}
+
+fn unknown(what: &str, text: &[u8]) -> CommandError {
+    CommandError::Composed(format!("{what} '{}'", String::from_utf8_lossy(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Value;
+
+    use crate::testing::{START_MS, TestServer, check};
+    use engine::clients::Connected;
+
+    /// A second client at this address, connected ten seconds after the first.
+    fn with_second_client(peer: &str) -> TestServer {
+        let server = TestServer::new();
+        server.clock.advance_ms(10_000);
+        let (peer, local) = (peer.to_string(), "127.0.0.1:6379".to_string());
+        let signaller = Box::new(|_, _| {});
+        server.host.clients.register(Connected { peer, local, fd: 9, now_ms: START_MS + 10_000, signaller });
+        server
+    }
+
+    fn lines(server: &mut TestServer, command: &str) -> Vec<String> {
+        let bytes = match server.value(command) {
+            Value::Bulk(bytes) => bytes,
+            Value::Verbatim { format, text } => {
+                assert_eq!(format, *b"txt");
+                text
+            }
+            other => panic!("{other:?}"),
+        };
+        let text = String::from_utf8(bytes).expect("lists are text");
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines().map(str::to_string).collect()
+    }
+
+    fn second_is_killed(server: &TestServer) -> bool {
+        server.host.clients.find(2).expect("still registered").is_killed()
+    }
+
+    #[test]
+    fn clients_are_listed_by_id() {
+        let mut server = with_second_client("10.0.0.2:77");
+        for protocol in ["hello 2", "hello 3"] {
+            server.run(protocol);
+            let all = lines(&mut server, "client list");
+            assert_eq!(all.len(), 2);
+            assert!(
+                all[0].starts_with("id=1 addr=127.0.0.1:50001 laddr=127.0.0.1:6379 fd=8 name= age=10 idle=0")
+            );
+            assert!(all[0].contains(" cmd=client|list "), "{}", all[0]);
+            assert!(all[1].starts_with("id=2 addr=10.0.0.2:77 "), "{}", all[1]);
+            assert_eq!(lines(&mut server, "client list type normal").len(), 2);
+            assert_eq!(lines(&mut server, "client list TYPE pubsub").len(), 0);
+            assert_eq!(lines(&mut server, "client list id 2 99 1 -5").len(), 2);
+            assert!(lines(&mut server, "client list ID 2")[0].starts_with("id=2 "));
+            let own = lines(&mut server, "client info");
+            assert!(own.len() == 1 && own[0].contains(" cmd=client|info "), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn list_refuses_what_it_does_not_know() {
+        check(&[
+            ("client list type foo", "-ERR Unknown client type 'foo'"),
+            ("client list id x", "-ERR Invalid client ID"),
+            ("client list id 1 x", "-ERR Invalid client ID"),
+            ("client list id", "-ERR syntax error"),
+            ("client list foo", "-ERR syntax error"),
+            ("client list type", "-ERR syntax error"),
+            ("client list type normal id 1", "-ERR syntax error"),
+            ("client info x", "-ERR wrong number of arguments for 'client|info' command"),
+        ]);
+    }
+
+    #[test]
+    fn the_old_form_kills_one_address_even_its_own() {
+        let mut server = with_second_client("10.0.0.2:77");
+        server
+            .check(&[("client kill 10.0.0.9:1", "-ERR No such client"), ("client kill 10.0.0.2:77", "+OK")]);
+        assert!(second_is_killed(&server) && !server.session.closing);
+        assert_eq!(server.run("client kill 127.0.0.1:50001"), "+OK");
+        assert!(server.session.closing && !server.session.client.is_killed(), "the reply must still leave");
+    }
+
+    #[test]
+    fn the_new_form_kills_by_filters() {
+        for (filters, killed) in [
+            ("id 2", 1),
+            ("id 3", 0),
+            ("addr 10.0.0.2:77", 1),
+            ("ADDR 10.0.0.2:78", 0),
+            ("laddr 127.0.0.1:6379", 1),
+            ("type normal", 1),
+            ("type slave", 0),
+            ("user default", 1),
+            ("maxage 5", 1),
+            ("maxage 6", 0),
+            ("id 2 addr 10.0.0.2:77 laddr 127.0.0.1:6379 type normal user default maxage 1 skipme yes", 1),
+            ("id 2 addr 10.0.0.2:78", 0),
+            ("id 2 id 3", 0),
+        ] {
+            let mut server = with_second_client("10.0.0.2:77");
+            server.clock.advance_ms(5_000);
+            assert_eq!(server.run(&format!("client kill {filters}")), format!(":{killed}"), "{filters}");
+            assert_eq!(second_is_killed(&server), killed == 1, "{filters}");
+            assert!(!server.session.closing, "{filters}");
+        }
+    }
+
+    #[test]
+    fn the_new_form_spares_the_client_itself_unless_told() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("client kill id 1 skipme yes"), ":0");
+        assert_eq!(server.run("client kill type normal"), ":0");
+        assert!(!server.session.closing);
+        assert_eq!(server.run("client kill id 1 SKIPME NO"), ":1");
+        assert!(server.session.closing && !server.session.client.is_killed());
+    }
+
+    #[test]
+    fn kill_refuses_what_it_does_not_know() {
+        check(&[
+            ("client kill", "-ERR wrong number of arguments for 'client|kill' command"),
+            ("client kill id 0", "-ERR client-id should be greater than 0"),
+            ("client kill id -1", "-ERR client-id should be greater than 0"),
+            ("client kill id x", "-ERR client-id should be greater than 0"),
+            ("client kill type x", "-ERR Unknown client type 'x'"),
+            ("client kill user x", "-ERR No such user 'x'"),
+            ("client kill skipme x", "-ERR syntax error"),
+            ("client kill foo bar", "-ERR syntax error"),
+            ("client kill id 1 addr", "-ERR syntax error"),
+            ("client kill maxage x", "-ERR maxage is not an integer or out of range"),
+            ("client kill maxage 0", "-ERR maxage should be greater than 0"),
+        ]);
+    }
+}

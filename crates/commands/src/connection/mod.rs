@@ -1,0 +1,116 @@
+//! Connection commands: who a client is, which protocol and database it uses, and who else is connected.
+//!
+//! What it is: changes of the session and of the entry in the list of clients, which must agree.
+//! What it is not: the sockets. Closing is asked for ([`Session::closing`](engine::Session), a killed client's signal) and
+//! done by the server.
+//!
+//! Invariants
+//! - None of these commands touches a key; none waits for the log.
+
+mod attributes;
+mod client;
+mod greeting;
+mod list;
+mod tracking;
+
+use engine::{Family, Flags, Keys, Row};
+
+use crate::help::no_subcommand;
+
+/// Allowed at any time.
+const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
+/// The same, but not in scripts.
+const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
+/// Also before authentication.
+const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 1,
+    flags: SESSION,
+    keys: Keys::None,
+    family: Family::Connection,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: no_subcommand,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "auth",
+        arity: -2,
+        flags: GREETING,
+        summary: "Tells the server who the client is.",
+        syntax: "[username] password",
+        handler: greeting::auth,
+        ..ROW
+    },
+    Row {
+        name: "client",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.4.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Works with the connected clients.",
+        subcommands: &client::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "echo",
+        arity: 2,
+        flags: ALWAYS.or(Flags::FAST),
+        summary: "Replies with its argument.",
+        syntax: "message",
+        handler: greeting::echo,
+        ..ROW
+    },
+    Row {
+        name: "hello",
+        arity: -1,
+        flags: GREETING,
+        since: "6.0.0",
+        summary: "Agrees on the protocol, and tells client and server about each other.",
+        syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        handler: greeting::hello,
+        ..ROW
+    },
+    Row {
+        name: "ping",
+        arity: -1,
+        flags: Flags::FAST.or(Flags::SUBSCRIBER),
+        summary: "Replies with PONG, or with its argument.",
+        syntax: "[message]",
+        handler: greeting::ping,
+        ..ROW
+    },
+    Row {
+        name: "quit",
+        arity: -1,
+        flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
+        summary: "Closes the connection once all replies are sent.",
+        handler: greeting::quit,
+        ..ROW
+    },
+    Row {
+        name: "reset",
+        flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
+        since: "6.2.0",
+        summary: "Puts the connection into the state of a new one.",
+        handler: greeting::reset,
+        ..ROW
+    },
+    Row {
+        name: "select",
+        arity: 2,
+        flags: ALWAYS.or(Flags::FAST),
+        summary: "Selects the database that commands work on.",
+        syntax: "index",
+        handler: greeting::select,
+        ..ROW
+    },
+];

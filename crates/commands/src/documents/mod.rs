@@ -1,0 +1,146 @@
+//! Documents over this protocol: DOC.PUT, DOC.GET, DOC.DEL.
+//!
+//! What it is: the documents that HTTP serves, one at a time, so that a transaction can write them together with keys and
+//! messages, as one record. What it is not: the way to replicate them, nor to create databases.
+//!
+//! Invariants
+//! - An error has the name that CouchDB gives it, in capitals and without underscores, then its reason: `CONFLICT Document update
+//!   conflict.`
+//! - Within a transaction a command sees what those before it have written.
+
+use documents::{
+    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, Limits, NewDocument, Pick, Snapshot, check_id,
+};
+use engine::{CommandError, Context, Family, Flags, Keys, Row, unit::Named};
+use wire::Args;
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 3,
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
+    keys: Keys::None,
+    family: Family::Documents,
+    since: "7.2.4",
+    complexity: "O(log N) where N is the number of documents in the database.",
+    summary: "",
+    syntax: "",
+    handler: get,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "doc.del",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
+        summary: "Deletes a revision of a document; gives the revision that says so.",
+        syntax: "database id rev",
+        handler: del,
+        ..ROW
+    },
+    Row {
+        name: "doc.get",
+        arity: -3,
+        flags: Flags::READONLY.or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
+        summary: "The document as JSON, with its _id and _rev; null if there is none.",
+        syntax: "database id [rev]",
+        handler: get,
+        ..ROW
+    },
+    Row {
+        name: "doc.put",
+        arity: -4,
+        summary: "Writes a document; gives its revision. `rev` (or _rev) is the one it replaces.",
+        syntax: "database id json [rev]",
+        handler: put,
+        ..ROW
+    },
+];
+
+/// `DOC.PUT database id json [rev]`
+fn put(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut document = NewDocument::parse(args.at(3), &Limits::default()).map_err(refused)?;
+    if let Some(rev) = args.get(4) {
+        document.rev = Some(parse_rev(rev)?);
+    }
+    edit(cx, args, document)
+}
+
+/// `DOC.DEL database id rev`
+fn del(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let rev = parse_rev(args.at(3))?;
+    let Named { id, .. } = name(args)?;
+    edit(cx, args, NewDocument::deletion(id.into(), Some(rev)))
+}
+
+fn edit(cx: &mut Context<'_, '_>, args: Args<'_>, document: NewDocument) -> Result<(), CommandError> {
+    let Named { database, id } = name(args)?;
+    if cx.host.documents().is_none() {
+        return Err(CommandError::Loading);
+    }
+    check_id(id).map_err(refused)?;
+    if id.starts_with(LOCAL_PREFIX) {
+        return Err(CommandError::Text("BADREQUEST _local documents are written over HTTP"));
+    }
+    let request = EditRequest::new(id.into(), document, true, |_| None).map_err(refused)?;
+    let rev = cx.unit.documents(database).and_then(|writer| writer.edit(request)).map_err(refused)?;
+    cx.reply.bulk(rev.to_string().as_bytes());
+    Ok(())
+}
+
+/// `DOC.GET database id [rev]`
+fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() > 4 {
+        return Err(CommandError::Syntax);
+    }
+    let Named { database, id } = name(args)?;
+    let pick = match args.get(3).map(parse_rev).transpose()? {
+        None => Pick::Winner,
+        Some(DocRev::Tree(rev)) => Pick::Rev(rev),
+        Some(DocRev::Local(_)) => return Err(refused(documents::RevError.into())),
+    };
+    let snapshot = if cx.in_transaction {
+        cx.unit.documents(database).map_err(refused)?.snapshot()
+    } else {
+        let documents = cx.host.documents().ok_or(CommandError::Loading)?;
+        let found = documents.database(database);
+        if found.is_err() {
+            cx.unit.note_seen(documents.names_lsn());
+        }
+        found.map_err(refused)?.snapshot()
+    };
+    cx.unit.note_seen(snapshot.last_lsn());
+    match shown(&snapshot, id, pick) {
+        Ok(json) => cx.reply.bulk(&json),
+        Err(DocError::Missing | DocError::Deleted) => cx.reply.null(),
+        Err(error) => return Err(refused(error)),
+    }
+    Ok(())
+}
+
+fn shown(snapshot: &Snapshot, id: &str, pick: Pick) -> Result<Vec<u8>, DocError> {
+    let found = snapshot.open(id, pick)?;
+    let (leaf, body) = (found.leaf(), snapshot.body(found.leaf())?);
+    let mut json = Vec::with_capacity(body.len() + id.len() + 64);
+    DocumentView::new(id, DocRev::Tree(found.rev()), leaf.deleted, &body).render(&mut json);
+    Ok(json)
+}
+
+fn name(args: Args<'_>) -> Result<Named<'_>, CommandError> {
+    Named::of_call(args).ok_or(CommandError::Text("BADREQUEST names of databases and documents are UTF-8"))
+}
+
+fn parse_rev(text: &[u8]) -> Result<DocRev, CommandError> {
+    let parsed = std::str::from_utf8(text).map_err(|_| documents::RevError).and_then(str::parse);
+    parsed.map_err(|error: documents::RevError| refused(error.into()))
+}
+
+fn refused(error: DocError) -> CommandError {
+    let code = error.error().replace('_', "").to_uppercase();
+    CommandError::Composed(format!("{code} {}", error.reason()))
+}
+
+#[cfg(test)]
+mod tests;

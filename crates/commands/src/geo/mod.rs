@@ -1,0 +1,137 @@
+//! Places on earth, as members of sorted sets.
+//!
+//! What it is: the commands that read scores as places. A place is stored as a sorted set's member whose score is the number
+//! of its cell, so that places near each other have scores near each other.
+//! What it is not: a type of its own. Every command on sorted sets works on the same keys.
+
+mod area;
+mod cell;
+mod earth;
+mod place;
+mod query;
+mod search;
+
+#[cfg(test)]
+mod tests;
+
+use engine::{Family, Flags, Keys, Row};
+
+const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
+const STORE: Flags = GROW.or(Flags::COPIES);
+
+/// The sorted set, and where the places are stored.
+const MAY_STORE: Keys =
+    Keys::Computed { first: Some(1), find: query::keys_of_radius, reads_others: |_| false };
+
+/// What commands on some places have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: Keys::First,
+    family: Family::Geo,
+    since: "3.2.0",
+    complexity: "O(1) for each member in question.",
+    summary: "",
+    syntax: "key [member [member ...]]",
+    handler: place::geopos,
+    subcommands: &[],
+};
+
+/// What commands that search have in common.
+const SEARCH: Row = Row {
+    complexity: "O(N+log(M)) where N is the number of members in the cells around the area and M that of all members.",
+    ..ROW
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "geoadd",
+        arity: -5,
+        flags: GROW,
+        complexity: "O(log(N)) for each place, where N is the number of members.",
+        summary: "Adds places to a sorted set, or moves them, with conditions if wanted.",
+        syntax: "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]",
+        handler: place::geoadd,
+        ..ROW
+    },
+    Row { name: "geopos", summary: "Replies with longitudes and latitudes.", ..ROW },
+    Row {
+        name: "geohash",
+        summary: "Replies with places as geohashes of 11 letters.",
+        handler: place::geohash,
+        ..ROW
+    },
+    Row {
+        name: "geodist",
+        arity: -4,
+        summary: "Replies with the distance between two places.",
+        syntax: "key member1 member2 [M | KM | FT | MI]",
+        handler: place::geodist,
+        ..ROW
+    },
+    Row {
+        name: "geosearch",
+        arity: -7,
+        since: "6.2.0",
+        summary: "Replies with the places in a circle or a box.",
+        syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width \
+                 height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
+        handler: search::geosearch,
+        ..SEARCH
+    },
+    Row {
+        name: "geosearchstore",
+        arity: -8,
+        flags: STORE,
+        keys: Keys::Range { first: 1, last: 2, step: 1 },
+        since: "6.2.0",
+        summary: "Stores the places in a circle or a box.",
+        syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> \
+                 | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+        handler: search::geosearchstore,
+        ..SEARCH
+    },
+    Row {
+        name: "georadius",
+        arity: -6,
+        flags: STORE,
+        keys: MAY_STORE,
+        summary: "Replies with the places in a circle, or stores them; GEOSEARCH does more.",
+        syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] \
+                 [ASC | DESC] [STORE key | STOREDIST key]",
+        handler: search::georadius,
+        ..SEARCH
+    },
+    Row {
+        name: "georadius_ro",
+        arity: -6,
+        since: "3.2.10",
+        summary: "Replies with the places in a circle.",
+        syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] \
+                 [ASC | DESC]",
+        handler: search::georadius_ro,
+        ..SEARCH
+    },
+    Row {
+        name: "georadiusbymember",
+        arity: -5,
+        flags: STORE,
+        keys: MAY_STORE,
+        summary: "Replies with the places in a circle around a member, or stores them; GEOSEARCH does more.",
+        syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] \
+                 [STORE key | STOREDIST key]",
+        handler: search::georadiusbymember,
+        ..SEARCH
+    },
+    Row {
+        name: "georadiusbymember_ro",
+        arity: -5,
+        since: "3.2.10",
+        summary: "Replies with the places in a circle around a member.",
+        syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
+        handler: search::georadiusbymember_ro,
+        ..SEARCH
+    },
+];

@@ -1,0 +1,131 @@
+//! Places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
+
+use engine::{CommandError, Context, long_units::ElementsMax};
+use keyspace::{Element, ScoredItemsBuf, ZsetView};
+use wire::{Args, ReplyWriter};
+
+use super::{
+    area::SearchArea,
+    cell::Place,
+    place::{write_length, write_place},
+    query::{Command, Order, Query},
+};
+use crate::zset::{store, zset};
+
+/// `GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width
+/// height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
+pub(super) fn geosearch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::Search)
+}
+
+/// `GEOSEARCHSTORE destination source`, and the arguments of GEOSEARCH with `[STOREDIST]` instead of what is shown.
+pub(super) fn geosearchstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::SearchStore)
+}
+
+/// `GEORADIUS key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]]
+/// [ASC | DESC] [STORE key | STOREDIST key]`
+pub(super) fn georadius(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::Radius { may_store: true })
+}
+
+/// `GEORADIUS_RO`, with the arguments of GEORADIUS that do not store.
+pub(super) fn georadius_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::Radius { may_store: false })
+}
+
+/// `GEORADIUSBYMEMBER key member radius`, and so on as GEORADIUS.
+pub(super) fn georadiusbymember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::RadiusByMember { may_store: true })
+}
+
+/// `GEORADIUSBYMEMBER_RO`, with the arguments of GEORADIUSBYMEMBER that do not store.
+pub(super) fn georadiusbymember_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    search(cx, args, Command::RadiusByMember { may_store: false })
+}
+
+/// A place that was found.
+struct Found<'a> {
+    member: Element<'a>,
+    score: f64,
+    place: Place,
+    /// From the center, in the unit of the area.
+    distance: f64,
+}
+
+fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<(), CommandError> {
+    let (db, source) = (cx.db(), args.at(if command == Command::SearchStore { 2 } else { 1 }));
+    let elements_max = cx.elements_max();
+    let zset = zset(cx.unit.read(db, source))?;
+    let query = Query::parse(args, command, zset)?;
+    let mut found = match (zset, query.area) {
+        (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any), elements_max)?,
+        _ => Vec::new(),
+    };
+    // Distances are numbers, but for those that are infinite in a unit.
+    match query.order {
+        Some(Order::Ascending) => found.sort_by(|one, other| one.distance.total_cmp(&other.distance)),
+        Some(Order::Descending) => found.sort_by(|one, other| other.distance.total_cmp(&one.distance)),
+        None => {}
+    }
+    found.truncate(query.count.unwrap_or(usize::MAX));
+    let Some(destination) = query.destination else {
+        cx.reply.array(found.len());
+        found.iter().for_each(|found| show(&mut cx.reply, found, &query));
+        return Ok(());
+    };
+    let mut members = ScoredItemsBuf::new();
+    for Found { member, score, distance, .. } in &found {
+        members.push(if query.stores_distances { *distance } else { *score }, member);
+    }
+    let is_search = command == Command::SearchStore;
+    store(cx, destination, &members, if is_search { "geosearchstore" } else { "georadiusstore" })
+}
+
+/// The members in an area, cell by cell. With a limit the search ends when so many are found.
+///
+/// # Errors
+/// If more members than `elements_max` are looked at.
+fn find<'a>(
+    zset: ZsetView<'a>,
+    area: &SearchArea,
+    limit: Option<usize>,
+    elements_max: ElementsMax,
+) -> Result<Vec<Found<'a>>, CommandError> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    for cell in area.cells() {
+        let scores = cell.scores();
+        let first = zset.partition_by_score(|score| score < scores.start);
+        let members = zset.range(first..zset.len()).take_while(|(_, score)| *score < scores.end);
+        for (member, score) in members {
+            if limit.is_some_and(|limit| found.len() >= limit) {
+                return Ok(found);
+            }
+            looked_at += 1;
+            elements_max.require(looked_at)?;
+            let place = Place::of_score(score);
+            if let Some(distance_m) = area.distance_m(place) {
+                found.push(Found { member, score, place, distance: distance_m / area.unit.metres });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn show(reply: &mut ReplyWriter<'_>, found: &Found<'_>, query: &Query<'_>) {
+    let details = [query.with_distance, query.with_hash, query.with_place];
+    let details = details.into_iter().filter(|is_wanted| *is_wanted).count();
+    if details > 0 {
+        reply.array(1 + details);
+    }
+    reply.bulk(&found.member);
+    if query.with_distance {
+        write_length(reply, found.distance);
+    }
+    if query.with_hash {
+        reply.integer(found.score as i64);
+    }
+    if query.with_place {
+        write_place(reply, found.place);
+    }
+}

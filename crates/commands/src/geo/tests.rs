@@ -1,0 +1,184 @@
+//! Searches against what Redis replies.
+
+use engine::EventClass;
+
+use crate::testing::{TestServer, WRONG_TYPE, check, check_protocols};
+
+const SYNTAX: &str = "-ERR syntax error";
+
+/// Places in Sicily, one across the sea.
+const SICILY: (&str, &str, &str) = (
+    "GEOADD s 13.361389 38.115556 Palermo 15.087269 37.502669 Catania 12.758489 38.788135 edge1 17.241510 38.788135 \
+     edge2",
+    ":4",
+    ":4",
+);
+
+#[test]
+fn circles_and_boxes_find_what_is_in_them() {
+    check_protocols(&[
+        SICILY,
+        (
+            "GEOSEARCH s FROMLONLAT 15 37 BYRADIUS 200 km ASC",
+            r#"["Catania", "Palermo"]"#,
+            r#"["Catania", "Palermo"]"#,
+        ),
+        (
+            "GEOSEARCH s FROMLONLAT 15 37 BYRADIUS 200 km DESC",
+            r#"["Palermo", "Catania"]"#,
+            r#"["Palermo", "Catania"]"#,
+        ),
+        (
+            "GEOSEARCH s FROMLONLAT 15 37 BYBOX 400 400 km ASC WITHCOORD WITHDIST",
+            r#"[["Catania", "56.4413", ["15.08726745843887329", "37.50266842333162032"]], ["Palermo", "190.4424", ["13.36138933897018433", "38.11555639549629859"]], ["edge2", "279.7403", ["17.24151045083999634", "38.78813451624225195"]], ["edge1", "279.7405", ["12.7584877610206604", "38.78813451624225195"]]]"#,
+            "[[\"Catania\", \"56.4413\", [,15.087267458438873, ,37.50266842333162]], [\"Palermo\", \"190.4424\", [,13.361389338970184, ,38.1155563954963]], [\"edge2\", \"279.7403\", [,17.241510450839996, ,38.78813451624225]], [\"edge1\", \"279.7405\", [,12.75848776102066, ,38.78813451624225]]]",
+        ),
+        (
+            "GEOSEARCH s FROMMEMBER Palermo BYRADIUS 0 m WITHHASH",
+            r#"[["Palermo", :3479099956230698]]"#,
+            r#"[["Palermo", :3479099956230698]]"#,
+        ),
+        ("GEOSEARCH s FROMMEMBER Catania BYRADIUS 20000 km COUNT 1 DESC", r#"["edge1"]"#, r#"["edge1"]"#),
+        (
+            "GEOSEARCH s FROMLONLAT 15 37 BYRADIUS 500 km COUNT 2",
+            r#"["Catania", "Palermo"]"#,
+            r#"["Catania", "Palermo"]"#,
+        ),
+        ("GEOSEARCH s FROMLONLAT -100 -37 BYRADIUS 500 km", "[]", "[]"),
+        ("GEORADIUS s 15 37 200 km ASC", r#"["Catania", "Palermo"]"#, r#"["Catania", "Palermo"]"#),
+        (
+            "GEORADIUS_RO s 15 37 200 km COUNT 1 WITHDIST",
+            r#"[["Catania", "56.4413"]]"#,
+            r#"[["Catania", "56.4413"]]"#,
+        ),
+        ("GEORADIUSBYMEMBER s Catania 200 km DESC", r#"["Palermo", "Catania"]"#, r#"["Palermo", "Catania"]"#),
+        ("GEORADIUSBYMEMBER_RO s Catania 0.1 mi", r#"["Catania"]"#, r#"["Catania"]"#),
+        (
+            "GEORADIUSBYMEMBER s Catania inf km COUNT 4 DESC",
+            r#"["edge1", "edge2", "Palermo", "Catania"]"#,
+            r#"["edge1", "edge2", "Palermo", "Catania"]"#,
+        ),
+    ]);
+}
+
+#[test]
+fn a_search_for_any_place_ends_early() {
+    let mut server = TestServer::new();
+    for number in 0..200 {
+        server.run(&format!("GEOADD s {} {} m{number}", number % 20, number / 20));
+    }
+    for (count, expected) in [(1, 1), (7, 7), (500, 200)] {
+        let reply = server.value(&format!("GEOSEARCH s FROMLONLAT 10 5 BYRADIUS 3000 km COUNT {count} ANY"));
+        assert!(matches!(reply, wire::Value::Array(places) if places.len() == expected), "{count}");
+    }
+}
+
+#[test]
+fn what_is_found_can_be_stored() {
+    check(&[
+        (SICILY.0, SICILY.1),
+        ("GEOSEARCHSTORE d s FROMLONLAT 15 37 BYRADIUS 200 km", ":2"),
+        ("ZRANGE d 0 -1", r#"["Palermo", "Catania"]"#),
+        ("GEOHASH d Palermo", r#"["sqc8b49rny0"]"#),
+        ("GEOSEARCHSTORE d s FROMLONLAT 15 37 BYBOX 400 400 km STOREDIST COUNT 3", ":3"),
+        ("ZRANGE d 0 -1", r#"["Catania", "Palermo", "edge2"]"#),
+        ("ZCOUNT d 56.44 56.45", ":1"),
+        ("GEORADIUS s 15 37 200 km STORE d", ":2"),
+        ("GEOHASH d Palermo", r#"["sqc8b49rny0"]"#),
+        ("GEORADIUSBYMEMBER s Catania 200 km STOREDIST d", ":2"),
+        ("ZCOUNT d 166.27 166.28", ":1"),
+        ("GEORADIUS s 15 37 200 km STORE first STORE second", ":2"),
+        ("EXISTS first second", ":1"),
+        ("GEOSEARCHSTORE s s FROMMEMBER Catania BYRADIUS 1 m", ":1"),
+        ("ZCARD s", ":1"),
+        ("GEORADIUS s 0 0 1 m STORE d", ":0"),
+        ("EXISTS d", ":0"),
+        ("SET d 1", "+OK"),
+        ("GEOSEARCHSTORE d none FROMMEMBER x BYRADIUS 1 m", ":0"),
+        ("EXISTS d", ":0"),
+    ]);
+}
+
+#[test]
+fn searches_refuse_what_redis_refuses() {
+    const INCOMPATIBLE: &str =
+        "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options";
+    const DECODE: &str = "-ERR could not decode requested zset member";
+    check(&[
+        (SICILY.0, SICILY.1),
+        (
+            "GEOSEARCH s FROMMEMBER Palermo ASC DESC ASC",
+            "-ERR exactly one of BYRADIUS and BYBOX can be specified for GEOSEARCH",
+        ),
+        (
+            "geosearch s BYRADIUS 1 m ASC DESC",
+            "-ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for geosearch",
+        ),
+        ("GEOSEARCH s FROMMEMBER Palermo FROMLONLAT 1 1 BYRADIUS 1 m", SYNTAX),
+        ("GEOSEARCH s FROMLONLAT 1 1 FROMMEMBER Palermo BYRADIUS 1 m", SYNTAX),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m BYBOX 1 1 m", SYNTAX),
+        ("GEOSEARCH s FROMMEMBER Palermo BYBOX 1 1 m BYRADIUS 1 m", SYNTAX),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m ANY", "-ERR the ANY argument requires COUNT argument"),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m COUNT 0", "-ERR COUNT must be > 0"),
+        (
+            "GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m COUNT x",
+            "-ERR value is not an integer or out of range",
+        ),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m COUNT", SYNTAX),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 m STOREDIST", SYNTAX),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS x m", "-ERR need numeric radius"),
+        ("GEOSEARCH s FROMMEMBER Palermo BYRADIUS -1 m", "-ERR radius cannot be negative"),
+        (
+            "GEOSEARCH s FROMMEMBER Palermo BYRADIUS 1 x",
+            "-ERR unsupported unit provided. please use M, KM, FT, MI",
+        ),
+        ("GEOSEARCH s FROMMEMBER Palermo BYBOX x 1 m", "-ERR need numeric width"),
+        ("GEOSEARCH s FROMMEMBER Palermo BYBOX 1 x m", "-ERR need numeric height"),
+        ("GEOSEARCH s FROMMEMBER Palermo BYBOX 1 -1 m", "-ERR height or width cannot be negative"),
+        ("GEOSEARCH s FROMMEMBER nowhere BYRADIUS 1 m", DECODE),
+        (
+            "GEOSEARCH s FROMLONLAT 200 0 BYRADIUS 1 m",
+            "-ERR invalid longitude,latitude pair 200.000000,0.000000",
+        ),
+        ("GEOSEARCH none FROMMEMBER nowhere BYRADIUS 1 m", "[]"),
+        ("GEOSEARCH none FROMMEMBER nowhere BYRADIUS x m", "-ERR need numeric radius"),
+        (
+            "GEOSEARCHSTORE d s FROMMEMBER Palermo BYRADIUS 1 m WITHDIST",
+            "-ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options",
+        ),
+        ("GEORADIUS s 15 37 1 m STORE d WITHHASH", INCOMPATIBLE),
+        ("GEORADIUSBYMEMBER s Palermo 1 m STOREDIST d WITHCOORD", INCOMPATIBLE),
+        ("GEORADIUS_RO s 15 37 1 m STORE d", SYNTAX),
+        ("GEORADIUSBYMEMBER_RO s Palermo 1 m STORE d", SYNTAX),
+        ("GEORADIUS s 15 37 1 m STORE", SYNTAX),
+        ("GEORADIUS s 15 37 1 m BYRADIUS 1 m", SYNTAX),
+        ("GEORADIUS s x 37 1 m", "-ERR value is not a valid float"),
+        ("GEORADIUS none 15 37 x m", "-ERR need numeric radius"),
+        ("GEORADIUSBYMEMBER none nowhere x y", "[]"),
+        ("GEORADIUSBYMEMBER none nowhere x y STORE d", ":0"),
+        ("GEORADIUSBYMEMBER s nowhere x y", DECODE),
+        ("SET string 1", "+OK"),
+        ("GEOSEARCH string FROMMEMBER a BYRADIUS 1 m", WRONG_TYPE),
+        ("GEORADIUS string x 0 1 m", WRONG_TYPE),
+        ("GEOSEARCHSTORE d string FROMMEMBER a BYRADIUS 1 m", WRONG_TYPE),
+        ("EXISTS d", ":0"),
+    ]);
+}
+
+#[test]
+fn what_happens_to_places_is_told_once() {
+    let mut server = TestServer::new();
+    *server.host.event_classes.lock() = EventClass::parse("zgE").expect("letters");
+    for (command, expected) in [
+        (SICILY.0, "zadd s"),
+        (SICILY.0, ""),
+        ("GEOSEARCHSTORE d s FROMMEMBER Palermo BYRADIUS 1 m", "geosearchstore d"),
+        ("GEORADIUSBYMEMBER s Palermo 1 m STORE d", "georadiusstore d"),
+        ("GEORADIUS s 0 0 1 m STORE d", "del d"),
+        ("GEORADIUS s 0 0 1 m STORE d", ""),
+    ] {
+        server.run(command);
+        assert_eq!(server.events().join(", "), expected, "{command}");
+    }
+    server.assert_replays();
+}

@@ -1,0 +1,435 @@
+//! Fields that expire: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
+
+use engine::{CommandError, Context, EventClass};
+use keyspace::{Effect, HashField, Items};
+use wire::{Args, ArgsIter, number::parse_i64};
+
+use super::{hash, set::notify_removed};
+use crate::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption, gather};
+
+/// What is said of a field that is not there.
+const NO_FIELD: i64 = -2;
+/// What is said of a field that never expires.
+const NEVER: i64 = -1;
+/// A condition was not met.
+const NOT_SET: i64 = 0;
+/// The deadline is set or removed.
+const SET: i64 = 1;
+/// The deadline has passed: the field is gone.
+const DELETED: i64 = 2;
+
+/// Longest time from 1970 that a field may be given, in milliseconds: as in Redis, 46 bits.
+const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
+
+/// Reads `FIELDS count name ...` to the end, `per_field` arguments a field.
+fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandError> {
+    if words.get(0).is_none_or(|word| !word.eq_ignore_ascii_case(b"fields")) {
+        return Err(CommandError::Text(
+            "ERR Mandatory argument FIELDS is missing or not at the right position",
+        ));
+    }
+    let count = words.get(1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
+    let Some(count) = count.filter(|count| *count > 0) else {
+        return Err(CommandError::Text("ERR Parameter `numFields` should be greater than 0"));
+    };
+    let fields = words.skip(2);
+    if count.checked_mul(per_field) != Some(fields.len()) {
+        return Err(CommandError::Text("ERR The `numfields` parameter must match the number of arguments"));
+    }
+    Ok(fields)
+}
+
+/// The field of a name, unless it has expired; `None` also if there is no hash.
+fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<HashField<'u>>, CommandError> {
+    let as_of_ms = cx.as_of_ms();
+    let hash = hash(cx.unit.peek(cx.db(), key))?;
+    Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms)))
+}
+
+/// Removes fields of a hash that have expired, so that what happens to them next does not depend on the time of a replay.
+pub(super) fn bury<'a>(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    names: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), CommandError> {
+    if !cx.unit.has_due(key) {
+        return Ok(());
+    }
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
+    let Some(hash) = hash(cx.unit.peek(db, key))?.filter(|hash| hash.has_deadlines()) else { return Ok(()) };
+    let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(as_of_ms));
+    let expired: Slices<'_> = names.filter(expired).collect();
+    if !expired.is_empty() {
+        let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
+        notify_removed(cx, "hexpired", key, applied);
+    }
+    Ok(())
+}
+
+/// Removes fields and tells so.
+fn remove(cx: &mut Context<'_, '_>, key: &[u8], fields: Items<'_>) {
+    let db = cx.db();
+    let applied = cx.apply(&Effect::HashRemove { db, key, fields });
+    notify_removed(cx, "hdel", key, applied);
+}
+
+/// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`
+pub(super) fn hexpire(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    set_deadlines(cx, args, Form::Ex, "hexpire")
+}
+
+/// `HPEXPIRE key milliseconds [NX | XX | GT | LT] FIELDS count field [field ...]`
+pub(super) fn hpexpire(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    set_deadlines(cx, args, Form::Px, "hpexpire")
+}
+
+/// `HEXPIREAT key unix-time-seconds [NX | XX | GT | LT] FIELDS count field [field ...]`
+pub(super) fn hexpireat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    set_deadlines(cx, args, Form::ExAt, "hexpireat")
+}
+
+/// `HPEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT] FIELDS count field [field ...]`
+pub(super) fn hpexpireat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    set_deadlines(cx, args, Form::PxAt, "hpexpireat")
+}
+
+fn set_deadlines(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    form: Form,
+    command: &'static str,
+) -> Result<(), CommandError> {
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
+    let number = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
+    if number < 0 {
+        return Err(CommandError::Text("ERR invalid expire time, must be >= 0"));
+    }
+    let deadline_ms = form.deadline_ms(number, now_ms).and_then(|ms| u64::try_from(ms).ok());
+    let deadline_ms = deadline_ms.filter(|ms| *ms <= DEADLINE_MS_MAX);
+    let deadline_ms = deadline_ms.ok_or(CommandError::InvalidExpire(command))?;
+    let words = args.skip(3);
+    let has_condition = words.get(0).is_some_and(|word| !word.eq_ignore_ascii_case(b"fields"));
+    let conditions = Conditions::parse(words.take(has_condition.into()))?;
+    let names = parse_fields(words.skip(has_condition.into()), 1)?;
+    hash(cx.unit.get(db, key))?;
+    bury(cx, key, names.iter())?;
+    cx.reply.array(names.len());
+    let mut changed = Slices::new();
+    for name in names.iter() {
+        let outcome = match live(cx, key, name)? {
+            None => NO_FIELD,
+            // What was named twice has its deadline already.
+            Some(_) if deadline_ms <= as_of_ms && changed.contains(&name) => NO_FIELD,
+            Some(field) if !conditions.allow(field.expire_at_ms, deadline_ms) => NOT_SET,
+            Some(_) => {
+                changed.push(name);
+                if deadline_ms <= as_of_ms { DELETED } else { SET }
+            }
+        };
+        cx.reply.integer(outcome);
+    }
+    if !changed.is_empty() {
+        let fields = Items::Slices(&changed);
+        if deadline_ms <= as_of_ms {
+            remove(cx, key, fields);
+        } else {
+            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+            cx.notify(EventClass::HASH, "hexpire", key);
+        }
+    }
+    Ok(())
+}
+
+/// `HTTL key FIELDS count field [field ...]`
+pub(super) fn httl(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let now_ms = cx.now_ms();
+    reply_deadlines(cx, args, |deadline_ms| rounded_seconds(deadline_ms.saturating_sub(now_ms)))
+}
+
+/// `HPTTL key FIELDS count field [field ...]`
+pub(super) fn hpttl(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let now_ms = cx.now_ms();
+    reply_deadlines(cx, args, |deadline_ms| deadline_ms.saturating_sub(now_ms))
+}
+
+/// `HEXPIRETIME key FIELDS count field [field ...]`
+pub(super) fn hexpiretime(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    reply_deadlines(cx, args, rounded_seconds)
+}
+
+/// `HPEXPIRETIME key FIELDS count field [field ...]`
+pub(super) fn hpexpiretime(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    reply_deadlines(cx, args, |deadline_ms| deadline_ms)
+}
+
+/// Whole seconds, the started one included.
+fn rounded_seconds(ms: u64) -> u64 {
+    ms.div_ceil(1000)
+}
+
+fn reply_deadlines(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    show: impl Fn(u64) -> u64,
+) -> Result<(), CommandError> {
+    let names = parse_fields(args.skip(2), 1)?;
+    let db = cx.db();
+    hash(cx.unit.inspect(db, args.at(1)))?;
+    cx.reply.array(names.len());
+    for name in names.iter() {
+        let outcome = match live(cx, args.at(1), name)? {
+            None => NO_FIELD,
+            // No deadline is later than `DEADLINE_MS_MAX`.
+            Some(field) => field.expire_at_ms.map_or(NEVER, |ms| show(ms) as i64),
+        };
+        cx.reply.integer(outcome);
+    }
+    Ok(())
+}
+
+/// `HPERSIST key FIELDS count field [field ...]`
+pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key) = (cx.db(), args.at(1));
+    let names = parse_fields(args.skip(2), 1)?;
+    hash(cx.unit.get(db, key))?;
+    cx.reply.array(names.len());
+    let mut changed = Slices::new();
+    for name in names.iter() {
+        let outcome = match live(cx, key, name)? {
+            None => NO_FIELD,
+            Some(field) if field.expire_at_ms.is_none() || changed.contains(&name) => NEVER,
+            Some(_) => {
+                changed.push(name);
+                SET
+            }
+        };
+        cx.reply.integer(outcome);
+    }
+    if !changed.is_empty() {
+        let fields = Items::Slices(&changed);
+        cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: None });
+        cx.notify(EventClass::HASH, "hpersist", key);
+    }
+    Ok(())
+}
+
+/// Replies with the values of fields, nil for those that are not there.
+fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result<(), CommandError> {
+    let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
+    let hash = hash(cx.unit.read(db, key))?;
+    cx.reply.array(names.len());
+    for name in names.iter() {
+        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
+        cx.reply.bulk_or_null(field.as_ref().map(|field| &*field.value));
+    }
+    Ok(())
+}
+
+/// `HGETDEL key FIELDS count field [field ...]`
+pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let key = args.at(1);
+    let names = parse_fields(args.skip(2), 1)?;
+    reply_values(cx, key, names)?;
+    bury(cx, key, names.iter())?;
+    let mut slices = Slices::new();
+    remove(cx, key, gather(names, &mut slices));
+    Ok(())
+}
+
+/// Reads options up to FIELDS; returns what follows, FIELDS included.
+fn parse_options<'a>(
+    words: Args<'a>,
+    mut read: impl FnMut(&'a [u8], &mut ArgsIter<'a>) -> Result<(), CommandError>,
+) -> Result<Args<'a>, CommandError> {
+    let mut rest = words.iter();
+    let mut taken = 0;
+    while let Some(word) = words.get(taken).filter(|word| !word.eq_ignore_ascii_case(b"fields")) {
+        rest.next();
+        read(word, &mut rest)?;
+        taken = words.len() - rest.len();
+    }
+    Ok(words.skip(taken))
+}
+
+/// `HGETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`
+pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
+    let mut expiry = ExpiryOption::Unsaid;
+    let names = parse_options(args.skip(2), |word, rest| expiry.read(word, rest))?;
+    if matches!(expiry, ExpiryOption::Keep) {
+        return Err(CommandError::Syntax);
+    }
+    let names = parse_fields(names, 1)?;
+    let deadline_ms = expiry.deadline_ms(now_ms, "hgetex")?;
+    reply_values(cx, key, names)?;
+    bury(cx, key, names.iter())?;
+    let mut slices = Slices::new();
+    let fields = gather(names, &mut slices);
+    match (expiry, deadline_ms) {
+        (_, Some(deadline_ms)) if deadline_ms <= as_of_ms => remove(cx, key, fields),
+        (ExpiryOption::Persist, _) | (_, Some(_)) => {
+            let effect = Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms };
+            if cx.apply(&effect).changed {
+                let event = if deadline_ms.is_some() { "hexpire" } else { "hpersist" };
+                cx.notify(EventClass::HASH, event, key);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `HSETEX key [FNX | FXX] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL] FIELDS count field value [field value ...]`
+pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
+    let mut expiry = ExpiryOption::Unsaid;
+    let mut must_exist = None;
+    let pairs = parse_options(args.skip(2), |word, rest| {
+        let wanted = match word.to_ascii_lowercase().as_slice() {
+            b"fnx" => false,
+            b"fxx" => true,
+            _ => return expiry.read(word, rest),
+        };
+        if must_exist.replace(wanted).is_some_and(|before| before != wanted) {
+            return Err(CommandError::Syntax);
+        }
+        Ok(())
+    })?;
+    if matches!(expiry, ExpiryOption::Persist) {
+        return Err(CommandError::Syntax);
+    }
+    let pairs = parse_fields(pairs, 2)?;
+    let deadline_ms = expiry.deadline_ms(now_ms, "hsetex")?;
+    hash(cx.unit.get(db, key))?;
+    let names: Slices<'_> = pairs.iter().step_by(2).collect();
+    for name in &names {
+        if must_exist.is_some_and(|wanted| live(cx, key, name).is_ok_and(|field| field.is_some() != wanted)) {
+            cx.reply.integer(0);
+            return Ok(());
+        }
+    }
+    bury(cx, key, names.iter().copied())?;
+    let fields = Items::Slices(&names);
+    if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms) {
+        remove(cx, key, fields);
+    } else {
+        let mut slices = Slices::new();
+        let pairs = gather(pairs, &mut slices);
+        cx.apply(&match expiry {
+            ExpiryOption::Keep => Effect::HashUpdate { db, key, pairs },
+            _ => Effect::HashPut { db, key, pairs },
+        });
+        cx.notify(EventClass::HASH, "hset", key);
+        if deadline_ms.is_some() {
+            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms });
+            cx.notify(EventClass::HASH, "hexpire", key);
+        }
+    }
+    cx.reply.integer(1);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::SlotId;
+
+    use crate::testing::{START_MS, TestServer, check};
+
+    #[test]
+    fn fields_expire_alone() {
+        check(&[
+            ("HSET h a 1 b 2 c 3", ":3"),
+            ("HEXPIRE h 10 FIELDS 3 a b x", "[:1, :1, :-2]"),
+            ("HTTL h FIELDS 3 a c x", "[:10, :-1, :-2]"),
+            ("HPTTL h FIELDS 1 a", "[:10000]"),
+            ("HEXPIRE h 20 NX FIELDS 2 a c", "[:0, :1]"),
+            ("HEXPIRE h 5 GT FIELDS 1 a", "[:0]"),
+            ("HEXPIRE h 5 LT FIELDS 1 a", "[:1]"),
+            ("HPERSIST h FIELDS 3 b c x", "[:1, :1, :-2]"),
+            ("HPERSIST h FIELDS 1 b", "[:-1]"),
+            ("after 5000", ""),
+            ("HGET h a", "nil"),
+            ("HEXISTS h a", ":0"),
+            ("HKEYS h", r#"["b", "c"]"#),
+            ("HSETNX h a 9", ":1"),
+            ("HTTL h FIELDS 1 a", "[:-1]"),
+            ("HEXPIRE h 0 FIELDS 1 a", "[:2]"),
+            ("HLEN h", ":2"),
+            ("HTTL nokey FIELDS 2 a b", "[:-2, :-2]"),
+            ("HEXPIRE nokey 5 FIELDS 1 a", "[:-2]"),
+        ]);
+    }
+
+    #[test]
+    fn an_expired_field_is_new_when_it_is_set_again() {
+        check(&[
+            ("HSET h n 5 m 1", ":2"),
+            ("HPEXPIRE h 100 FIELDS 1 n", "[:1]"),
+            ("after 100", ""),
+            ("HINCRBY h n 1", ":1"),
+            ("HPEXPIRE h 100 FIELDS 1 n", "[:1]"),
+            ("after 100", ""),
+            ("HDEL h n", ":0"),
+            ("HSET h n 7", ":1"),
+            ("HPEXPIRE h 100 FIELDS 1 n", "[:1]"),
+            ("HINCRBY h n 1", ":8"),
+            ("HPTTL h FIELDS 1 n", "[:100]"),
+            ("HSET h n 1", ":0"),
+            ("HPTTL h FIELDS 1 n", "[:-1]"),
+        ]);
+    }
+
+    #[test]
+    fn fields_are_read_and_set_with_an_expiry() {
+        check(&[
+            ("HSETEX h EX 10 FIELDS 2 a 1 b 2", ":1"),
+            ("HTTL h FIELDS 2 a b", "[:10, :10]"),
+            ("HSETEX h FNX FIELDS 1 a 5", ":0"),
+            ("HSETEX h FXX KEEPTTL FIELDS 1 a 5", ":1"),
+            ("HTTL h FIELDS 1 a", "[:10]"),
+            ("HGETEX h PERSIST FIELDS 2 a x", r#"["5", nil]"#),
+            ("HTTL h FIELDS 1 a", "[:-1]"),
+            ("HGETEX h PX 50 FIELDS 1 a", r#"["5"]"#),
+            ("HPTTL h FIELDS 1 a", "[:50]"),
+            ("HGETDEL h FIELDS 2 a x", r#"["5", nil]"#),
+            ("HGETDEL h FIELDS 1 b", r#"["2"]"#),
+            ("EXISTS h", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn the_active_cycle_removes_due_fields_with_a_record() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HSET g a 1", ":1"),
+            ("HPEXPIRE h 100 FIELDS 1 a", "[:1]"),
+            ("HPEXPIRE g 100 FIELDS 1 a", "[:1]"),
+            ("after 100", ""),
+            ("HLEN h", ":2"),
+        ]);
+        let (now_ms, from, to) = (START_MS + 100, SlotId::FIRST, SlotId::LAST);
+        server.executor.begin_round(now_ms, &server.host, 1 << 20);
+        server.executor.expire_due(from, to, 100, &server.host);
+        server.check(&[("HLEN h", ":1"), ("EXISTS g", ":0"), ("DBSIZE", ":1")]);
+        server.assert_replays();
+    }
+
+    #[test]
+    fn what_is_no_list_of_fields_is_refused() {
+        check(&[
+            ("HSET h a 1", ":1"),
+            ("HEXPIRE h 10 FIELDS 0 a", "-ERR Parameter `numFields` should be greater than 0"),
+            ("HEXPIRE h 10 FIELDS 2 a", "-ERR The `numfields` parameter must match the number of arguments"),
+            (
+                "HEXPIRE h 10 NX a b c",
+                "-ERR Mandatory argument FIELDS is missing or not at the right position",
+            ),
+            ("HEXPIRE h -1 FIELDS 1 a", "-ERR invalid expire time, must be >= 0"),
+            ("HEXPIRE h 9223372036854775807 FIELDS 1 a", "-ERR invalid expire time in 'hexpire' command"),
+            ("HEXPIRE h x FIELDS 1 a", "-ERR value is not an integer or out of range"),
+            ("SET s v", "+OK"),
+            ("HEXPIRE s 10 FIELDS 1 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Storing a changed string by what changed.
+
+use std::ops::Range;
+
+use engine::{CommandError, Context};
+use keyspace::{Effect, Value};
+
+/// Equal bytes between differences that are written with them: about what another effect costs beside its key.
+const GAP_BYTES: usize = 16;
+
+/// A new value of a key, and how it comes about.
+pub(super) struct Change {
+    value: Vec<u8>,
+    how: How,
+}
+
+enum How {
+    /// The key gets this value, with an expiry.
+    Replace { expire_at_ms: Option<u64> },
+    /// These parts of the value are written over the old one.
+    Overwrite(Vec<Range<usize>>),
+}
+
+impl Change {
+    /// The value of a key that does not exist yet.
+    pub(super) fn new_key(value: Vec<u8>) -> Change {
+        Change { value, how: How::Replace { expire_at_ms: None } }
+    }
+
+    /// Another value of a key, which keeps its expiry.
+    pub(super) fn between(old: &[u8], value: Vec<u8>, expire_at_ms: Option<u64>) -> Change {
+        let how = if value.len() < old.len() {
+            How::Replace { expire_at_ms }
+        } else {
+            How::Overwrite(differences(old, &value))
+        };
+        Change { value, how }
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// As [`Context::require_room`]: nothing has happened.
+    pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
+        let (db, value) = (cx.db(), self.value.as_slice());
+        cx.require_room((key.len() + value.len()) as u64)?;
+        match &self.how {
+            How::Replace { expire_at_ms } => {
+                let (value, expire_at_ms) = (Value::String(value), *expire_at_ms);
+                cx.apply(&Effect::Put { db, key, value, expire_at_ms });
+            }
+            How::Overwrite(parts) => {
+                for part in parts {
+                    let (offset, bytes) = (part.start as u64, &value[part.clone()]);
+                    cx.apply(&Effect::SetRange { db, key, offset, bytes });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where `new` differs from `old`, which is not longer.
+fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let mut add = |differing: Range<usize>| match parts.last_mut() {
+        Some(last) if differing.start - last.end <= GAP_BYTES => last.end = differing.end,
+        _ => parts.push(differing),
+    };
+    let (old_words, old_rest) = old.as_chunks::<8>();
+    let (new_words, _) = new.as_chunks::<8>();
+    for (word, (old, new)) in old_words.iter().zip(new_words).enumerate() {
+        let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        if difference != 0 {
+            let start = word * 8 + difference.trailing_zeros() as usize / 8;
+            add(start..(word + 1) * 8 - difference.leading_zeros() as usize / 8);
+        }
+    }
+    let rest = old_words.len() * 8;
+    for (index, (old, new)) in (rest..).zip(old_rest.iter().zip(&new[rest..])) {
+        if old != new {
+            add(index..index + 1);
+        }
+    }
+    if new.len() > old.len() {
+        add(old.len()..new.len());
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn differences_that_are_close_are_one() {
+        let old = [0; 100];
+        let differing = |indices: &[usize], len| {
+            let mut new = vec![0; len];
+            indices.iter().for_each(|index| new[*index] = 1);
+            let parts = differences(&old, &new);
+            parts.iter().map(|part| (part.start, part.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(differing(&[], 100), []);
+        assert_eq!(differing(&[0, 99], 100), [(0, 1), (99, 100)]);
+        assert_eq!(differing(&[3, 5], 100), [(3, 6)]);
+        assert_eq!(differing(&[10, 27], 100), [(10, 28)]);
+        assert_eq!(differing(&[10, 28], 100), [(10, 11), (28, 29)]);
+        assert_eq!(differing(&[], 104), [(100, 104)]);
+        assert_eq!(differing(&[1, 90], 101), [(1, 2), (90, 101)]);
+    }
+
+    proptest! {
+        #[test]
+        fn differences_make_the_new_from_the_old(
+            old in prop::collection::vec(0..2u8, 0..200),
+            changes in prop::collection::vec((0..200usize, any::<u8>()), 0..5),
+            added in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut new = old.clone();
+            for (index, value) in changes {
+                if let Some(byte) = new.get_mut(index) {
+                    *byte = value;
+                }
+            }
+            new.extend(added);
+            let mut made = old.clone();
+            for part in differences(&old, &new) {
+                made.resize(made.len().max(part.end), 0);
+                made[part.clone()].copy_from_slice(&new[part]);
+            }
+            prop_assert_eq!(made, new);
+        }
+    }
+}

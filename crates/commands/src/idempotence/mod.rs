@@ -1,0 +1,216 @@
+//! IDEMP: a command that runs once, however often it is sent.
+//!
+//! ```text
+//! IDEMP key ttl INCR c    lock the slots of key and c -> a reply is kept under key?  yes: that is the reply
+//!                                                     '-> no: INCR -> put its reply under key -> ONE record -> unlock
+//! ```
+//!
+//! What it is: a client that does not know whether its command has run, because its connection or the server was lost, sends it
+//! again under the same key and gets the reply of the first time. What it is not: a queue or a history: one key, one command,
+//! one reply, for as long as the key lives.
+//!
+//! Invariants
+//! - The reply and the effects are one record, so there is never one without the other: not after a crash, not on a replica.
+//! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
+//! - A command that fails and has changed nothing is not kept: sent again, it runs again.
+//! - What is kept can be told: a reply is too long, or no reply that can be read, before the key has it, not after.
+//! - What is kept is a string like others (see `stored`): it expires, is evicted, can be deleted; snapshots and replicas have it.
+//!
+//! The command cannot block, as in a transaction. It works in transactions, not in scripts: IDEMP runs those.
+
+mod stored;
+
+use engine::{
+    CommandError, Context, EventClass, Family, Flags, Keys, Row,
+    context::EFFECT_BYTES_BESIDE_ARGS,
+    row::{Found, WRAPPED_AT},
+};
+use keyspace::{Effect, Value, View};
+use storage::CHAIN_BYTES_MAX;
+use wire::Args;
+
+use crate::{deadline::Form, expiry_option::positive_deadline_ms, wrapped};
+use stored::{Digest, Stored, is_reply};
+
+/// Longest reply that is kept, in bytes.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+
+const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[Row {
+    name: "idemp",
+    arity: -4,
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::NOSCRIPT).or(Flags::RUNS_SCRIPTS).or(Flags::WRAPS),
+    keys: Keys::Computed { first: Some(1), find: find_keys, reads_others },
+    family: Family::Transactions,
+    since: "7.2.4",
+    complexity: "That of the command.",
+    summary: "Runs a command once: what is sent again under the same key gets the reply of the first time.",
+    syntax: "key milliseconds command [arg [arg ...]]",
+    handler: idemp,
+    subcommands: &[],
+}];
+
+/// The key, and those of the command.
+fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    if args.len() > 1 {
+        visit(1);
+    }
+    if let Ok((found, call)) = wrapped(args) {
+        found.row.keys.for_each(call, |index| visit(WRAPPED_AT + index));
+    }
+}
+
+fn reads_others(args: Args<'_>) -> bool {
+    wrapped(args)
+        .is_ok_and(|(found, call)| found.row.keys.spans_all(call) || found.row.flags.has(Flags::READS_ALL))
+}
+
+/// `IDEMP key milliseconds command [arg ...]`
+fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    cx.show_script(args);
+    let (db, key) = (cx.db(), args.at(1));
+    let expire_at_ms = Some(positive_deadline_ms(Form::Px, args.at(2), cx.now_ms(), "idemp")?);
+    let (found, call) = wrapped(args)?;
+    let mut names_key = false;
+    found.row.keys.for_each(call, |index| names_key |= call.at(index) == key);
+    if names_key {
+        return Err(CommandError::Text("ERR the key of IDEMP is one of its command's"));
+    }
+    let digest = Digest::of(call);
+    if let Some(entry) = cx.unit.get(db, key) {
+        let View::String(bytes) = entry.view() else { return Err(CommandError::WrongType) };
+        let stored = Stored::parse(bytes).ok_or(FOREIGN)?;
+        if stored.digest != digest {
+            return Err(CommandError::Text("IDEMPMISMATCH the key was used for another command"));
+        }
+        if !stored.write(&mut cx.reply) {
+            return Err(FOREIGN);
+        }
+        cx.unit.note_repeated();
+        return Ok(());
+    }
+    let scripting = cx.scripting();
+    if let Some(error) = scripting.no_writes.as_ref().or(scripting.no_growth.as_ref()) {
+        return Err(error.clone());
+    }
+    let start = cx.reply.position();
+    // That it has no room for, the reply has said.
+    if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
+        let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
+        cx.apply(&Effect::Put { db, key, value: Value::String(&value), expire_at_ms });
+        cx.notify(EventClass::STRING, "idemp", key);
+    }
+    Ok(())
+}
+
+/// Runs the command, whose reply is written. Returns whether it is to be kept.
+fn run(cx: &mut Context<'_, '_>, key: &[u8], found: Found, call: Args<'_>) -> Result<bool, CommandError> {
+    let (start, record_bytes) = (cx.reply.position(), cx.unit.record_bytes());
+    // What copies values can leave no room for its reply, and is undone then.
+    let can_undo = replies_at_length(found.row, call) || found.row.flags.has(Flags::COPIES);
+    if can_undo {
+        cx.unit.begin_undo();
+    }
+    let outer = std::mem::replace(&mut cx.in_transaction, true);
+    let outcome = (found.row.handler)(cx, call);
+    cx.in_transaction = outer;
+    let outcome = outcome.and_then(|()| {
+        if cx.reply.position() == start {
+            cx.reply.null();
+        }
+        check_reply(cx, key, start, can_undo)
+    });
+    if can_undo {
+        cx.unit.end_undo();
+    }
+    let is_again = matches!(
+        outcome,
+        Err(CommandError::NeedsRoom(_)
+            | CommandError::NeedsAllSlots
+            | CommandError::NeedsOwnThread
+            | CommandError::SlotTaken { .. })
+    );
+    let is_error = outcome.is_err() || cx.reply.since(start).starts_with(b"-");
+    if !is_again {
+        cx.unit.stats().called(found.index.into(), is_error);
+    }
+    outcome?;
+    Ok(!is_error || cx.unit.record_bytes() > record_bytes)
+}
+
+/// Undoes a command whose reply cannot be kept. If that is not possible, the reply becomes an error that says so.
+fn check_reply(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    start: usize,
+    can_undo: bool,
+) -> Result<(), CommandError> {
+    let reply = cx.reply.since(start);
+    let problem = if reply.len() > REPLY_BYTES_MAX || !has_room(cx.unit.record_bytes(), key, reply) {
+        "too long for IDEMP to keep"
+    } else if !is_reply(reply) {
+        "none that IDEMP could tell again"
+    } else {
+        return Ok(());
+    };
+    if can_undo && cx.unit.undo() {
+        return Err(CommandError::Composed(format!("ERR the reply is {problem}; the command is undone")));
+    }
+    cx.reply.truncate(start);
+    cx.reply.error(format!("ERR the command has run, but its reply was {problem}"));
+    Ok(())
+}
+
+/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of the log there will
+/// be room; a record can be no larger than this.
+fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
+    record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
+}
+
+/// Whether a reply can be about as long as what the command finds. The others say how many, or that all is well: they need not
+/// copy what they change to be undone.
+fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
+    match row.name {
+        // With GET.
+        "set" => call.len() > 3,
+        name => row.flags.has(Flags::RUNS_SCRIPTS) || LONG_REPLIES.contains(&name),
+    }
+}
+
+/// Commands that write, and give back what they find.
+const LONG_REPLIES: &[&str] = &[
+    "bitfield",
+    "blmove",
+    "blmpop",
+    "blpop",
+    "brpop",
+    "brpoplpush",
+    "bzmpop",
+    "bzpopmax",
+    "bzpopmin",
+    "georadius",
+    "georadiusbymember",
+    "getdel",
+    "getex",
+    "getset",
+    "hgetdel",
+    "hgetex",
+    "lmove",
+    "lmpop",
+    "lpop",
+    "rpop",
+    "rpoplpush",
+    "sort",
+    "spop",
+    "xautoclaim",
+    "xclaim",
+    "xreadgroup",
+    "zmpop",
+    "zpopmax",
+    "zpopmin",
+];
+
+#[cfg(test)]
+mod tests;

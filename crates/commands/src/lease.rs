@@ -1,0 +1,97 @@
+//! LEASE and UNLEASE: a key that belongs to an owner for a time, and no longer than to the connection that asked for it.
+//!
+//! What it is: the commands. What a connection holds, and what happens when it closes, is in `engine::leases`.
+//! What it is not: a queue for those who wait for a lease; they ask again, or listen to the events of the key.
+//!
+//! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
+
+use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, leases::NO_TOKEN};
+use keyspace::{Effect, Value, View};
+use wire::Args;
+
+use crate::{deadline::Form, expiry_option::positive_deadline_ms};
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 4,
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST).or(Flags::NOSCRIPT),
+    // Not `Keys::First`: several of them are no one unit, because each token is a position of its own.
+    keys: Keys::Range { first: 1, last: 1, step: 1 },
+    family: Family::Connection,
+    since: "7.2.4",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: lease,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "lease",
+        summary: "Takes or renews a key for an owner and this connection; gives a token that rises, or null if it is taken.",
+        syntax: "key milliseconds owner",
+        ..ROW
+    },
+    Row {
+        name: "unlease",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::NOSCRIPT),
+        summary: "Gives a leased key back, if it is this owner's.",
+        syntax: "key owner",
+        handler: unlease,
+        ..ROW
+    },
+];
+
+/// Who has the key.
+enum Holder {
+    Nobody,
+    Asker,
+    Another,
+}
+
+fn holder(cx: &mut Context<'_, '_>, key: &[u8], asker: &[u8]) -> Result<Holder, CommandError> {
+    let db = cx.db();
+    match cx.unit.get(db, key).map(|entry| entry.view()) {
+        None => Ok(Holder::Nobody),
+        Some(View::String(owner)) if *owner == *asker => Ok(Holder::Asker),
+        Some(View::String(_)) => Ok(Holder::Another),
+        Some(_) => Err(CommandError::WrongType),
+    }
+}
+
+/// `LEASE key milliseconds owner`
+fn lease(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, owner) = (cx.db(), args.at(1), args.at(3));
+    let deadline_ms = positive_deadline_ms(Form::Px, args.at(2), cx.now_ms(), "lease")?;
+    if let Holder::Another = holder(cx, key, owner)? {
+        cx.reply.null();
+        return Ok(());
+    }
+    cx.session.leases.require_room(db, key)?;
+    cx.apply(&Effect::Put { db, key, value: Value::String(owner), expire_at_ms: Some(deadline_ms) });
+    cx.notify(EventClass::GENERIC, "lease", key);
+    cx.session.leases.hold(&cx.unit, db, key);
+    cx.session.granted.push(cx.reply.position());
+    cx.reply.raw(NO_TOKEN);
+    Ok(())
+}
+
+/// `UNLEASE key owner`
+fn unlease(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key) = (cx.db(), args.at(1));
+    let gives_back = matches!(holder(cx, key, args.at(2))?, Holder::Asker);
+    if gives_back {
+        cx.apply(&Effect::Delete { db, key });
+        cx.notify(EventClass::GENERIC, "unlease", key);
+        cx.session.leases.forget(db, key);
+    }
+    cx.reply.integer(gives_back.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

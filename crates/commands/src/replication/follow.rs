@@ -1,0 +1,158 @@
+//! Whom the server follows, and who follows it: REPLICAOF, FAILOVER, ROLE, and the first command of a replica.
+
+use engine::{
+    CommandError, Context,
+    replication::{Address, Failover, Followed, Role},
+};
+use wire::{Args, number::parse_i64};
+
+/// `REPLICAOF <host port | NO ONE>`
+pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (host, port) = (args.at(1), args.at(2));
+    if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        let replication = cx.host.replication();
+        match replication.role() {
+            Role::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
+            _ => cx.promise_for_sure(|promise| replication.lead(promise)),
+        }
+        return Ok(());
+    }
+    let leader = address(host, port, CommandError::Text("ERR Invalid master port"))?;
+    match cx.host.replication().follow(leader).map_err(CommandError::Composed)? {
+        Followed::Begun => cx.reply.ok(),
+        Followed::Already => cx.reply.simple("OK Already connected to specified master"),
+    }
+    Ok(())
+}
+
+fn address(host: &[u8], port: &[u8], invalid: CommandError) -> Result<Address, CommandError> {
+    let port = parse_i64(port).ok_or(CommandError::NotAnInteger)?;
+    match u16::try_from(port).ok().filter(|&port| port > 0) {
+        Some(port) => Ok(Address { host: String::from_utf8_lossy(host).into_owned(), port }),
+        None => Err(invalid),
+    }
+}
+
+/// `FAILOVER [TO <host port> [FORCE]] [ABORT] [TIMEOUT milliseconds]`
+pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (mut failover, mut abort) = (Failover { to: None, force: false, timeout_ms: None }, false);
+    let mut index = 1;
+    while let Some(option) = args.get(index) {
+        index += 1;
+        match option.to_ascii_lowercase().as_slice() {
+            b"abort" if !abort => abort = true,
+            b"timeout" if failover.timeout_ms.is_none() => {
+                let timeout = args.get(index).ok_or(CommandError::Syntax)?;
+                let timeout = parse_i64(timeout).ok_or(CommandError::NotAnInteger)?;
+                let refused = CommandError::Text("ERR FAILOVER timeout must be greater than 0");
+                failover.timeout_ms = Some(u64::try_from(timeout).ok().filter(|&it| it > 0).ok_or(refused)?);
+                index += 1;
+            }
+            b"to" if failover.to.is_none() => {
+                let (Some(host), Some(port)) = (args.get(index), args.get(index + 1)) else {
+                    return Err(CommandError::Syntax);
+                };
+                failover.to = Some(address(host, port, CommandError::Text("ERR Invalid master port"))?);
+                index += 2;
+            }
+            b"force" if !failover.force => failover.force = true,
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    let replication = cx.host.replication();
+    if abort {
+        if args.len() > 2 {
+            return Err(CommandError::Syntax);
+        }
+        replication.abort_failover().map_err(CommandError::Composed)?;
+    } else {
+        if failover.force && (failover.to.is_none() || failover.timeout_ms.is_none()) {
+            return Err(CommandError::Text(
+                "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+            ));
+        }
+        replication.fail_over(failover).map_err(CommandError::Composed)?;
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `ROLE`
+pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let reply = &mut cx.reply;
+    match cx.host.replication().role() {
+        Role::Leader { end, replicas } => {
+            reply.array(3);
+            reply.bulk(b"master");
+            reply.integer(end.get() as i64);
+            reply.array(replicas.len());
+            for replica in replicas {
+                reply.array(3);
+                reply.bulk(replica.address.host.as_bytes());
+                reply.bulk_display(replica.address.port);
+                reply.bulk_display(replica.flushed);
+            }
+        }
+        Role::Replica { leader, link, applied } => {
+            reply.array(5);
+            reply.bulk(b"slave");
+            reply.bulk(leader.host.as_bytes());
+            reply.integer(leader.port.into());
+            reply.bulk(link.name().as_bytes());
+            reply.integer(applied.get() as i64);
+        }
+    }
+    Ok(())
+}
+
+/// `REPLICATE ...`: the connection becomes that of a replica, and what follows is not RESP. `REPLICATE MARKS ...` asks a
+/// question before.
+pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.at(1).eq_ignore_ascii_case(b"marks") {
+        let marks: Vec<&[u8]> = args.skip(2).iter().collect();
+        let common = cx.host.replication().newest_common(&marks).map_err(CommandError::Composed)?;
+        cx.reply.integer(common.map_or(-1, |lsn| lsn.get() as i64));
+        return Ok(());
+    }
+    cx.session.claim = Some(args.skip(1).iter().map(<[u8]>::to_vec).collect());
+    // Whoever takes the connection over answers.
+    cx.session.closing = true;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn a_server_alone_is_a_leader_and_stays_one() {
+        check(&[
+            ("role", "[\"master\", :0, []]"),
+            ("replicaof no one", "+OK"),
+            ("slaveof NO ONE", "+OK"),
+            ("replicaof localhost 0", "-ERR Invalid master port"),
+            ("replicaof localhost 65536", "-ERR Invalid master port"),
+            ("replicaof localhost x", "-ERR value is not an integer or out of range"),
+            ("replicaof localhost 6380", "-ERR this server cannot replicate"),
+            ("replicate marks 1 2", ":-1"),
+        ]);
+    }
+
+    #[test]
+    fn a_hand_over_says_to_whom_and_for_how_long() {
+        check(&[
+            ("failover", "-ERR FAILOVER requires connected replicas."),
+            ("failover abort", "-ERR No failover in progress."),
+            ("failover abort abort", "-ERR syntax error"),
+            ("failover abort timeout 1", "-ERR syntax error"),
+            ("failover timeout 0", "-ERR FAILOVER timeout must be greater than 0"),
+            ("failover timeout x", "-ERR value is not an integer or out of range"),
+            ("failover to localhost", "-ERR syntax error"),
+            (
+                "failover to localhost 1 force",
+                "-ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+            ),
+            ("failover to localhost 1 timeout 5 force", "-ERR FAILOVER requires connected replicas."),
+        ]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Commands about copies of the server: who leads, who follows, how far they are.
+//!
+//! What it is: a thin layer over [`Replication`](engine::Replication), which the server answers.
+//! What it is not: the protocol between servers; of that only the first command, REPLICATE, passes through here.
+
+mod follow;
+mod wait;
+
+use engine::{Family, Flags, Keys, Row};
+
+use crate::help::no_subcommand;
+
+/// For administrators, at any time.
+const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE);
+
+const ROW: Row = Row {
+    name: "",
+    arity: 1,
+    flags: ADMIN,
+    keys: Keys::None,
+    family: Family::Server,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: no_subcommand,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "failover",
+        arity: -1,
+        since: "6.2.0",
+        summary: "Hands over to a replica, without losing anything.",
+        syntax: "[TO <host port> [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+        handler: follow::failover,
+        ..ROW
+    },
+    Row {
+        name: "replicaof",
+        arity: 3,
+        flags: ADMIN.or(Flags::NO_MULTI),
+        since: "5.0.0",
+        summary: "Has the server follow another, or lead.",
+        syntax: "<host port | NO ONE>",
+        handler: follow::replicaof,
+        ..ROW
+    },
+    Row {
+        name: "replicate",
+        arity: -2,
+        flags: ADMIN.or(Flags::NO_MULTI),
+        since: "7.2.0",
+        summary: "What a replica begins with; not for clients.",
+        syntax: "<version log-id epoch end chain port replica-id | MARKS end chain [end chain ...]>",
+        handler: follow::replicate,
+        ..ROW
+    },
+    Row {
+        name: "role",
+        flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
+        since: "2.8.12",
+        summary: "Tells whether the server leads or follows, and whom.",
+        handler: follow::role,
+        ..ROW
+    },
+    Row {
+        name: "slaveof",
+        arity: 3,
+        flags: ADMIN.or(Flags::NO_MULTI),
+        summary: "The older name of REPLICAOF.",
+        syntax: "<host port | NO ONE>",
+        handler: follow::replicaof,
+        ..ROW
+    },
+    Row {
+        name: "wait",
+        arity: 3,
+        flags: Flags::NOSCRIPT,
+        family: Family::Generic,
+        since: "3.0.0",
+        summary: "Waits until replicas have on their disks what the client has written.",
+        syntax: "numreplicas timeout",
+        handler: wait::wait,
+        ..ROW
+    },
+    Row {
+        name: "waitaof",
+        arity: 4,
+        flags: Flags::NOSCRIPT,
+        family: Family::Generic,
+        since: "7.2.0",
+        summary: "Waits until this server and replicas have on their disks what the client has written.",
+        syntax: "numlocal numreplicas timeout",
+        handler: wait::waitaof,
+        ..ROW
+    },
+    Row {
+        name: "waitlsn",
+        arity: 3,
+        flags: Flags::NOSCRIPT.or(Flags::STALE),
+        family: Family::Generic,
+        since: "7.2.0",
+        summary: "Waits until the server shows what was written up to a position of the log.",
+        syntax: "lsn timeout",
+        handler: wait::waitlsn,
+        ..ROW
+    },
+];

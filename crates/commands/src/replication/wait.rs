@@ -1,0 +1,111 @@
+//! Waiting for replicas, and on them: WAIT, WAITAOF, WAITLSN.
+
+use engine::{
+    CommandError, Context,
+    replication::{Role, Wanted},
+};
+use lsn::Lsn;
+use wire::{Args, number::parse_i64};
+
+/// `WAIT numreplicas timeout`
+pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let replication = cx.host.replication();
+    if matches!(replication.role(), Role::Replica { .. }) {
+        return Err(CommandError::Text(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured \
+             to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+        ));
+    }
+    let replicas = parse_count(args.at(1), i64::MAX)?;
+    let timeout_ms = parse_timeout(args.at(2))?;
+    let lsn = cx.session.last_write;
+    let flushed = replication.count_flushed(lsn);
+    if flushed >= replicas || cx.in_transaction {
+        cx.reply.integer(flushed as i64);
+        return Ok(());
+    }
+    let wanted = Wanted { lsn, replicas, local: false, timeout_ms };
+    cx.promise_for_sure(|promise| replication.wait_flushed(wanted, promise));
+    Ok(())
+}
+
+/// `WAITAOF numlocal numreplicas timeout`
+pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let replication = cx.host.replication();
+    let local = parse_count(args.at(1), 1)? == 1;
+    let replicas = parse_count(args.at(2), i64::MAX)?;
+    let timeout_ms = parse_timeout(args.at(3))?;
+    if matches!(replication.role(), Role::Replica { .. }) {
+        return Err(CommandError::Text(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and \
+             are not propagated.",
+        ));
+    }
+    let lsn = cx.session.last_write;
+    let is_local = lsn <= replication.durable_lsn();
+    let flushed = replication.count_flushed(lsn);
+    if (is_local || !local) && flushed >= replicas || cx.in_transaction {
+        cx.reply.array(2);
+        cx.reply.integer(is_local.into());
+        cx.reply.integer(flushed as i64);
+        return Ok(());
+    }
+    let wanted = Wanted { lsn, replicas, local: true, timeout_ms };
+    cx.promise_for_sure(|promise| replication.wait_flushed(wanted, promise));
+    Ok(())
+}
+
+/// `WAITLSN lsn timeout`: 1 once the server shows what was written up to there.
+pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let lsn =
+        parse_i64(args.at(1)).and_then(|lsn| u64::try_from(lsn).ok()).ok_or(CommandError::NotAnInteger)?;
+    let lsn = Lsn::new(lsn);
+    let timeout_ms = parse_timeout(args.at(2))?;
+    let replication = cx.host.replication();
+    let shown = replication.shown_lsn();
+    if lsn <= shown || cx.in_transaction {
+        cx.reply.integer((lsn <= shown).into());
+        return Ok(());
+    }
+    cx.promise_for_sure(|promise| replication.wait_applied(lsn, timeout_ms, promise));
+    Ok(())
+}
+
+fn parse_count(text: &[u8], max: i64) -> Result<usize, CommandError> {
+    let count = parse_i64(text).filter(|count| (0..=max).contains(count));
+    count.map(|count| count as usize).ok_or(CommandError::NotAnInteger)
+}
+
+/// Milliseconds; `None` for ever.
+fn parse_timeout(text: &[u8]) -> Result<Option<u64>, CommandError> {
+    let timeout =
+        parse_i64(text).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| CommandError::Text("ERR timeout is negative"))?;
+    Ok((timeout > 0).then_some(timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn without_replicas_nobody_has_anything() {
+        check(&[
+            ("set k v", "+OK"),
+            ("wait 0 0", ":0"),
+            ("wait x 0", "-ERR value is not an integer or out of range"),
+            ("wait -1 0", "-ERR value is not an integer or out of range"),
+            ("wait 1 x", "-ERR timeout is not an integer or out of range"),
+            ("wait 1 -1", "-ERR timeout is negative"),
+            ("waitaof 2 0 0", "-ERR value is not an integer or out of range"),
+            ("waitaof 0 0 -5", "-ERR timeout is negative"),
+            ("waitaof 0 0 0", "[:0, :0]"),
+            ("waitlsn 1 0", ":1"),
+            ("waitlsn x 0", "-ERR value is not an integer or out of range"),
+            ("multi", "+OK"),
+            ("wait 3 0", "+QUEUED"),
+            ("waitlsn 99999999 0", "+QUEUED"),
+            ("exec", "[:0, :1]"),
+        ]);
+    }
+}

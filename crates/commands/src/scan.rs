@@ -1,0 +1,119 @@
+//! What SCAN, HSCAN, SSCAN and ZSCAN have in common: cursors and options.
+//!
+//! What it is: reading them, and deciding what is shown. What it is not: a walk.
+
+use engine::CommandError;
+use keyspace::ValueType;
+use wire::{Args, glob, number::parse_i64};
+
+/// Keys or elements that are looked at unless it is told otherwise.
+const COUNT_DEFAULT: usize = 10;
+
+/// What is walked over; some options belong to one only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScanTarget {
+    /// The keys of a database: TYPE is allowed.
+    Keys,
+    /// The fields of a hash: NOVALUES is allowed.
+    Fields,
+    /// The members of a set or a sorted set.
+    Members,
+}
+
+/// Reads a cursor as loosely as Redis does: no digit at all is 0, a sign and leading zeros are allowed, a negative
+/// number wraps.
+///
+/// # Errors
+/// The text is no number.
+pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
+    let (negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(CommandError::InvalidCursor);
+    }
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
+    let number = number.ok_or(CommandError::InvalidCursor)?;
+    Ok(if negative { number.wrapping_neg() } else { number })
+}
+
+/// What a scan was asked for.
+#[derive(Debug)]
+pub(super) struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    type_name: Option<&'a [u8]>,
+    /// About how many keys or elements are looked at.
+    pub(super) count: usize,
+    /// Whether only the fields of a hash are shown.
+    pub(super) no_values: bool,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Reads the words after the cursor.
+    ///
+    /// # Errors
+    /// An unknown option or a count that is none.
+    pub(super) fn parse(words: Args<'a>, target: ScanTarget) -> Result<ScanOptions<'a>, CommandError> {
+        let mut options =
+            ScanOptions { pattern: None, type_name: None, count: COUNT_DEFAULT, no_values: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"novalues") && target == ScanTarget::Fields {
+                options.no_values = true;
+                continue;
+            }
+            let value = words.next().ok_or(CommandError::Syntax)?;
+            if word.eq_ignore_ascii_case(b"count") {
+                let count = parse_i64(value).ok_or(CommandError::NotAnInteger)?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                options.count = count.ok_or(CommandError::Syntax)?;
+            } else if word.eq_ignore_ascii_case(b"match") {
+                options.pattern = (value != b"*").then_some(value);
+            } else if word.eq_ignore_ascii_case(b"type") && target == ScanTarget::Keys {
+                options.type_name = Some(value);
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a key or an element with this name is shown.
+    #[inline]
+    pub(super) fn accepts(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+
+    /// Whether keys of this type are shown. A type that there is not accepts nothing.
+    pub(super) fn accepts_type(&self, value_type: ValueType) -> bool {
+        self.type_name.is_none_or(|name| name.eq_ignore_ascii_case(value_type.name().as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_strtoul_does() {
+        let cursor = |text: &str| parse_cursor(text.as_bytes()).ok();
+        for (text, expected) in [
+            ("", Some(0)),
+            ("007", Some(7)),
+            ("+5", Some(5)),
+            ("-1", Some(u64::MAX)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-", None),
+            ("+", None),
+            ("--1", None),
+            ("1x", None),
+            (" 1", None),
+        ] {
+            assert_eq!(cursor(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a script asks of the server: its commands, run as parts of the unit of the script.
+
+use engine::{CommandError, Context, Flags, long_units::is_final, row::Found};
+use keyspace::KeyHash;
+use scripting::{Calls, LogLevel, Refusal, Stop};
+use smallvec::SmallVec;
+use wire::{Args, Protocol};
+
+use crate::resolve_call;
+
+/// Declared keys whose hashes are kept for the commands of a script: those that it uses most come first.
+const HASHED_KEYS_MAX: usize = 16;
+
+/// See the module documentation.
+pub(super) struct Caller<'c, 'a, 'k> {
+    cx: &'c mut Context<'a, 'k>,
+    /// The first keys that it has declared, and their hashes.
+    keys: Args<'c>,
+    hashes: SmallVec<[KeyHash; HASHED_KEYS_MAX]>,
+    is_read_only: bool,
+    ignores_memory: bool,
+    /// Why the script was stopped.
+    refusal: Option<CommandError>,
+}
+
+impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
+    /// Runs a script. What it selects and how it is answered ends with it. Returns also what the client's command needs
+    /// to be run again, if it does.
+    pub(super) fn run<R>(
+        cx: &'c mut Context<'a, 'k>,
+        keys: Args<'c>,
+        is_read_only: bool,
+        ignores_memory: bool,
+        script: impl FnOnce(&mut dyn Calls) -> R,
+    ) -> (R, Option<CommandError>) {
+        let (db, protocol) = (cx.session.db, cx.session.protocol);
+        let outer = (cx.in_transaction, cx.in_script, cx.admitted_bytes);
+        cx.begin_inner();
+        cx.in_script = true;
+        let keys = keys.take(HASHED_KEYS_MAX);
+        let hashes = keys.iter().map(|key| cx.unit.hash(key)).collect();
+        let mut caller = Caller { cx, keys, hashes, is_read_only, ignores_memory, refusal: None };
+        let outcome = script(&mut caller);
+        let Caller { cx, refusal, .. } = caller;
+        cx.unit.forget_keys();
+        (cx.session.db, cx.session.protocol) = (db, protocol);
+        (cx.in_transaction, cx.in_script, cx.admitted_bytes) = outer;
+        cx.reply.set_protocol(protocol);
+        (outcome, refusal)
+    }
+
+    /// What can refuse a command.
+    fn check(&self, args: Args<'_>) -> Result<Found, String> {
+        let Ok(found) = resolve_call(args) else {
+            return Err("ERR Unknown Redis command called from script".to_string());
+        };
+        let row = found.row;
+        if !row.accepts(args.len()) {
+            return Err("ERR Wrong number of args calling Redis command from script".to_string());
+        }
+        let barred = [Flags::NOSCRIPT, Flags::PROTECTED, Flags::CONTAINER, Flags::IMMEDIATE, Flags::NO_MULTI];
+        if barred.into_iter().any(|flag| row.flags.has(flag)) {
+            return Err("ERR This Redis command is not allowed from script".to_string());
+        }
+        if row.flags.has(Flags::FLUSHES) && self.cx.unit.has_documents() {
+            return Err(format!(
+                "ERR {} cannot be undone: it cannot be in one transaction with DOC commands",
+                row.name.to_uppercase()
+            ));
+        }
+        // Asked each time: a long script may have begun before it became one.
+        if !row.flags.has(Flags::STALE) && self.cx.host.replication().is_stale() {
+            return Err("ERR Can not execute the command on a stale replica".to_string());
+        }
+        let writes = row.flags.has(Flags::WRITE)
+            || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.is_durable_channel(args.at(1));
+        if self.is_read_only && (writes || row.flags.has(Flags::PUBLISHES)) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".to_string());
+        }
+        if !writes {
+            return Ok(found);
+        }
+        let scripting = self.cx.scripting.as_deref();
+        if let Some(error) = scripting.and_then(|it| it.no_writes.as_ref()) {
+            return Err(error.to_string());
+        }
+        if row.flags.has(Flags::DENYOOM)
+            && !self.ignores_memory
+            && let Some(error) = scripting.and_then(|it| it.no_growth.as_ref())
+        {
+            return Err(error.to_string());
+        }
+        Ok(found)
+    }
+
+    /// Locks what a command needs beside what is locked. Returns whether that was possible.
+    fn lock(&mut self, found: Found, args: Args<'_>) -> bool {
+        let unit = &mut self.cx.unit;
+        unit.forget_keys();
+        if found.row.keys.spans_all(args) || found.row.flags.has(Flags::READS_ALL) {
+            return unit.has_locked_all();
+        }
+        let mut has_all = true;
+        found.row.keys.for_each(args, |index| {
+            let key = args.at(index);
+            let hash = self.keys.iter().position(|declared| declared == key).map(|at| self.hashes[at]);
+            has_all = has_all && unit.try_lock_key(key, hash);
+        });
+        has_all
+    }
+}
+
+impl Calls for Caller<'_, '_, '_> {
+    fn call(&mut self, args: Args<'_>, protocol: Protocol, reply: &mut Vec<u8>) -> Result<(), Refusal> {
+        let found = self.check(args).map_err(Refusal::Error)?;
+        if !self.lock(found, args) {
+            self.refusal = Some(CommandError::NeedsAllSlots);
+            return Err(Refusal::Stop(Stop::Again));
+        }
+        if is_final(found.row) && self.cx.may_be_handed_over() {
+            return Err(Refusal::Stop(Stop::Overtime));
+        }
+        let start = self.cx.reply.position();
+        self.cx.session.protocol = protocol;
+        if self.cx.run_inner(found, args, Some("lua")).is_err() {
+            return Err(Refusal::Stop(Stop::Overtime));
+        }
+        reply.extend_from_slice(self.cx.reply.since(start));
+        self.cx.reply.truncate(start);
+        Ok(())
+    }
+
+    fn may_call(&mut self, args: Args<'_>) -> Option<bool> {
+        resolve_call(args).ok().map(|_| true)
+    }
+
+    fn clock_us(&self) -> u64 {
+        self.cx.host.monotonic_us()
+    }
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        self.cx.host.log_script(level, &String::from_utf8_lossy(message));
+    }
+}

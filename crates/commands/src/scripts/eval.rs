@@ -1,0 +1,252 @@
+//! EVAL, EVALSHA, EVAL_RO, EVALSHA_RO.
+
+use std::{fmt::Display, sync::Arc};
+
+use engine::{
+    CommandError, Context,
+    scripts::{RunningFunction, Script},
+};
+use scripting::{Calls, Ended, Meter, Returned, ScriptError, Sha, Stop, Traits, Vm};
+use wire::{Args, number::parse_i64};
+
+use super::caller::Caller;
+
+/// `EVAL script numkeys [key ...] [arg ...]`
+pub(super) fn eval(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    evaluate(cx, args, false)
+}
+
+/// `EVAL_RO script numkeys [key ...] [arg ...]`
+pub(super) fn eval_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    evaluate(cx, args, true)
+}
+
+/// `EVALSHA sha1 numkeys [key ...] [arg ...]`
+pub(super) fn evalsha(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    evaluate_known(cx, args, false)
+}
+
+/// `EVALSHA_RO sha1 numkeys [key ...] [arg ...]`
+pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    evaluate_known(cx, args, true)
+}
+
+/// A script of more bytes is compiled on a thread of its own.
+const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
+
+/// Has the unit handed over if it would compile for long.
+///
+/// # Errors
+/// To be passed on.
+pub(super) fn require_quick_to_compile(cx: &Context<'_, '_>, source: &[u8]) -> Result<(), CommandError> {
+    if source.len() > COMPILED_HERE_BYTES_MAX { cx.require_own_thread() } else { Ok(()) }
+}
+
+fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
+    require_quick_to_compile(cx, args.at(1))?;
+    cx.show_script(args);
+    let words = Words::new(args, CommandError::NotAnInteger)?;
+    let scripts = cx.host.scripts();
+    match scripts.find(Sha::of(args.at(1))) {
+        Some(script) => run(cx, &script, words, is_read_only, false),
+        None => run(cx, &Arc::new(Script::new(args.at(1)).map_err(refused)?), words, is_read_only, true),
+    }
+}
+
+fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
+    cx.show_script(args);
+    const UNKNOWN: CommandError = CommandError::Text("NOSCRIPT No matching script. Please use EVAL.");
+    if args.at(1).len() != Sha::DIGITS {
+        return Err(UNKNOWN);
+    }
+    let words = Words::new(args, CommandError::NotAnInteger)?;
+    let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha)).ok_or(UNKNOWN)?;
+    run(cx, &script, words, is_read_only, false)
+}
+
+/// What follows the script, or the name of a function.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'b> {
+    pub(super) keys: Args<'b>,
+    pub(super) args: Args<'b>,
+}
+
+impl<'b> Words<'b> {
+    /// `no_count`: there is no number before the keys.
+    pub(super) fn new(args: Args<'b>, no_count: CommandError) -> Result<Words<'b>, CommandError> {
+        let count = parse_i64(args.at(2)).ok_or(no_count)?;
+        let rest = args.skip(3);
+        let count =
+            usize::try_from(count).map_err(|_| CommandError::Text("ERR Number of keys can't be negative"))?;
+        if count > rest.len() {
+            return Err(CommandError::Text("ERR Number of keys can't be greater than number of args"));
+        }
+        Ok(Words { keys: rest.take(count), args: rest.skip(count) })
+    }
+}
+
+pub(super) fn refused(problem: ScriptError) -> CommandError {
+    CommandError::Composed(String::from_utf8_lossy(&problem.0).into_owned())
+}
+
+/// Runs a script. `is_new`: it is kept if it compiles.
+fn run(
+    cx: &mut Context<'_, '_>,
+    script: &Arc<Script>,
+    words: Words<'_>,
+    is_read_only: bool,
+    is_new: bool,
+) -> Result<(), CommandError> {
+    let traits = script.traits;
+    if traits.declared {
+        check(cx, traits, is_read_only)?;
+    }
+    let scripts = cx.host.scripts();
+    let mut vm = cx.scripting().take_vm(scripts);
+    let outcome = match vm.load(script.sha, script.body()) {
+        Ok(()) => {
+            if is_new {
+                scripts.keep(script.clone(), false);
+            }
+            let subject = Subject { name: &script.sha, traits, keys: words.keys, function: None };
+            run_loaded(cx, &mut vm, subject, is_read_only || traits.no_writes, |vm, seed, calls| {
+                vm.run(script.sha, words.keys, words.args, seed, calls)
+            })
+        }
+        Err(problem) => Err(refused(problem)),
+    };
+    cx.unit.stats().set_vm_bytes(vm.memory_bytes());
+    cx.scripting().put_vm(vm);
+    outcome
+}
+
+/// Whether something that has said what it is may run.
+pub(super) fn check(
+    cx: &mut Context<'_, '_>,
+    traits: Traits,
+    is_read_only: bool,
+) -> Result<(), CommandError> {
+    if !traits.allow_stale && cx.host.replication().is_stale() {
+        return Err(CommandError::Text(
+            "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
+             on the script.",
+        ));
+    }
+    if traits.no_writes {
+        return Ok(());
+    }
+    if is_read_only {
+        return Err(CommandError::Text("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let scripting = cx.scripting();
+    if let Some(refusal) = &scripting.no_writes {
+        return Err(refusal.clone());
+    }
+    if !traits.allow_oom && scripting.no_growth.is_some() {
+        return Err(CommandError::Text(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        ));
+    }
+    Ok(())
+}
+
+/// What is run: a script or a function.
+pub(super) struct Subject<'s> {
+    /// What errors call it.
+    pub(super) name: &'s dyn Display,
+    pub(super) traits: Traits,
+    /// The keys that it has declared.
+    pub(super) keys: Args<'s>,
+    /// If it is one.
+    pub(super) function: Option<RunningFunction>,
+}
+
+/// Runs what the machine has loaded, and replies with what it returns. `run` is given where random numbers begin.
+pub(super) fn run_loaded(
+    cx: &mut Context<'_, '_>,
+    vm: &mut Vm,
+    Subject { name, traits, keys, function }: Subject<'_>,
+    is_read_only: bool,
+    run: impl FnOnce(&mut Vm, u64, &mut dyn Calls) -> Ended,
+) -> Result<(), CommandError> {
+    let seed = cx.unit.seed();
+    let rolls_back = cx.host.scripts().settings.rolls_back();
+    cx.unit.begin_undo();
+    let scripts = cx.host.scripts();
+    let (now_us, before) = (cx.host.monotonic_us(), cx.scripting().handed_over.take());
+    let running = scripts.begin(now_us, vm.meter(), function, before);
+    let scripting = cx.scripting();
+    if let Some(deadline_us) = scripting.deadline_us.or_else(|| scripting.deadline_us(now_us)) {
+        vm.meter().stop_at(deadline_us);
+    }
+    let (ended, refusal) =
+        Caller::run(cx, keys, is_read_only, traits.allow_oom, |calls| run(vm, seed, calls));
+    let ended = match ended {
+        Ended::Returned(returned) => write(cx, vm.meter(), returned),
+        ended => ended,
+    };
+    let runs_elsewhere = matches!(ended, Ended::Stopped(Stop::Overtime)) && cx.may_be_handed_over();
+    if runs_elsewhere || matches!(ended, Ended::Stopped(Stop::Again)) {
+        cx.scripting().handed_over = Some(running.hand_over());
+    } else {
+        drop(running);
+    }
+    let outcome = match ended {
+        Ended::Returned(returned) => {
+            if rolls_back && returned.is_error() {
+                cx.unit.undo();
+            }
+            Ok(())
+        }
+        Ended::Failed(problem) => {
+            if rolls_back {
+                cx.unit.undo();
+            }
+            Err(problem)
+        }
+        Ended::Stopped(stop) => {
+            cx.unit.undo();
+            let problem = match (stop, refusal) {
+                (Stop::Again, Some(refusal)) => refusal,
+                (Stop::Overtime, _) if runs_elsewhere => CommandError::NeedsOwnThread,
+                (Stop::Overtime, _) => CommandError::Text(
+                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; what \
+                     it did is undone",
+                ),
+                (Stop::Killed, _) => CommandError::Composed(format!(
+                    "ERR Script killed by user with SCRIPT KILL... script: {name}"
+                )),
+                _ => CommandError::Text(
+                    "ERR the script has executed more instructions than script-max-instructions allows; what it did is \
+                     undone",
+                ),
+            };
+            if !cx.unit.end_undo() {
+                return Err(problem);
+            }
+            // It has flushed, which cannot be undone: the record stays, and so does what it says.
+            let mut text = Vec::new();
+            problem.render(&mut text);
+            cx.reply.error(text);
+            return Ok(());
+        }
+    };
+    let changed = cx.unit.end_undo();
+    match outcome {
+        Ok(()) => Ok(()),
+        // What it did until then stays: the error is a reply like others.
+        Err(problem) if changed => {
+            cx.reply.error(&problem.0);
+            Ok(())
+        }
+        Err(problem) => Err(refused(problem)),
+    }
+}
+
+/// Replies with what a script returned. It can be large: until it is written, the script can be stopped.
+fn write(cx: &mut Context<'_, '_>, meter: &Meter, returned: Returned) -> Ended {
+    let start = cx.reply.position();
+    let Err(problem) = returned.write(meter, &mut cx.reply) else { return Ended::Returned(returned) };
+    cx.reply.truncate(start);
+    meter.stopped().map_or(Ended::Failed(problem), Ended::Stopped)
+}

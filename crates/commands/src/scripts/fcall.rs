@@ -1,0 +1,77 @@
+//! FCALL, FCALL_RO.
+
+use engine::{CommandError, Context, scripts::RunningFunction};
+use keyspace::{Function, FunctionFlags};
+use scripting::{Calls, Ended, Stop, Traits, Vm};
+use wire::{Args, OwnedArgs};
+
+use super::eval::{Subject, Words, check, run_loaded};
+
+/// Arguments of a call that FUNCTION STATS shows, in bytes: a call with more is shown without its keys and arguments.
+const SHOWN_BYTES_MAX: usize = 4 << 10;
+
+/// `FCALL function numkeys [key ...] [arg ...]`
+pub(super) fn fcall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    call(cx, args, false)
+}
+
+/// `FCALL_RO function numkeys [key ...] [arg ...]`
+pub(super) fn fcall_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    call(cx, args, true)
+}
+
+fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<(), CommandError> {
+    cx.show_script(args);
+    let libraries = if cx.unit.has_locked(keyspace::LIBRARIES_SLOT) {
+        cx.unit.libraries()
+    } else {
+        let keyspace = cx.keyspace;
+        let (libraries, lsn) = cx.scripting().libraries.published(keyspace);
+        cx.unit.note_seen(lsn);
+        libraries
+    };
+    let function = libraries.function(args.at(1));
+    let (library, function) = function.ok_or(CommandError::Text("ERR Function not found"))?;
+    let words = Words::new(args, CommandError::Text("ERR Bad number of keys provided"))?;
+    let traits = traits_of(function);
+    check(cx, traits, is_read_only)?;
+    let host = cx.host;
+    let mut vm = cx.scripting().take_vm(host.scripts());
+    // To compile a library it has to run, too: whoever would end the function ends that.
+    let mut compiled = std::mem::take(&mut cx.scripting().libraries);
+    let name = String::from_utf8_lossy(&function.name);
+    let subject = Subject { name: &name, traits, keys: words.keys, function: Some(shown(function, args)) };
+    let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
+        let id = match compiled.compile(vm, library, &libraries, host) {
+            Ok(id) => id,
+            // A kill during the compilation of the library is a kill of the function.
+            Err(problem) => {
+                return match vm.meter().stopped() {
+                    Some(stop @ (Stop::Killed | Stop::Overtime)) => Ended::Stopped(stop),
+                    _ => Ended::Failed(problem),
+                };
+            }
+        };
+        vm.run_function((id, &function.name), words.keys, words.args, seed, calls)
+    };
+    let outcome = run_loaded(cx, &mut vm, subject, is_read_only || traits.no_writes, run);
+    cx.scripting().libraries = compiled;
+    cx.scripting().put_vm(vm);
+    outcome
+}
+
+/// What FUNCTION STATS shows while it runs.
+fn shown(function: &Function, args: Args<'_>) -> RunningFunction {
+    let args = if args.size_bytes() > SHOWN_BYTES_MAX { args.take(3) } else { args };
+    RunningFunction { name: function.name.clone(), command: OwnedArgs::from(args) }
+}
+
+/// A function says all that it does not deny.
+fn traits_of(function: &Function) -> Traits {
+    Traits {
+        declared: true,
+        no_writes: function.flags.has(FunctionFlags::NO_WRITES),
+        allow_oom: function.flags.has(FunctionFlags::ALLOW_OOM),
+        allow_stale: function.flags.has(FunctionFlags::ALLOW_STALE),
+    }
+}

@@ -1,0 +1,276 @@
+//! Scripts and functions.
+//!
+//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION. What it is not: the machine (see the crate `scripting`), nor the
+//! scripts that are kept (see `engine::scripts`).
+//!
+//! Invariants
+//! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
+//! - What is refused to a script is refused before its command has begun.
+//! - A script runs on a stale replica, and calls nothing there that could show what is here. One that declares its flags
+//!   runs there only with `allow-stale`.
+
+mod caller;
+mod eval;
+mod fcall;
+mod function;
+mod script;
+
+use engine::{Family, Flags, Keys, Row};
+
+use crate::help::{help, no_subcommand};
+
+/// What the commands that run scripts have in common.
+const RUNS: Row = Row {
+    name: "",
+    arity: -3,
+    flags: Flags::NOSCRIPT.or(Flags::STALE).or(Flags::RUNS_SCRIPTS),
+    keys: Keys::Counted { at: 2, before: None },
+    family: Family::Scripting,
+    since: "2.6.0",
+    complexity: "That of the script.",
+    summary: "",
+    syntax: "script numkeys [key [key ...]] [arg [arg ...]]",
+    handler: eval::eval,
+    subcommands: &[],
+};
+
+/// What the subcommands of SCRIPT have in common.
+const SCRIPT: Row = Row {
+    flags: Flags::NOSCRIPT,
+    keys: Keys::None,
+    complexity: "O(N) where N is the length of the script.",
+    ..RUNS
+};
+
+/// What the subcommands of FUNCTION have in common.
+const FUNCTION: Row = Row {
+    arity: -2,
+    keys: Keys::Libraries,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of functions.",
+    syntax: "",
+    ..SCRIPT
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
+    Row {
+        name: "eval_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        summary: "Runs a script that may not change anything.",
+        handler: eval::eval_ro,
+        ..RUNS
+    },
+    Row {
+        name: "evalsha",
+        summary: "Runs a script that is known by its SHA-1.",
+        syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+        handler: eval::evalsha,
+        ..RUNS
+    },
+    Row {
+        name: "evalsha_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        summary: "Runs a script that is known by its SHA-1 and may not change anything.",
+        syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+        handler: eval::evalsha_ro,
+        ..RUNS
+    },
+    Row {
+        name: "fcall",
+        since: "7.0.0",
+        complexity: "That of the function.",
+        summary: "Calls a function.",
+        syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+        handler: fcall::fcall,
+        ..RUNS
+    },
+    Row {
+        name: "fcall_ro",
+        flags: RUNS.flags.or(Flags::READONLY),
+        since: "7.0.0",
+        complexity: "That of the function.",
+        summary: "Calls a function that changes nothing.",
+        syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+        handler: fcall::fcall_ro,
+        ..RUNS
+    },
+    Row {
+        name: "function",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "7.0.0",
+        complexity: "Depends on subcommand.",
+        summary: "A container for the commands about functions.",
+        syntax: "",
+        handler: no_subcommand,
+        subcommands: &[
+            Row {
+                name: "function|delete",
+                arity: 3,
+                flags: FUNCTION.flags.or(Flags::WRITE),
+                complexity: "O(N) where N is the number of libraries.",
+                summary: "Removes a library and its functions.",
+                syntax: "library-name",
+                handler: function::delete,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|dump",
+                arity: 2,
+                summary: "Replies with all libraries as a payload for FUNCTION RESTORE.",
+                handler: function::dump,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|flush",
+                flags: FUNCTION.flags.or(Flags::WRITE),
+                summary: "Removes all libraries.",
+                syntax: "[ASYNC | SYNC]",
+                handler: function::flush,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|help",
+                arity: 2,
+                flags: Flags::LOADING.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Describes the subcommands.",
+                handler: help,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|kill",
+                arity: 2,
+                flags: FUNCTION.flags.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Ends the function that has run for longest, and undoes what it did.",
+                handler: function::kill,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|list",
+                summary: "Describes libraries and their functions.",
+                syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+                handler: function::list,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|load",
+                arity: -3,
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                complexity: "O(N) where N is the length of the library, and the number of libraries.",
+                summary: "Keeps a library of functions.",
+                syntax: "[REPLACE] function-code",
+                handler: function::load,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|restore",
+                arity: -3,
+                flags: FUNCTION.flags.or(Flags::WRITE).or(Flags::DENYOOM),
+                complexity: "O(N) where N is the length of the payload, and the number of libraries.",
+                summary: "Keeps the libraries of a payload of FUNCTION DUMP.",
+                syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
+                handler: function::restore,
+                ..FUNCTION
+            },
+            Row {
+                name: "function|stats",
+                arity: 2,
+                flags: FUNCTION.flags.or(Flags::STALE),
+                keys: Keys::None,
+                complexity: "O(1)",
+                summary: "Shows the function that has run for longest, and counts libraries and functions.",
+                handler: function::stats,
+                ..FUNCTION
+            },
+        ],
+        ..FUNCTION
+    },
+    Row {
+        name: "script",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        complexity: "Depends on subcommand.",
+        summary: "A container for the commands about scripts.",
+        syntax: "",
+        handler: no_subcommand,
+        subcommands: &[
+            Row {
+                name: "script|debug",
+                arity: 3,
+                since: "3.2.0",
+                complexity: "O(1)",
+                summary: "Accepted for clients that send it; scripts are not debugged here.",
+                syntax: "<YES | SYNC | NO>",
+                handler: script::debug,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|exists",
+                arity: -3,
+                summary: "Tells of each SHA-1 whether its script is known.",
+                syntax: "sha1 [sha1 ...]",
+                handler: script::exists,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|flush",
+                arity: -2,
+                summary: "Forgets all scripts.",
+                syntax: "[ASYNC | SYNC]",
+                handler: script::flush,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|help",
+                arity: 2,
+                flags: Flags::LOADING.or(Flags::STALE),
+                since: "5.0.0",
+                complexity: "O(1)",
+                summary: "Describes the subcommands.",
+                syntax: "",
+                handler: help,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|kill",
+                arity: 2,
+                flags: SCRIPT.flags.or(Flags::ALLOW_BUSY),
+                complexity: "O(1)",
+                summary: "Ends the script that has run for longest, and undoes what it did.",
+                syntax: "",
+                handler: script::kill,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|load",
+                arity: 3,
+                flags: SCRIPT.flags.or(Flags::STALE),
+                summary: "Keeps a script, to be called by its SHA-1.",
+                syntax: "script",
+                handler: script::load,
+                ..SCRIPT
+            },
+            Row {
+                name: "script|show",
+                arity: 3,
+                since: "8.0.0",
+                summary: "Shows the source of a script.",
+                syntax: "sha1",
+                handler: script::show,
+                ..SCRIPT
+            },
+        ],
+        ..SCRIPT
+    },
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! CONFIG: the settings of the process.
+
+use engine::{CommandError, Context, Row, row::Keys};
+use keyspace::Effect;
+use wire::Args;
+
+use super::{ADMIN, HELP, ROW};
+
+/// The subcommands.
+pub(super) const ROWS: [Row; 5] = [
+    Row {
+        name: "config|get",
+        arity: -3,
+        flags: ADMIN,
+        since: "2.0.0",
+        complexity: "O(N) where N is the number of settings.",
+        summary: "Replies with the settings whose names match a pattern.",
+        syntax: "parameter [parameter ...]",
+        handler: get,
+        ..ROW
+    },
+    Row { name: "config|help", ..HELP },
+    Row {
+        name: "config|resetstat",
+        arity: 2,
+        flags: ADMIN,
+        since: "2.0.0",
+        summary: "Sets what INFO counts to zero.",
+        handler: reset_stats,
+        ..ROW
+    },
+    Row {
+        name: "config|rewrite",
+        arity: 2,
+        flags: ADMIN,
+        since: "2.8.0",
+        summary: "Writes the settings in force to the configuration file.",
+        handler: rewrite,
+        ..ROW
+    },
+    Row {
+        name: "config|set",
+        arity: -4,
+        flags: ADMIN,
+        since: "2.0.0",
+        complexity: "O(N) where N is the number of settings given.",
+        summary: "Changes settings, all or none.",
+        syntax: "parameter value [parameter value ...]",
+        handler: set,
+        keys: Keys::Settings,
+        ..ROW
+    },
+];
+
+/// `CONFIG GET parameter [parameter ...]`
+fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut found: Vec<(&'static str, String)> = Vec::new();
+    for pattern in args.skip(2) {
+        for setting in cx.host.config_get(pattern) {
+            if !found.iter().any(|(name, _)| *name == setting.0) {
+                found.push(setting);
+            }
+        }
+    }
+    cx.reply.map(found.len());
+    for (name, value) in &found {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+/// `CONFIG SET parameter value [parameter value ...]`
+fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let settings = args.skip(2);
+    if !settings.len().is_multiple_of(2) {
+        return Err(CommandError::WrongArity("config|set"));
+    }
+    let pair = |at: usize| (settings.at(at), settings.at(at + 1));
+    let pairs: Vec<(&[u8], &[u8])> = (0..settings.len()).step_by(2).map(pair).collect();
+    for (index, (name, _)) in pairs.iter().enumerate() {
+        if pairs[..index].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+            let name = String::from_utf8_lossy(name);
+            return Err(CommandError::Composed(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter"
+            )));
+        }
+    }
+    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
+        return confirm_recovery(cx, &pairs);
+    }
+    if pairs.iter().any(|(name, _)| cx.host.is_of_data(name)) {
+        if cx.in_transaction {
+            return Err(CommandError::Text(
+                "ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction",
+            ));
+        }
+        cx.require_room(args.size_bytes() as u64)?;
+    }
+    for (name, value) in cx.host.config_set(&pairs).map_err(CommandError::Composed)? {
+        cx.apply(&Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() });
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+/// What looks like a setting for the sake of those who have only a client at hand.
+const FORCE_RECOVERY: &[u8] = b"force-recovery";
+
+/// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.
+fn confirm_recovery(cx: &mut Context<'_, '_>, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+    if pairs.len() > 1 || !pairs[0].1.eq_ignore_ascii_case(b"confirmed") || cx.in_transaction {
+        return Err(CommandError::Text(
+            "ERR CONFIG SET failed (possibly related to argument 'force-recovery') - it can only be set to 'confirmed', \
+             alone and outside of a transaction",
+        ));
+    }
+    let host = cx.host;
+    cx.promise(|promise| host.confirm_recovery(promise)).map_err(CommandError::Text)
+}
+
+/// `CONFIG RESETSTAT`
+fn reset_stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.host.reset_stats();
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CONFIG REWRITE`
+fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.host.config_rewrite().map_err(CommandError::Composed)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestServer;
+
+    fn server() -> TestServer {
+        let server = TestServer::new();
+        let settings = [("maxmemory", "0"), ("maxmemory-policy", "noeviction"), ("timeout", "0")];
+        server.host.settings.lock().extend(settings.map(|(name, value)| (name, value.to_string())));
+        server
+    }
+
+    #[test]
+    fn a_forced_recovery_is_confirmed_alone_and_answered_later() {
+        let refused = "-ERR CONFIG SET failed (possibly related to argument 'force-recovery') - it can only be set to \
+                       'confirmed', alone and outside of a transaction";
+        let mut server = server();
+        server.check(&[
+            ("config set force-recovery no", refused),
+            ("config set timeout 5 force-recovery confirmed", refused),
+            ("multi", "+OK"),
+            ("config set force-recovery confirmed", "+QUEUED"),
+            ("exec", &format!("[{refused}]")),
+            ("config get timeout", "[\"timeout\", \"0\"]"),
+            ("config set Force-Recovery CONFIRMED", ""),
+        ]);
+        let client = server.session.client.id();
+        server.host.promises.lock().pop().expect("a promise").keep(Ok(()));
+        assert_eq!(server.host.take_answer(client).expect("an answer").0, "+OK");
+    }
+
+    #[test]
+    fn settings_are_read_by_patterns_each_once() {
+        let mut server = server();
+        server.check(&[
+            ("config get maxmemory", "[\"maxmemory\", \"0\"]"),
+            ("CONFIG GET MAXMEMORY-*", "[\"maxmemory-policy\", \"noeviction\"]"),
+            ("config get nosuch", "[]"),
+            (
+                "config get timeout max* maxmemory",
+                "[\"timeout\", \"0\", \"maxmemory\", \"0\", \"maxmemory-policy\", \"noeviction\"]",
+            ),
+            ("config get", "-ERR wrong number of arguments for 'config|get' command"),
+        ]);
+        server.run("hello 3");
+        server.check(&[("config get max*y", "{\"maxmemory\": \"0\", \"maxmemory-policy\": \"noeviction\"}")]);
+    }
+
+    #[test]
+    fn settings_change_all_or_none() {
+        let mut server = server();
+        server.check(&[
+            ("config set maxmemory 1 timeout 5", "+OK"),
+            (
+                "config set timeout 6 nosuch 1",
+                "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'",
+            ),
+            ("config get timeout", "[\"timeout\", \"5\"]"),
+            (
+                "config set maxmemory 1 MaxMemory 2",
+                "-ERR CONFIG SET failed (possibly related to argument 'MaxMemory') - duplicate parameter",
+            ),
+            ("config set maxmemory", "-ERR wrong number of arguments for 'config|set' command"),
+            ("config set maxmemory 1 timeout", "-ERR wrong number of arguments for 'config|set' command"),
+            ("config get maxmemory", "[\"maxmemory\", \"1\"]"),
+        ]);
+    }
+
+    #[test]
+    fn a_setting_of_the_data_is_a_record_that_flushall_keeps() {
+        let mut server = server();
+        server.check(&[
+            ("config set of-data a", "+OK"),
+            ("config set of-data b", "+OK"),
+            ("set k v", "+OK"),
+            ("flushall", "+OK"),
+            ("multi", "+OK"),
+            ("config set of-data c", "+QUEUED"),
+            (
+                "exec",
+                "[-ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction]",
+            ),
+        ]);
+        let settings = server.executor.keyspace().data_settings();
+        assert_eq!(settings.get(b"of-data"), Some(&b"b"[..]));
+    }
+
+    #[test]
+    fn statistics_and_the_file_are_the_hosts() {
+        let mut server = server();
+        server.check(&[
+            ("config rewrite", "+OK"),
+            ("config resetstat", "+OK"),
+            ("config rewrite x", "-ERR wrong number of arguments for 'config|rewrite' command"),
+        ]);
+        assert_eq!(*server.host.asked.lock(), ["rewrite", "reset"]);
+    }
+}

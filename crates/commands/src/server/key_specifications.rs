@@ -1,0 +1,218 @@
+//! Where the keys of a command are, as COMMAND INFO tells it: three positions, and the specifications that can say more.
+//!
+//! What happens to the keys is what may happen at most: the rows say no more than whether a command writes. Of streams, whose
+//! keys are found by a word in two commands, a table here says it as Redis does.
+
+use engine::{Flags, Keys, Row};
+use wire::ReplyWriter;
+
+use super::command::write_set;
+
+/// (first, last, step) of the first specification, if it is a range; zeros for any other.
+pub(super) fn positions(keys: Keys) -> [i64; 3] {
+    let one = |index: u8| [index.into(), index.into(), 1];
+    match keys {
+        Keys::First => one(1),
+        Keys::Range { first, last, step } => [first.into(), last.into(), step.into()],
+        Keys::ShardChannels { last } => [1, last.into(), 1],
+        Keys::Counted { before: Some(before), .. } => one(before),
+        Keys::Computed { first: Some(first), .. } => one(first),
+        Keys::None
+        | Keys::AllSlots
+        | Keys::Libraries
+        | Keys::Settings
+        | Keys::Queued
+        | Keys::Counted { .. }
+        | Keys::Computed { .. } => [0; 3],
+    }
+}
+
+/// How many specifications there are.
+pub(super) fn count(keys: Keys) -> usize {
+    match keys {
+        Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Settings | Keys::Queued => 0,
+        Keys::First | Keys::Range { .. } | Keys::ShardChannels { .. } => 1,
+        Keys::Counted { before, .. } => 1 + usize::from(before.is_some()),
+        Keys::Computed { first, .. } => 1 + usize::from(first.is_some()),
+    }
+}
+
+/// What a command does to its stream.
+fn stream_access(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "xlen" => &["RO"],
+        "xread" | "xreadgroup" => &["RO", "access"],
+        "xadd" | "xsetid" | "xack" | "xclaim" | "xgroup|setid" => &["RW", "update"],
+        "xdel" | "xtrim" | "xautoclaim" | "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
+        "xgroup|create" | "xgroup|createconsumer" => &["RW", "insert"],
+        _ => return None,
+    })
+}
+
+/// From which argument on the word is looked for behind which the keys of a command stand.
+fn streams_from(name: &str) -> Option<i64> {
+    match name {
+        "xread" => Some(1),
+        "xreadgroup" => Some(4),
+        _ => None,
+    }
+}
+
+/// The specifications of the keys of a command.
+pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
+    const READS: &[&str] = &["RO", "access"];
+    const OVERWRITES: &[&str] = &["OW", "update"];
+    const CHANGES: &[&str] = &["RW", "access", "update"];
+    const NO_KEY: &[&str] = &["not_key"];
+    let changes =
+        row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) && !row.flags.has(Flags::READONLY);
+    let access = stream_access(row.name).unwrap_or(if changes { CHANGES } else { READS });
+    reply.set(count(row.keys));
+    let [first, last, step] = positions(row.keys);
+    if first > 0 {
+        let access = match row.keys {
+            Keys::Counted { .. } => OVERWRITES,
+            Keys::ShardChannels { .. } => NO_KEY,
+            _ => access,
+        };
+        let last_from_first = if last < 0 { last } else { last - first };
+        write_specification(
+            reply,
+            access,
+            ("index", &[("index", first.into())]),
+            ("range", &[("lastkey", last_from_first.into()), ("keystep", step.into()), ("limit", 0.into())]),
+        );
+    }
+    match row.keys {
+        Keys::Counted { at, before } => write_specification(
+            reply,
+            if before.is_some() { READS } else { access },
+            ("index", &[("index", i64::from(at).into())]),
+            ("keynum", &[("keynumidx", 0.into()), ("firstkey", 1.into()), ("keystep", 1.into())]),
+        ),
+        Keys::Computed { .. } => match streams_from(row.name) {
+            Some(start) => write_specification(
+                reply,
+                access,
+                ("keyword", &[("keyword", Field::Word("STREAMS")), ("startfrom", Field::Number(start))]),
+                ("range", &[("lastkey", (-1).into()), ("keystep", 1.into()), ("limit", 2.into())]),
+            ),
+            None => write_specification(reply, access, ("unknown", &[]), ("unknown", &[])),
+        },
+        _ => {}
+    }
+}
+
+/// How something is searched: the kind, and what belongs to it.
+type Search<'a> = (&'a str, &'a [(&'a str, Field)]);
+
+#[derive(Clone, Copy)]
+enum Field {
+    Number(i64),
+    Word(&'static str),
+}
+
+impl From<i64> for Field {
+    fn from(number: i64) -> Field {
+        Field::Number(number)
+    }
+}
+
+fn write_specification(
+    reply: &mut ReplyWriter<'_>,
+    access: &[&'static str],
+    begin_search: Search<'_>,
+    find_keys: Search<'_>,
+) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    write_set(reply, access.iter().copied());
+    for (name, (kind, spec)) in [("begin_search", begin_search), ("find_keys", find_keys)] {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(kind.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(spec.len());
+        for (name, field) in spec {
+            reply.bulk(name.as_bytes());
+            match field {
+                Field::Number(number) => reply.integer(*number),
+                Field::Word(word) => reply.bulk(word.as_bytes()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{DecodeLimits, Protocol, decode};
+
+    use super::*;
+    use crate::testing::notation;
+
+    /// The specifications of a command like GET but for its keys and flags.
+    fn written(keys: Keys, flags: Flags) -> String {
+        let get = crate::resolve(b"get").expect("a row");
+        let row = Row { keys, flags, ..*get };
+        let mut out = Vec::new();
+        write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), &row);
+        let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
+        notation(&value)
+    }
+
+    const KEY_1: &str = "\"begin_search\": {\"type\": \"index\", \"spec\": {\"index\": :1}}, \"find_keys\": {\"type\": \
+                         \"range\", \"spec\": {\"lastkey\": :0, \"keystep\": :1, \"limit\": :0}}";
+
+    fn counted(index: usize) -> String {
+        format!(
+            "\"begin_search\": {{\"type\": \"index\", \"spec\": {{\"index\": :{index}}}}}, \"find_keys\": {{\"type\": \
+             \"keynum\", \"spec\": {{\"keynumidx\": :0, \"firstkey\": :1, \"keystep\": :1}}}}"
+        )
+    }
+
+    #[test]
+    fn counted_keys_have_a_number_and_perhaps_a_destination() {
+        let lmpop = Keys::Counted { at: 1, before: None };
+        assert_eq!(
+            written(lmpop, Flags::WRITE),
+            format!("~[{{\"flags\": ~[+RW, +access, +update], {}}}]", counted(1))
+        );
+        assert_eq!(positions(lmpop), [0, 0, 0]);
+        let store = Keys::Counted { at: 2, before: Some(1) };
+        assert_eq!(
+            written(store, Flags::WRITE),
+            format!(
+                "~[{{\"flags\": ~[+OW, +update], {KEY_1}}}, {{\"flags\": ~[+RO, +access], {}}}]",
+                counted(2)
+            )
+        );
+        assert_eq!(positions(store), [1, 1, 1]);
+    }
+
+    #[test]
+    fn keys_of_streams_stand_behind_a_word() {
+        let mut out = Vec::new();
+        let row = crate::resolve(b"xreadgroup").expect("a row");
+        write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), row);
+        let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
+        assert_eq!(
+            notation(&value),
+            "~[{\"flags\": ~[+RO, +access], \"begin_search\": {\"type\": \"keyword\", \"spec\": {\"keyword\": \
+             \"STREAMS\", \"startfrom\": :4}}, \"find_keys\": {\"type\": \"range\", \"spec\": {\"lastkey\": :-1, \
+             \"keystep\": :1, \"limit\": :2}}}]"
+        );
+    }
+
+    #[test]
+    fn computed_keys_are_unknown_but_for_the_first() {
+        let sort = Keys::Computed { first: Some(1), find: |_, _| {}, reads_others: |_| false };
+        let unknown = "\"begin_search\": {\"type\": \"unknown\", \"spec\": {}}, \"find_keys\": {\"type\": \
+                       \"unknown\", \"spec\": {}}";
+        assert_eq!(
+            written(sort, Flags::READONLY),
+            format!("~[{{\"flags\": ~[+RO, +access], {KEY_1}}}, {{\"flags\": ~[+RO, +access], {unknown}}}]")
+        );
+        assert_eq!((positions(sort), count(sort)), ([1, 1, 1], 2));
+    }
+}

@@ -1,0 +1,242 @@
+//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
+//!
+//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for the rest.
+//! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
+//!
+//! Invariants
+//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
+//! - COMMAND is generated from the rows: nothing about a command is said twice.
+
+mod arguments;
+mod command;
+mod command_docs;
+mod config;
+mod databases;
+mod debug;
+mod hotkeys;
+mod key_specifications;
+mod latency;
+mod latency_text;
+mod memory;
+mod memory_text;
+mod monitor;
+mod process;
+mod slowlog;
+mod syntax;
+
+pub(super) use monitor::stop as stop_monitoring;
+
+use engine::{Family, Flags, Keys, Row};
+
+use crate::help::{help, no_subcommand};
+
+/// Allowed at any time.
+const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
+/// For administrators, at any time.
+const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
+
+/// For administrators, once the server has loaded.
+const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
+
+/// What the commands have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 1,
+    flags: ALWAYS,
+    keys: Keys::None,
+    family: Family::Server,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: no_subcommand,
+    subcommands: &[],
+};
+
+/// HELP of a container, but for its name.
+const HELP: Row =
+    Row { arity: 2, since: "5.0.0", summary: "Describes the subcommands.", handler: help, ..ROW };
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "bgrewriteaof",
+        flags: SAVE,
+        complexity: "O(1); the snapshot is taken aside.",
+        summary: "Begins a snapshot, after which the log before it can be removed.",
+        handler: process::bgrewriteaof,
+        ..ROW
+    },
+    Row {
+        name: "bgsave",
+        arity: -1,
+        flags: SAVE,
+        complexity: "O(1); the snapshot is taken aside.",
+        summary: "Begins a snapshot.",
+        syntax: "[SCHEDULE]",
+        handler: process::bgsave,
+        ..ROW
+    },
+    Row {
+        name: "command",
+        arity: -1,
+        flags: ALWAYS.or(Flags::CONTAINER),
+        since: "2.8.13",
+        complexity: "O(N) where N is the number of commands.",
+        summary: "Describes all commands.",
+        handler: command::command,
+        subcommands: &command::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "config",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.0.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows and changes the settings of the server.",
+        subcommands: &config::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "dbsize",
+        flags: Flags::READONLY.or(Flags::FAST).or(Flags::READS_ALL),
+        summary: "Counts the keys of the selected database.",
+        handler: databases::dbsize,
+        ..ROW
+    },
+    Row {
+        name: "debug",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        complexity: "Depends on the subcommand.",
+        summary: "Helps to test clients.",
+        subcommands: &debug::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "flushall",
+        arity: -1,
+        // Of the libraries.
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
+        keys: Keys::AllSlots,
+        complexity: "O(1) while commands wait; memory is freed aside.",
+        summary: "Removes all keys of all databases.",
+        syntax: "[ASYNC | SYNC]",
+        handler: databases::flushall,
+        ..ROW
+    },
+    Row {
+        name: "flushdb",
+        arity: -1,
+        flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::FLUSHES),
+        keys: Keys::AllSlots,
+        complexity: "O(1) while commands wait; memory is freed aside.",
+        summary: "Removes all keys of the selected database.",
+        syntax: "[ASYNC | SYNC]",
+        handler: databases::flushdb,
+        ..ROW
+    },
+    Row {
+        name: "hotkeys",
+        arity: -1,
+        flags: Flags::READONLY.or(Flags::READS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
+        since: "7.2.0",
+        complexity: "O(N) where N is the number of workers; the commands that are counted pay nothing more.",
+        summary: "Names the keys that are used most in the last seconds, from a sample of 1 in 64 commands: key, \
+                  database, accesses per second, share of all accesses, type.",
+        syntax: "[COUNT count]",
+        handler: hotkeys::hotkeys,
+        ..ROW
+    },
+    Row {
+        name: "info",
+        arity: -1,
+        flags: ALWAYS.or(Flags::DANGEROUS),
+        summary: "Describes the state of the server.",
+        syntax: "[section [section ...]]",
+        handler: process::info,
+        ..ROW
+    },
+    Row {
+        name: "lastsave",
+        flags: ALWAYS.or(Flags::FAST).or(Flags::DANGEROUS),
+        summary: "Replies with the unix time of the newest snapshot.",
+        handler: process::lastsave,
+        ..ROW
+    },
+    Row {
+        name: "latency",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.8.13",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows how long things take.",
+        subcommands: &latency::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "memory",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "4.0.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows where memory goes.",
+        subcommands: &memory::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "monitor",
+        flags: ADMIN,
+        summary: "Shows this connection every command that the server executes.",
+        handler: monitor::monitor,
+        ..ROW
+    },
+    Row {
+        name: "save",
+        flags: SAVE.or(Flags::NO_MULTI),
+        complexity: "O(N) where N is the number of keys; the snapshot is taken aside, and only this client waits.",
+        summary: "Takes a snapshot and replies when it is taken.",
+        handler: process::save,
+        ..ROW
+    },
+    Row {
+        name: "shutdown",
+        arity: -1,
+        flags: ADMIN.or(Flags::NO_MULTI),
+        complexity: "O(N) where N is the number of bytes not yet durable.",
+        summary: "Stops the server once everything written is durable.",
+        syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+        handler: process::shutdown,
+        ..ROW
+    },
+    Row {
+        name: "slowlog",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "2.2.12",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows the commands that took long.",
+        subcommands: &slowlog::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "swapdb",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::DANGEROUS),
+        keys: Keys::AllSlots,
+        since: "4.0.0",
+        summary: "Exchanges the content of two databases.",
+        syntax: "index1 index2",
+        handler: databases::swapdb,
+        ..ROW
+    },
+    Row {
+        name: "time",
+        flags: ALWAYS.or(Flags::FAST),
+        since: "2.6.0",
+        summary: "Replies with the unix time: seconds, and microseconds of the second.",
+        handler: process::time,
+        ..ROW
+    },
+];

@@ -1,0 +1,205 @@
+//! Sets: members without an order at one key.
+//!
+//! What it is: the commands on values of type set. What it is not: how sets lie in memory (see `keyspace`).
+
+mod algebra;
+mod combine;
+mod member;
+mod random;
+
+use engine::{CommandError, Family, Flags, Keys, Row};
+use keyspace::{EntryRef, SetView, View};
+
+/// The set at a key, if there is one.
+///
+/// # Errors
+/// If the key holds another type.
+#[inline]
+fn set(entry: Option<EntryRef<'_>>) -> Result<Option<SetView<'_>>, CommandError> {
+    match entry.map(|entry| entry.view()) {
+        None => Ok(None),
+        Some(View::Set(set)) => Ok(Some(set)),
+        Some(_) => Err(CommandError::WrongType),
+    }
+}
+
+/// Changes a set without making it larger.
+const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
+
+/// What most commands on one set have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 2,
+    flags: Flags::READONLY.or(Flags::FAST),
+    keys: Keys::First,
+    family: Family::Set,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "key",
+    handler: member::scard,
+    subcommands: &[],
+};
+
+/// What commands that reply with a combination of sets have in common.
+const COMBINING: Row = Row {
+    arity: -2,
+    flags: Flags::READONLY.or(Flags::WALKS),
+    keys: Keys::Range { first: 1, last: -1, step: 1 },
+    complexity: "O(N) where N is the number of members of all sets.",
+    syntax: "key [key ...]",
+    ..ROW
+};
+
+/// What commands that store a combination of sets have in common.
+const STORING: Row = Row {
+    arity: -3,
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::WALKS),
+    syntax: "destination key [key ...]",
+    ..COMBINING
+};
+
+/// The time that an intersection takes.
+const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M the number of sets.";
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "sadd",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        complexity: "O(N) where N is the number of members given.",
+        summary: "Adds members to a set and replies with how many are new.",
+        syntax: "key member [member ...]",
+        handler: member::sadd,
+        ..ROW
+    },
+    Row {
+        name: "srem",
+        arity: -3,
+        flags: SHRINK_FAST,
+        complexity: "O(N) where N is the number of members given.",
+        summary: "Removes members from a set.",
+        syntax: "key member [member ...]",
+        handler: member::srem,
+        ..ROW
+    },
+    Row {
+        name: "smove",
+        arity: 4,
+        flags: SHRINK_FAST,
+        keys: Keys::Range { first: 1, last: 2, step: 1 },
+        summary: "Moves a member from one set to another.",
+        syntax: "source destination member",
+        handler: member::smove,
+        ..ROW
+    },
+    Row {
+        name: "sismember",
+        arity: 3,
+        summary: "Tells whether a set has a member.",
+        syntax: "key member",
+        handler: member::sismember,
+        ..ROW
+    },
+    Row {
+        name: "smismember",
+        arity: -3,
+        since: "6.2.0",
+        complexity: "O(N) where N is the number of members given.",
+        summary: "Tells of each of several members whether a set has it.",
+        syntax: "key member [member ...]",
+        handler: member::smismember,
+        ..ROW
+    },
+    Row { name: "scard", summary: "Replies with the number of members.", handler: member::scard, ..ROW },
+    Row {
+        name: "smembers",
+        flags: Flags::READONLY.or(Flags::WALKS),
+        complexity: "O(N) where N is the size of the set.",
+        summary: "Replies with all members.",
+        handler: member::smembers,
+        ..ROW
+    },
+    Row {
+        name: "sscan",
+        arity: -3,
+        flags: Flags::READONLY,
+        since: "2.8.0",
+        complexity: "O(1) for every call, O(N) for a whole walk where N is the size of the set.",
+        summary: "Walks over the members of a set bit by bit.",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        handler: member::sscan,
+        ..ROW
+    },
+    Row {
+        name: "spop",
+        arity: -2,
+        // Not COPIES: its record holds what it has chosen, which for most counts is a small part of the set.
+        flags: SHRINK_FAST,
+        complexity: "O(N) where N is the number of members removed.",
+        summary: "Removes random members from a set and replies with them.",
+        syntax: "key [count]",
+        handler: random::spop,
+        ..ROW
+    },
+    Row {
+        name: "srandmember",
+        arity: -2,
+        flags: Flags::READONLY,
+        complexity: "O(N) where N is the absolute value of the count.",
+        summary: "Replies with random members of a set.",
+        syntax: "key [count]",
+        handler: random::srandmember,
+        ..ROW
+    },
+    Row {
+        name: "sinter",
+        complexity: INTERSECTION,
+        summary: "Replies with the members that all of several sets have.",
+        handler: combine::sinter,
+        ..COMBINING
+    },
+    Row {
+        name: "sunion",
+        summary: "Replies with the members that any of several sets has.",
+        handler: combine::sunion,
+        ..COMBINING
+    },
+    Row {
+        name: "sdiff",
+        summary: "Replies with the members of the first set that no other set has.",
+        handler: combine::sdiff,
+        ..COMBINING
+    },
+    Row {
+        name: "sintercard",
+        arity: -3,
+        keys: Keys::Counted { at: 1, before: None },
+        since: "7.0.0",
+        complexity: INTERSECTION,
+        summary: "Replies with how many members all of several sets have.",
+        syntax: "numkeys key [key ...] [LIMIT limit]",
+        handler: combine::sintercard,
+        ..COMBINING
+    },
+    Row {
+        name: "sinterstore",
+        complexity: INTERSECTION,
+        summary: "Stores the members that all of several sets have.",
+        handler: combine::sinterstore,
+        ..STORING
+    },
+    Row {
+        name: "sunionstore",
+        summary: "Stores the members that any of several sets has.",
+        handler: combine::sunionstore,
+        ..STORING
+    },
+    Row {
+        name: "sdiffstore",
+        summary: "Stores the members of the first set that no other set has.",
+        handler: combine::sdiffstore,
+        ..STORING
+    },
+];

@@ -1,0 +1,274 @@
+//! SORT: the elements of a list, a set or a sorted set in another order.
+//!
+//! What it is: SORT, which may store the result as a list, and SORT_RO, which may not.
+//! What it is not: changing what it sorts.
+//!
+//! Invariants
+//! - A call with patterns has locked every slot: which keys it reads depends on the elements.
+
+mod options;
+mod pattern;
+
+use std::cmp::Ordering;
+
+use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, Unit};
+use keyspace::{DbId, Effect, Element, ItemsBuf, Value, View};
+use wire::{Args, number::parse_f64};
+
+use options::Options;
+use pattern::Pattern;
+
+/// Most bytes of what GET shows: nothing that is stored bounds them, and they are gathered in memory.
+const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// About what one value takes beside its bytes.
+const VALUE_HEAD_BYTES: usize = 16;
+
+/// What both commands have in common.
+const ROW: Row = Row {
+    name: "sort_ro",
+    arity: -2,
+    flags: Flags::READONLY.or(Flags::DANGEROUS).or(Flags::WALKS),
+    keys: Keys::Computed { first: Some(1), find: find_first, reads_others: |args| reads_others(args, false) },
+    family: Family::Generic,
+    since: "7.0.0",
+    complexity: "O(N*log(N)) where N is the number of elements; O(N) if they keep their order. With patterns every slot \
+                 is locked meanwhile.",
+    summary: "Replies with the elements of a list, a set or a sorted set, sorted.",
+    syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+    handler: sort_ro,
+    subcommands: &[],
+};
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "sort",
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::DANGEROUS).or(Flags::WALKS),
+        keys: Keys::Computed {
+            first: Some(1),
+            find: find_keys,
+            reads_others: |args| reads_others(args, true),
+        },
+        since: "1.0.0",
+        summary: "Sorts the elements of a list, a set or a sorted set, and stores or replies with them.",
+        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE \
+                 destination]",
+        handler: sort,
+        ..ROW
+    },
+    ROW,
+];
+
+fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    visit(1);
+}
+
+/// Of a call that will be refused only the first key.
+fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    visit(1);
+    if let Some(at) = Options::parse(args, true).ok().and_then(|options| options.store) {
+        visit(at);
+    }
+}
+
+fn reads_others(args: Args<'_>, stores: bool) -> bool {
+    Options::parse(args, stores).is_ok_and(|options| options.reads_keys())
+}
+
+/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
+fn sort(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let options = options(cx, args, true)?;
+    match options.store {
+        Some(at) => store(cx, args.at(1), args.at(at), &options),
+        None => show(cx, args.at(1), &options),
+    }
+}
+
+/// `SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA]`
+fn sort_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    show(cx, args.at(1), &options(cx, args, false)?)
+}
+
+fn options<'a>(cx: &Context<'_, '_>, args: Args<'a>, stores: bool) -> Result<Options<'a>, CommandError> {
+    let mut options = Options::parse(args, stores)?;
+    options.reproducible |= cx.in_script;
+    Ok(options)
+}
+
+fn show(cx: &mut Context<'_, '_>, key: &[u8], options: &Options<'_>) -> Result<(), CommandError> {
+    let db = cx.db();
+    cx.unit.read(db, key);
+    let elements = sorted(&cx.unit, db, key, options)?;
+    cx.reply.array(elements.len() * options.gets.len().max(1));
+    for_each_shown(&cx.unit, db, &elements, options, |value| cx.reply.bulk_or_null(value))
+}
+
+/// Makes the result the value of `destination`, whatever that holds; if it is empty there will be no key.
+fn store(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    destination: &[u8],
+    options: &Options<'_>,
+) -> Result<(), CommandError> {
+    let db = cx.db();
+    cx.unit.read(db, key);
+    let elements = sorted(&cx.unit, db, key, options)?;
+    let mut items = ItemsBuf::new();
+    for_each_shown(&cx.unit, db, &elements, options, |value| items.push(value.unwrap_or_default()))?;
+    if items.is_empty() {
+        if cx.unit.exists(db, destination) {
+            cx.apply(&Effect::Delete { db, key: destination });
+            cx.notify(EventClass::GENERIC, "del", destination);
+        }
+    } else {
+        cx.require_room(items.size_bytes() as u64)?;
+        let value = Value::List(items.as_items());
+        cx.apply(&Effect::Put { db, key: destination, value, expire_at_ms: None });
+        cx.notify(EventClass::LIST, "sortstore", destination);
+    }
+    cx.reply.count(items.len());
+    Ok(())
+}
+
+/// Visits what GET shows of each element, or the elements if there is no GET.
+fn for_each_shown(
+    unit: &Unit<'_>,
+    db: DbId,
+    elements: &[Element<'_>],
+    options: &Options<'_>,
+    mut visit: impl FnMut(Option<&[u8]>),
+) -> Result<(), CommandError> {
+    let (mut shown_bytes, mut key) = (0, Vec::new());
+    for element in elements {
+        if options.gets.is_empty() {
+            visit(Some(element));
+        }
+        for pattern in &options.gets {
+            let value = pattern.value(unit, db, element, &mut key);
+            shown_bytes += VALUE_HEAD_BYTES + value.as_ref().map_or(0, |value| value.len());
+            if shown_bytes > SHOWN_BYTES_MAX {
+                return Err(CommandError::Text(
+                    "ERR the values that GET names are too many bytes for one reply",
+                ));
+            }
+            visit(value.as_deref());
+        }
+    }
+    Ok(())
+}
+
+/// The elements at the key that are shown, in their new order.
+fn sorted<'u>(
+    unit: &'u Unit<'_>,
+    db: DbId,
+    key: &[u8],
+    options: &Options<'_>,
+) -> Result<Vec<Element<'u>>, CommandError> {
+    let Some(entry) = unit.peek(db, key) else { return Ok(Vec::new()) };
+    let view = entry.view();
+    let (len, range) = (view.len(), options.range(view.len()));
+    let mirrored = len - range.end..len - range.start;
+    let mut by = options.by;
+    let mut alphabetic = options.alphabetic;
+    let elements: Vec<Element<'u>> = match view {
+        View::String(_) => return Err(CommandError::WrongType),
+        // These have an order of their own.
+        View::List(list) if options.unsorted && options.descending => {
+            return Ok(list.range(mirrored).rev().collect());
+        }
+        View::List(list) if options.unsorted => return Ok(list.range(range).collect()),
+        View::Zset(zset) if options.unsorted && options.descending => {
+            return Ok(zset.range(mirrored).rev().map(|(member, _)| member).collect());
+        }
+        View::Zset(zset) if options.unsorted => {
+            return Ok(zset.range(range).map(|(member, _)| member).collect());
+        }
+        View::Set(set) if options.unsorted && !options.reproducible => {
+            return Ok(set.iter().skip(range.start).take(range.len()).collect());
+        }
+        View::Set(set) => {
+            if options.unsorted {
+                (by, alphabetic) = (None, true);
+            }
+            set.iter().collect()
+        }
+        View::List(list) => list.iter().collect(),
+        View::Zset(zset) => zset.iter().map(|(member, _)| member).collect(),
+        View::Hash(_) | View::Stream(_) => return Err(CommandError::WrongType),
+    };
+    let (by, mut name) = (by.unwrap_or(Pattern::Element), Vec::new());
+    let weight = |element: &Element<'u>| by.value(unit, db, element, &mut name);
+    let mut elements = if alphabetic {
+        by_bytes(elements, options.descending, weight)
+    } else {
+        by_number(elements, options.descending, weight)?
+    };
+    elements.truncate(range.end);
+    elements.drain(..range.start);
+    Ok(elements)
+}
+
+fn directed(ordering: Ordering, descending: bool) -> Ordering {
+    if descending { ordering.reverse() } else { ordering }
+}
+
+/// Elements without a weight are the least.
+fn by_bytes<'u>(
+    elements: Vec<Element<'u>>,
+    descending: bool,
+    mut weight: impl FnMut(&Element<'u>) -> Option<Element<'u>>,
+) -> Vec<Element<'u>> {
+    let mut weighted: Vec<_> = elements.into_iter().map(|element| (weight(&element), element)).collect();
+    weighted.sort_by(|(a, _), (b, _)| directed(a.as_deref().cmp(&b.as_deref()), descending));
+    weighted.into_iter().map(|(_, element)| element).collect()
+}
+
+/// Elements without a weight have the weight 0; those of equal weight are sorted by bytes.
+fn by_number<'u>(
+    elements: Vec<Element<'u>>,
+    descending: bool,
+    mut weight: impl FnMut(&Element<'u>) -> Option<Element<'u>>,
+) -> Result<Vec<Element<'u>>, CommandError> {
+    let mut weighted = Vec::with_capacity(elements.len());
+    for element in elements {
+        let number = weight(&element).map_or(Some(0.0), |weight| parse_weight(&weight));
+        let number =
+            number.ok_or(CommandError::Text("ERR One or more scores can't be converted into double"))?;
+        weighted.push((number, element));
+    }
+    weighted.sort_by(|(a, one), (b, other)| {
+        let by_weight = a.partial_cmp(b).unwrap_or(Ordering::Equal);
+        directed(by_weight.then_with(|| one.cmp(other)), descending)
+    });
+    Ok(weighted.into_iter().map(|(_, element)| element).collect())
+}
+
+/// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be hexadecimal,
+/// and what is too small for a normal number is refused.
+fn parse_weight(weight: &Element<'_>) -> Option<f64> {
+    if weight.is_empty() {
+        return Some(0.0);
+    }
+    match weight.integer() {
+        Some(integer) => Some(integer as f64),
+        None => {
+            let text = weight.trim_ascii_start();
+            parse_f64(text).filter(|number| !number.is_subnormal()).or_else(|| parse_hexadecimal(text))
+        }
+    }
+}
+
+/// Reads `0x`, with or without a sign before it, and up to 16 digits.
+fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
+    let (sign, text) = match text {
+        [b'-', text @ ..] => (-1.0, text),
+        [b'+', text @ ..] => (1.0, text),
+        text => (1.0, text),
+    };
+    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 16).ok().map(|magnitude| sign * magnitude as f64)
+}
+
+#[cfg(test)]
+mod tests;

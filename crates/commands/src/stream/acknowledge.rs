@@ -1,0 +1,52 @@
+//! Acknowledging what was delivered: XACK, XACKDEL.
+
+use engine::{CommandError, Context};
+use keyspace::{Effect, Listed};
+use wire::Args;
+
+use super::{
+    edit::{Fate, delete_referred, parse_ids, parse_referred, write_fates},
+    references::References,
+    stream,
+};
+
+/// `XACK key group id [id ...]`
+pub(super) fn xack(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, group) = (cx.db(), args.at(1), args.at(2));
+    let mut removed = 0;
+    if stream(cx.unit.get(db, key))?.is_some_and(|stream| stream.group(group).is_some()) {
+        let ids = parse_ids(args.skip(3))?;
+        removed = cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&ids) }).removed;
+    }
+    cx.reply.count(removed as usize);
+    Ok(())
+}
+
+/// `XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
+pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, group) = (cx.db(), args.at(1), args.at(2));
+    let (references, ids) = parse_referred(args.skip(3))?;
+    let found = stream(cx.unit.get(db, key))?.and_then(|stream| stream.group(group));
+    let mut fates = vec![Fate::Absent; ids.len()];
+    let Some(found) = found else {
+        write_fates(cx, &fates);
+        return Ok(());
+    };
+    // Which of the ids were pending, each the first time that it is named.
+    let mut pending = Vec::new();
+    for (at, &id) in ids.iter().enumerate() {
+        if found.pending(id).is_some() && !ids[..at].contains(&id) {
+            pending.push((at, id));
+        }
+    }
+    let acknowledged: Vec<_> = pending.iter().map(|(_, id)| *id).collect();
+    cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&acknowledged) });
+    let deleted = delete_referred(cx, key, references, &acknowledged);
+    for ((at, _), fate) in pending.iter().zip(deleted) {
+        // What was acknowledged and not there any more is as good as deleted.
+        fates[*at] = if fate == Fate::Kept { Fate::Kept } else { Fate::Deleted };
+    }
+    debug_assert!(references == References::Acknowledged || !fates.contains(&Fate::Kept));
+    write_fates(cx, &fates);
+    Ok(())
+}

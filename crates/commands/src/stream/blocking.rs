@@ -1,0 +1,95 @@
+//! Waiting for entries: XREAD BLOCK, XREADGROUP BLOCK.
+//!
+//! A client that reads as a consumer waits for the end of its group as well: its key may go or hold another type, its group may be
+//! destroyed, and then it gets the error that it would have got at once.
+
+use std::ops::Range;
+
+use engine::{
+    CommandError, Context, Unit,
+    blocking::{Awaited, Nothing, Wants},
+};
+use keyspace::{DbId, StreamId};
+use wire::{Args, OwnedArgs};
+
+use super::{
+    deliver::{Reader, deliver_new},
+    id,
+    read::{Call, Streams, behind, read_one},
+    stream,
+};
+
+/// Waits for entries after these ids, one for each key.
+pub(super) fn wait_to_read(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    keys: Range<usize>,
+    afters: &[StreamId],
+    timeout_ms: Option<u64>,
+) {
+    // What `$` stood for is decided when the wait begins.
+    let mut resolved: OwnedArgs = args.take(keys.end).into();
+    afters.iter().for_each(|after| resolved.push(after.to_string().as_bytes()));
+    let wants = Wants::Condition(has_entries);
+    let awaited =
+        Awaited { keys, wants, needs: None, timeout_ms, nothing: Nothing::Array, serve: serve_read };
+    cx.block(resolved.as_args(), awaited);
+}
+
+/// After which ids a call that waits reads at a key, which it may name several times.
+fn afters<'a>(args: Args<'a>, key: &'a [u8]) -> impl Iterator<Item = (StreamId, usize)> + use<'a> {
+    let call = Call::parse(args, false).ok();
+    let found = call.into_iter().flat_map(move |call| {
+        let count = call.count;
+        call.streams(args).map(move |(own, word)| (own, word, count))
+    });
+    found
+        .filter(move |(own, ..)| *own == key)
+        .filter_map(|(_, word, count)| Some((id::parse_id(word, 0).ok()?, count)))
+}
+
+fn has_entries(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
+    let Ok(Some(stream)) = stream(unit.peek(db, key)) else { return false };
+    afters(args, key).any(|(after, _)| stream.range(behind(after)).next().is_some())
+}
+
+fn serve_read(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError> {
+    let mut streams = Streams::begin(&cx.reply);
+    for (after, count) in afters(args, key) {
+        read_one(cx, key, after, count, &mut streams)?;
+    }
+    let served = streams.end(cx);
+    debug_assert!(served, "only a key with entries is served from");
+    Ok(())
+}
+
+/// Waits for entries that a group has not delivered.
+pub(super) fn wait_to_deliver(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    keys: Range<usize>,
+    timeout_ms: Option<u64>,
+) {
+    let wants = Wants::Condition(has_news);
+    let awaited =
+        Awaited { keys, wants, needs: None, timeout_ms, nothing: Nothing::Array, serve: serve_delivery };
+    cx.block(args, awaited);
+}
+
+/// Whether there is something to deliver, or nothing ever will be.
+fn has_news(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
+    let Some((group, _)) = Call::parse(args, true).ok().and_then(|call| call.group) else { return true };
+    let Ok(Some(stream)) = stream(unit.peek(db, key)) else { return true };
+    let Some(group) = stream.group(group) else { return true };
+    stream.range(behind(group.position().last_id)).next().is_some()
+}
+
+fn serve_delivery(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError> {
+    let call = Call::parse(args, true)?;
+    let reader = Reader::of(&call).ok_or(CommandError::Syntax)?;
+    let mut streams = Streams::begin(&cx.reply);
+    deliver_new(cx, key, &reader, &mut streams)?;
+    let served = streams.end(cx);
+    debug_assert!(served, "only a key with entries is served from");
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Streams: entries with ids at one key, and groups of consumers that share them.
+//!
+//! What it is: the commands on values of type stream. What it is not: how streams lie in memory (see `keyspace`).
+//!
+//! Invariants
+//! - What is logged does not depend on the time: ids, times and counts are decided here. Trimming is logged as the id up to which
+//!   entries go.
+//! - A consumer that asks and gets nothing is logged as seen once in [`SEEN_PERIOD_MS`], so that waiting costs no record.
+
+mod acknowledge;
+mod add;
+mod blocking;
+mod claim;
+mod deliver;
+mod edit;
+mod group;
+mod id;
+mod info;
+mod lag;
+mod pending;
+mod range;
+mod read;
+mod references;
+mod reply;
+mod rows;
+mod trim;
+
+use engine::{CommandError, Context, EventClass};
+use keyspace::{ConsumerTimes, Effect, EntryRef, GroupView, StreamView, View};
+
+pub(crate) use rows::ROWS;
+
+/// How old the time may be at which a consumer was seen that has asked in vain.
+const SEEN_PERIOD_MS: u64 = 1000;
+
+/// The stream at a key, if there is one.
+///
+/// # Errors
+/// If the key holds another type.
+#[inline]
+fn stream(entry: Option<EntryRef<'_>>) -> Result<Option<StreamView<'_>>, CommandError> {
+    match entry.map(|entry| entry.view()) {
+        None => Ok(None),
+        Some(View::Stream(stream)) => Ok(Some(stream)),
+        Some(_) => Err(CommandError::WrongType),
+    }
+}
+
+/// The group of a stream that may not be there.
+fn group<'a>(
+    stream: Option<StreamView<'a>>,
+    key: &[u8],
+    group: &[u8],
+) -> Result<GroupView<'a>, CommandError> {
+    stream.and_then(|stream| stream.group(group)).ok_or_else(|| {
+        let (key, group) = (shown(key), shown(group));
+        CommandError::Composed(format!("NOGROUP No such key '{key}' or consumer group '{group}'"))
+    })
+}
+
+/// As `group`, for commands that name the group first in their error.
+fn named_group<'a>(stream: StreamView<'a>, key: &[u8], group: &[u8]) -> Result<GroupView<'a>, CommandError> {
+    stream.group(group).ok_or_else(|| {
+        let (key, group) = (shown(key), shown(group));
+        CommandError::Composed(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
+    })
+}
+
+/// A name in an error.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// A consumer asks for something: makes it if it is not there. Says so in the log if it is new, if `active_ms` says that it
+/// gets something, or if the last time is old enough.
+fn see_consumer(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    group: &[u8],
+    consumer: &[u8],
+    before: Option<ConsumerTimes>,
+    is_active: bool,
+) {
+    let (db, seen_ms) = (cx.db(), cx.now_ms());
+    let is_due = before.is_none_or(|before| seen_ms >= before.seen_ms.saturating_add(SEEN_PERIOD_MS));
+    if is_active || is_due {
+        let active_ms = if is_active { Some(seen_ms) } else { before.and_then(|before| before.active_ms) };
+        let times = ConsumerTimes { seen_ms, active_ms };
+        cx.apply(&Effect::StreamPutConsumer { db, key, group, consumer, times });
+    }
+    if before.is_none() {
+        cx.notify(EventClass::STREAM, "xgroup-createconsumer", key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

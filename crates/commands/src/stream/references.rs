@@ -1,0 +1,67 @@
+//! References: what becomes of groups' pending entries when an entry goes (KEEPREF, DELREF, ACKED).
+
+use engine::Context;
+use keyspace::{Effect, Listed, StreamHead, StreamId, StreamView};
+
+use super::stream;
+
+/// See the module documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum References {
+    /// They stay.
+    #[default]
+    Kept,
+    /// They go too.
+    Deleted,
+    /// An entry goes only if all groups have read and acknowledged it.
+    Acknowledged,
+}
+
+impl References {
+    /// Takes a word in lower case; returns whether it is one of these.
+    pub(super) fn take(&mut self, word: &[u8]) -> bool {
+        *self = match word {
+            b"keepref" => References::Kept,
+            b"delref" => References::Deleted,
+            b"acked" => References::Acknowledged,
+            _ => return false,
+        };
+        true
+    }
+
+    /// Whether all groups have read an entry and acknowledged it.
+    pub(super) fn none_to(stream: StreamView<'_>, id: StreamId) -> bool {
+        stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
+    }
+
+    /// Makes entries pending for nobody.
+    pub(super) fn drop_to(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) {
+        let db = cx.db();
+        let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return };
+        let mut pending = Vec::new();
+        for (name, group) in stream.groups().filter(|(_, group)| group.pending_len() > 0) {
+            let ids: Vec<_> = ids.iter().copied().filter(|&id| group.pending(id).is_some()).collect();
+            if !ids.is_empty() {
+                pending.push((name.to_vec(), ids));
+            }
+        }
+        for (group, ids) in &pending {
+            cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(ids) });
+        }
+    }
+
+    /// Removes entries and leaves the highest deleted id as it is, as trimming does; returns how many they were.
+    pub(super) fn delete_silently(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) -> usize {
+        let db = cx.db();
+        let head = |cx: &Context<'_, '_>| match stream(cx.unit.peek(db, key)) {
+            Ok(Some(stream)) => stream.head(),
+            _ => StreamHead::default(),
+        };
+        let before = head(cx);
+        let removed = cx.apply(&Effect::StreamDelete { db, key, ids: Listed::Slices(ids) }).removed;
+        if head(cx) != before {
+            cx.apply(&Effect::StreamSetHead { db, key, head: before });
+        }
+        removed as usize
+    }
+}

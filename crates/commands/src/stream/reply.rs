@@ -1,0 +1,45 @@
+//! How entries and ids are shown.
+
+use std::ops::RangeInclusive;
+
+use engine::postponed::Postponed;
+use keyspace::{StreamEntry, StreamId, StreamOrder, StreamView};
+use wire::ReplyWriter;
+
+pub(super) use engine::stream_reply::{write_entry, write_fields_of, write_id};
+
+/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be postponed.
+pub(super) fn write_range(
+    reply: &mut ReplyWriter<'_>,
+    postponed: Option<&mut Postponed>,
+    stream: StreamView<'_>,
+    ids: RangeInclusive<StreamId>,
+    order: StreamOrder,
+    count: usize,
+) {
+    if let Some(postponed) = postponed
+        && let Some(entries) = stream.share(ids.clone(), order, count)
+    {
+        reply.array(entries.len());
+        return postponed.add(reply, entries);
+    }
+    match order {
+        StreamOrder::Ascending => write_entries(reply, stream.range(ids).take(count)),
+        StreamOrder::Descending => write_entries(reply, stream.range_back(ids).take(count)),
+    };
+}
+
+/// Entries whose number is not known before; returns how many they were.
+pub(super) fn write_entries<'a>(
+    reply: &mut ReplyWriter<'_>,
+    entries: impl Iterator<Item = StreamEntry<'a>>,
+) -> usize {
+    let deferred = reply.begin_deferred();
+    let mut count = 0;
+    for entry in entries {
+        write_entry(reply, &entry);
+        count += 1;
+    }
+    reply.end_deferred(deferred, wire::Aggregate::Array, count);
+    count
+}

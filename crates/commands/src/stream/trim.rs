@@ -1,0 +1,184 @@
+//! Trimming: MAXLEN and MINID, of XADD and XTRIM.
+
+use engine::{CommandError, Context, EventClass};
+use keyspace::{Effect, StreamId, StreamView};
+use wire::{Args, number::parse_i64};
+
+use super::{id, references::References, stream};
+
+/// Entries that go at once where no limit is given and only whole blocks may go.
+const LIMIT: usize = 10_000;
+
+/// So many entries go in the time that something is done for one element.
+const ENTRIES_PER_ELEMENT: usize = 16;
+
+const LIMIT_WITHOUT_ABOUT: CommandError =
+    CommandError::Text("ERR syntax error, LIMIT cannot be used without the special ~ option");
+
+/// Which entries go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Threshold {
+    /// All but so many.
+    Len(usize),
+    /// All below an id.
+    Min(StreamId),
+}
+
+/// See the module documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Trim {
+    threshold: Threshold,
+    /// Only whole blocks go.
+    whole_blocks: bool,
+    limit: usize,
+    references: References,
+}
+
+/// The words of a trim, as they come.
+#[derive(Default)]
+pub(super) struct TrimWords {
+    threshold: Option<Threshold>,
+    whole_blocks: bool,
+    limit: Option<usize>,
+    references: References,
+}
+
+impl TrimWords {
+    /// Takes the option that the words begin with; returns how many words it has, or `None` if it is not one of these.
+    pub(super) fn take(&mut self, words: Args<'_>) -> Result<Option<usize>, CommandError> {
+        let has_value = words.len() > 1;
+        match words.at(0).to_ascii_lowercase().as_slice() {
+            kind @ (b"maxlen" | b"minid") if has_value => {
+                if self.threshold.is_some() {
+                    return Err(CommandError::Text(
+                        "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+                    ));
+                }
+                let has_mode = words.len() > 2 && matches!(words.at(1), b"~" | b"=");
+                self.whole_blocks = has_mode && words.at(1) == b"~";
+                let value = words.at(1 + usize::from(has_mode));
+                self.threshold = Some(if kind == b"maxlen" {
+                    Threshold::Len(size(value, "ERR The MAXLEN argument must be >= 0.")?)
+                } else {
+                    Threshold::Min(id::parse_id(value, 0)?)
+                });
+                Ok(Some(2 + usize::from(has_mode)))
+            }
+            b"limit" if has_value => {
+                self.limit = Some(size(words.at(1), "ERR The LIMIT argument must be >= 0.")?);
+                Ok(Some(2))
+            }
+            word => Ok(self.references.take(word).then_some(1)),
+        }
+    }
+
+    /// What the words mean together, if there have to be none.
+    pub(super) fn finish_optional(self) -> Result<Option<Trim>, CommandError> {
+        match (self.threshold, self.limit) {
+            (None, None) => Ok(None),
+            (None, Some(0)) => Err(LIMIT_WITHOUT_ABOUT),
+            _ => self.finish().map(Some),
+        }
+    }
+
+    /// What the words mean together.
+    fn finish(self) -> Result<Trim, CommandError> {
+        let TrimWords { threshold, whole_blocks, limit, references } = self;
+        let threshold = threshold.ok_or(CommandError::Text(match limit {
+            Some(1..) => "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            _ => "ERR syntax error, XTRIM must be called with a trimming strategy",
+        }))?;
+        if limit.is_some() && !whole_blocks {
+            return Err(LIMIT_WITHOUT_ABOUT);
+        }
+        let limit = match limit {
+            None if whole_blocks => LIMIT,
+            None | Some(0) => usize::MAX,
+            Some(limit) => limit,
+        };
+        Ok(Trim { threshold, whole_blocks, limit, references })
+    }
+}
+
+fn size(value: &[u8], negative: &'static str) -> Result<usize, CommandError> {
+    let number = parse_i64(value).ok_or(CommandError::NotAnInteger)?;
+    usize::try_from(number).map_err(|_| CommandError::Text(negative))
+}
+
+impl Trim {
+    /// About how much there is to do, as if it were done for so many elements.
+    fn work(&self, stream: StreamView<'_>) -> usize {
+        let entries = match self.threshold {
+            Threshold::Len(len) => stream.len().saturating_sub(len),
+            Threshold::Min(_) => stream.len(),
+        };
+        // Blocks go whole where nobody has to look at what refers to their entries.
+        match self.references {
+            References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
+            _ => entries.min(self.limit),
+        }
+    }
+
+    /// Up to which id entries go.
+    fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
+        // What is referred to may have to stay, so that what goes is not the first blocks.
+        let whole_blocks = self.whole_blocks && self.references != References::Acknowledged;
+        match self.threshold {
+            Threshold::Len(len) => stream.trim_to_len(len, whole_blocks, self.limit),
+            Threshold::Min(min) => stream.trim_to_id(min, whole_blocks, self.limit),
+        }
+    }
+
+    /// Trims the stream at a key; returns how many entries have gone.
+    pub(super) fn make(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<usize, CommandError> {
+        let db = cx.db();
+        let Some(stream) = stream(cx.unit.get(db, key))? else { return Ok(0) };
+        let removed = match self.references {
+            References::Acknowledged => {
+                let excess = match self.threshold {
+                    Threshold::Len(len) => stream.len().saturating_sub(len),
+                    Threshold::Min(_) => usize::MAX,
+                };
+                let through = match self.threshold {
+                    Threshold::Len(_) => StreamId::MAX,
+                    Threshold::Min(min) => min.previous().unwrap_or(StreamId::ZERO),
+                };
+                let entries = stream.range(StreamId::ZERO..=through).map(|entry| entry.id);
+                let ids: Vec<_> = entries
+                    .filter(|&id| References::none_to(stream, id))
+                    .take(excess.min(self.limit))
+                    .collect();
+                References::delete_silently(cx, key, &ids)
+            }
+            references => {
+                let Some(through) = self.through(stream) else { return Ok(0) };
+                if references == References::Deleted {
+                    let ids: Vec<_> = stream.range(StreamId::ZERO..=through).map(|entry| entry.id).collect();
+                    References::drop_to(cx, key, &ids);
+                }
+                cx.apply(&Effect::StreamTrim { db, key, through }).removed as usize
+            }
+        };
+        if removed > 0 {
+            cx.notify(EventClass::STREAM, "xtrim", key);
+        }
+        Ok(removed)
+    }
+}
+
+/// `XTRIM key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]`
+pub(super) fn xtrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (mut words, mut rest) = (TrimWords::default(), args.skip(2));
+    while !rest.is_empty() {
+        let taken = words.take(rest)?.ok_or(CommandError::Syntax)?;
+        rest = rest.skip(taken);
+    }
+    let trim = words.finish()?;
+    let elements_max = cx.elements_max();
+    if let Some(stream) = stream(cx.unit.get(cx.session.db, args.at(1)))? {
+        elements_max.require(trim.work(stream))?;
+    }
+    let removed = trim.make(cx, args.at(1))?;
+    cx.reply.count(removed);
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Strings: bytes, counters and parts of strings.
+//!
+//! What it is: the commands on values of type string. What it is not: commands on keys of any type (see `generic`).
+//!
+//! Invariants
+//! - A command that replaces a value says in its one Put whether the expiry stays.
+//! - No string grows beyond `bulk_bytes_max`.
+
+mod get;
+mod lcs;
+mod many;
+mod number;
+mod range;
+mod set;
+
+use engine::{CommandError, Family, Flags, Keys, Row};
+use keyspace::EntryRef;
+
+/// The bytes of a string.
+#[inline]
+pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
+    entry.string().ok_or(CommandError::WrongType)
+}
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
+const WRITE_BRIEF: Flags = WRITE.or(Flags::BRIEF);
+const WRITE_FAST: Flags = WRITE.or(Flags::FAST);
+/// Changes a key without making it larger.
+const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
+
+/// What most commands on one string have in common.
+const ROW: Row = Row {
+    name: "",
+    arity: 2,
+    flags: READ_FAST,
+    keys: Keys::First,
+    family: Family::String,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "key",
+    handler: get::get,
+    subcommands: &[],
+};
+
+const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+const PAIRS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+
+/// The commands.
+pub(crate) const ROWS: &[Row] = &[
+    Row { name: "get", summary: "Replies with the string at a key.", ..ROW },
+    Row {
+        name: "set",
+        arity: -3,
+        flags: WRITE_BRIEF,
+        summary: "Makes a string the value of a key, whatever the key held, with conditions and an expiry if wanted.",
+        syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
+                 unix-time-milliseconds | KEEPTTL]",
+        handler: set::set,
+        ..ROW
+    },
+    Row {
+        name: "setnx",
+        arity: 3,
+        flags: WRITE_FAST,
+        summary: "Sets a key to a string unless the key exists.",
+        syntax: "key value",
+        handler: set::setnx,
+        ..ROW
+    },
+    Row {
+        name: "setex",
+        arity: 4,
+        flags: WRITE_BRIEF,
+        since: "2.0.0",
+        summary: "Sets a key to a string that expires after some seconds.",
+        syntax: "key seconds value",
+        handler: set::setex,
+        ..ROW
+    },
+    Row {
+        name: "psetex",
+        arity: 4,
+        flags: WRITE_BRIEF,
+        since: "2.6.0",
+        summary: "Sets a key to a string that expires after some milliseconds.",
+        syntax: "key milliseconds value",
+        handler: set::psetex,
+        ..ROW
+    },
+    Row {
+        name: "getset",
+        arity: 3,
+        flags: WRITE_FAST,
+        summary: "Sets a key to a string and replies with the string that was there.",
+        syntax: "key value",
+        handler: set::getset,
+        ..ROW
+    },
+    Row {
+        name: "getdel",
+        flags: SHRINK_FAST,
+        since: "6.2.0",
+        summary: "Replies with the value of a string and removes the key.",
+        handler: get::getdel,
+        ..ROW
+    },
+    Row {
+        name: "getex",
+        arity: -2,
+        flags: SHRINK_FAST,
+        since: "6.2.0",
+        summary: "Replies with the string at a key and sets or removes the expiry of the key.",
+        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+        handler: get::getex,
+        ..ROW
+    },
+    Row {
+        name: "mget",
+        arity: -2,
+        keys: KEYS_TO_THE_END,
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Replies with the strings at several keys.",
+        syntax: "key [key ...]",
+        handler: many::mget,
+        ..ROW
+    },
+    Row {
+        name: "mset",
+        arity: -3,
+        flags: WRITE,
+        keys: PAIRS_TO_THE_END,
+        since: "1.0.1",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Sets several keys to strings, all at once.",
+        syntax: "key value [key value ...]",
+        handler: many::mset,
+        ..ROW
+    },
+    Row {
+        name: "msetnx",
+        arity: -3,
+        flags: WRITE,
+        keys: PAIRS_TO_THE_END,
+        since: "1.0.1",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Sets several keys to strings, all at once, unless one of them exists.",
+        syntax: "key value [key value ...]",
+        handler: many::msetnx,
+        ..ROW
+    },
+    Row {
+        name: "incr",
+        flags: WRITE_FAST,
+        summary: "Adds one to the integer at a key; a missing key counts as 0.",
+        handler: number::incr,
+        ..ROW
+    },
+    Row {
+        name: "decr",
+        flags: WRITE_FAST,
+        summary: "Subtracts one from the integer at a key; a missing key counts as 0.",
+        handler: number::decr,
+        ..ROW
+    },
+    Row {
+        name: "incrby",
+        arity: 3,
+        flags: WRITE_FAST,
+        summary: "Adds an integer to the integer at a key; a missing key counts as 0.",
+        syntax: "key increment",
+        handler: number::incrby,
+        ..ROW
+    },
+    Row {
+        name: "decrby",
+        arity: 3,
+        flags: WRITE_FAST,
+        summary: "Subtracts an integer from the integer at a key; a missing key counts as 0.",
+        syntax: "key decrement",
+        handler: number::decrby,
+        ..ROW
+    },
+    Row {
+        name: "incrbyfloat",
+        arity: 3,
+        flags: WRITE_FAST,
+        since: "2.6.0",
+        summary: "Adds a decimal number to the one at a key; a missing key counts as 0.",
+        syntax: "key increment",
+        handler: number::incrbyfloat,
+        ..ROW
+    },
+    Row {
+        name: "append",
+        arity: 3,
+        flags: WRITE_FAST,
+        since: "2.0.0",
+        complexity: "O(N) where N is the length of the addition; memory grows in ever larger steps.",
+        summary: "Adds bytes to the end of the string at a key; a missing key counts as empty.",
+        syntax: "key value",
+        handler: range::append,
+        ..ROW
+    },
+    Row {
+        name: "strlen",
+        since: "2.2.0",
+        summary: "Replies with the length of the string at a key.",
+        handler: range::strlen,
+        ..ROW
+    },
+    Row {
+        name: "getrange",
+        arity: 4,
+        flags: READ,
+        since: "2.4.0",
+        complexity: "O(N) where N is the length of the reply.",
+        summary: "Replies with a part of the string at a key.",
+        syntax: "key start end",
+        handler: range::getrange,
+        ..ROW
+    },
+    Row {
+        name: "substr",
+        arity: 4,
+        flags: READ,
+        complexity: "O(N) where N is the length of the reply.",
+        summary: "Replies with a part of the string at a key; the old name of GETRANGE.",
+        syntax: "key start end",
+        handler: range::getrange,
+        ..ROW
+    },
+    Row {
+        name: "setrange",
+        arity: 4,
+        flags: WRITE,
+        since: "2.2.0",
+        complexity: "O(N) where N is the number of bytes written, padding included.",
+        summary: "Overwrites a part of the string at a key, padded with zero bytes if it is shorter.",
+        syntax: "key offset value",
+        handler: range::setrange,
+        ..ROW
+    },
+    Row {
+        name: "lcs",
+        arity: -3,
+        flags: READ.or(Flags::WALKS),
+        keys: Keys::Range { first: 1, last: 2, step: 1 },
+        since: "7.0.0",
+        complexity: "O(N*M) where N and M are the lengths of the strings, 64 pairs of bytes at a time.",
+        summary: "Finds the longest common subsequence of the strings at two keys.",
+        syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        handler: lcs::lcs,
+        ..ROW
+    },
+];

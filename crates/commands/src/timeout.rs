@@ -1,0 +1,54 @@
+//! The timeout of a command that blocks.
+
+use engine::CommandError;
+use wire::number::parse_f64;
+
+/// Milliseconds of a timeout in seconds, rounded up; `None` for 0: for ever.
+pub(super) fn parse_timeout_ms(seconds: &[u8]) -> Result<Option<u64>, CommandError> {
+    /// Beyond this, milliseconds since 1970 would not fit 63 bits.
+    const MS_MAX: f64 = i64::MAX as f64 / 2.0;
+    let seconds =
+        parse_f64(seconds).ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms > MS_MAX {
+        return Err(CommandError::Text("ERR timeout is out of range"));
+    }
+    if ms < 0.0 {
+        return Err(CommandError::Text("ERR timeout is negative"));
+    }
+    Ok((ms > 0.0).then_some(ms as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_fractions_and_zero_is_for_ever() {
+        for (text, expected) in [
+            ("1", Some(1000)),
+            ("0.1", Some(100)),
+            ("0.0001", Some(1)),
+            ("0", None),
+            ("-0", None),
+            ("1e3", Some(1_000_000)),
+        ] {
+            assert_eq!(parse_timeout_ms(text.as_bytes()), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for (text, expected) in [
+            ("x", "ERR timeout is not a float or out of range"),
+            ("", "ERR timeout is not a float or out of range"),
+            ("nan", "ERR timeout is not a float or out of range"),
+            ("-1", "ERR timeout is negative"),
+            ("-inf", "ERR timeout is negative"),
+            ("inf", "ERR timeout is out of range"),
+            ("9223372036854775807", "ERR timeout is out of range"),
+        ] {
+            assert_eq!(parse_timeout_ms(text.as_bytes()), Err(CommandError::Text(expected)), "{text}");
+        }
+    }
+}

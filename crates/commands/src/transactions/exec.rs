@@ -1,0 +1,157 @@
+//! EXEC.
+
+use engine::{
+    CommandError, Context, Flags, Keys, Transaction,
+    long_units::{LONG_ELEMENTS, Mobility, elements},
+    queueing::aborted,
+    row::innermost,
+    unit::Unit,
+};
+use keyspace::DbId;
+use wire::Args;
+
+/// A transaction of more commands runs on a thread of its own.
+const LONG_COMMANDS: usize = 4096;
+
+/// `EXEC`
+pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    let Some(transaction) = &cx.session.transaction else {
+        return Err(CommandError::Text("ERR EXEC without MULTI"));
+    };
+    if transaction.has_failed() {
+        cx.session.end_transaction();
+        return Err(CommandError::Text("EXECABORT Transaction discarded because of previous errors."));
+    }
+    let runs_scripts = transaction.any(Flags::RUNS_SCRIPTS);
+    let mobility = if cx.session.watches.is_empty() { Mobility::AtAnyTime } else { Mobility::BeforeItBegins };
+    let mobility = mobility.max(transaction.mobility());
+    let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
+    let walks_far = walks_far(&mut cx.unit, cx.keyspace.len(cx.session.db), cx.session.db, transaction);
+    if is_long || (runs_scripts || walks_far) && mobility == Mobility::BeforeItBegins {
+        cx.require_own_thread()?;
+    }
+    if cx.session.watches.is_broken(&cx.unit) {
+        cx.session.end_transaction();
+        cx.reply.null_array();
+        return Ok(());
+    }
+    let bytes = record_bytes(&mut cx.unit, cx.session.db, transaction);
+    match cx.require_room(bytes) {
+        Ok(()) => {}
+        // It runs again, once there is room.
+        Err(error @ CommandError::NeedsRoom(_)) => return Err(error),
+        Err(error) => {
+            cx.session.end_transaction();
+            return Err(aborted(&error));
+        }
+    }
+    let Some(transaction) = cx.session.transaction.take() else { return Ok(()) };
+    let db = cx.session.db;
+    cx.session.watches.clear();
+    cx.reply.array(transaction.commands().len());
+    cx.begin_inner();
+    let may_be_long = runs_scripts || walks_far || transaction.any(Flags::WALKS);
+    let has_to_ask = may_be_long || transaction.is_undone_on_failure();
+    let outcome = if has_to_ask { run_in_time(cx, &transaction, mobility) } else { run(cx, &transaction) };
+    if outcome == Err(CommandError::NeedsOwnThread) {
+        cx.session.db = db;
+        cx.session.transaction = Some(transaction);
+        return outcome;
+    }
+    cx.session.end_transaction();
+    outcome
+}
+
+/// Runs a transaction with documents: the first command on them that fails undoes all, and says why.
+fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
+    let db = cx.session.db;
+    cx.unit.begin_undo();
+    for (index, queued) in transaction.commands().iter().enumerate() {
+        let start = cx.reply.position();
+        let succeeded = cx.run_inner(queued.found, queued.args.as_args(), None)?;
+        if succeeded || !queued.flags.has(Flags::DOCUMENTS) {
+            continue;
+        }
+        let problem = String::from_utf8_lossy(cx.reply.since(start));
+        let problem = problem.trim_start_matches('-').trim_end();
+        let name = innermost(queued.found, queued.args.as_args()).0.row.name.to_uppercase();
+        let error = CommandError::Composed(format!("{name} (command {}): {problem}", index + 1));
+        assert!(cx.unit.undo(), "what cannot be undone is not queued with documents");
+        cx.unit.end_undo();
+        cx.session.db = db;
+        return Err(aborted(&error));
+    }
+    cx.unit.end_undo();
+    Ok(())
+}
+
+fn run(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
+    let mut commands = transaction.commands().iter();
+    commands.try_for_each(|queued| cx.run_inner(queued.found, queued.args.as_args(), None).map(|_| ()))
+}
+
+/// Runs a transaction in which something may take long. All scripts together have the time that one has. If that is over, all is
+/// undone to run elsewhere, unless the transaction has to stay.
+fn run_in_time(
+    cx: &mut Context<'_, '_>,
+    transaction: &Transaction,
+    mobility: Mobility,
+) -> Result<(), CommandError> {
+    let now_us = cx.host.monotonic_us();
+    let scripting = cx.scripting();
+    scripting.stays = mobility == Mobility::Never;
+    scripting.deadline_us = scripting.deadline_us(now_us);
+    let hands_over = scripting.hands_over() && mobility == Mobility::AtAnyTime;
+    let outcome = if transaction.is_undone_on_failure() {
+        run_or_undo(cx, transaction)
+    } else if hands_over {
+        cx.unit.begin_undo();
+        let outcome = run(cx, transaction);
+        if outcome.is_err() {
+            cx.unit.undo();
+        }
+        cx.unit.end_undo();
+        outcome
+    } else {
+        run(cx, transaction)
+    };
+    let scripting = cx.scripting();
+    (scripting.stays, scripting.deadline_us) = (false, None);
+    outcome
+}
+
+/// Whether a command that does not always take the same time has to do with a large value, or with many keys.
+fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
+    transaction.commands().iter().any(|queued| {
+        if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {
+            return false;
+        }
+        let mut is_large = queued.flags.has(Flags::READS_ALL) && keys > LONG_ELEMENTS as u64;
+        queued.found.row.keys.for_each(queued.args.as_args(), |index| {
+            let entry = unit.peek(db, queued.args.as_args().at(index));
+            is_large |= entry.is_some_and(|entry| elements(entry.view()) > LONG_ELEMENTS);
+        });
+        is_large
+    })
+}
+
+/// About how large the record can be: the arguments, the values that are copied, and the libraries, which each FLUSHALL
+/// logs. Values that the transaction itself makes before it copies them are not counted twice.
+fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
+    let mut bytes = transaction.args_bytes();
+    if !transaction.any(Flags::COPIES) {
+        return bytes;
+    }
+    for queued in transaction.commands().iter().filter(|it| it.flags.has(Flags::COPIES)) {
+        let args = queued.args.as_args();
+        // FLUSHALL: the only one of these that is about all slots.
+        if let Keys::AllSlots = innermost(queued.found, args).0.row.keys {
+            bytes += (unit.libraries().encoded_bytes() + unit.data_settings().encoded_bytes()) as u64;
+        }
+        queued.found.row.keys.for_each(args, |index| {
+            let entry = unit.peek(db, args.at(index));
+            bytes += entry.map_or(0, |entry| entry.allocated_bytes() as u64);
+        });
+    }
+    bytes
+}

@@ -1,0 +1,26 @@
+//! Storing the result of a command at a key, whatever the key held.
+
+use engine::{CommandError, Context, EventClass};
+use keyspace::{Effect, ScoredItemsBuf, Value};
+
+/// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
+pub(crate) fn store(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    members: &ScoredItemsBuf,
+    event: &'static str,
+) -> Result<(), CommandError> {
+    let db = cx.db();
+    if members.is_empty() {
+        if cx.unit.exists(db, key) {
+            cx.apply(&Effect::Delete { db, key });
+            cx.notify(EventClass::GENERIC, "del", key);
+        }
+    } else {
+        cx.require_room((key.len() + members.size_bytes()) as u64)?;
+        cx.apply(&Effect::Put { db, key, value: Value::Zset(members.as_items()), expire_at_ms: None });
+        cx.notify(EventClass::ZSET, event, key);
+    }
+    cx.reply.count(members.len());
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! What can refuse a command before it touches a key.
+//!
+//! Order of the checks, as in Redis: known, arity, protected, authenticated, subscribed, loading, stale, log, memory.
+
+use storage::Admission;
+use wire::{Args, Protocol};
+
+use crate::{
+    CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN, row::wrapped,
+};
+
+/// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
+/// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
+pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+
+const DEBUG_REFUSED: CommandError = CommandError::Text(
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
+     connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+);
+
+impl Executor {
+    /// Whether what a command is to run, if it runs another one, can be run.
+    ///
+    /// # Errors
+    /// Those of [`wrapped`].
+    #[inline]
+    pub(crate) fn check_wrapped(&self, row: &Row, args: Args<'_>) -> Result<(), CommandError> {
+        if row.flags.has(Flags::WRAPS) {
+            wrapped(self.table, args)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that can refuse a command; `false`: the log cannot take it now.
+    #[inline]
+    pub fn check(
+        &mut self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<bool, CommandError> {
+        self.check_call(row, args, session, host)?;
+        if row.flags.has(Flags::RUNS_SCRIPTS) {
+            self.check_wrapped(row, args)?;
+            return self.admit_script(args, host);
+        }
+        if !self.writes(row, args, host)? {
+            return Ok(true);
+        }
+        if !self.admit_args(args.size_bytes() as u64)? {
+            return Ok(false);
+        }
+        if row.flags.has(Flags::DENYOOM) {
+            self.make_room(host)?;
+        }
+        Ok(true)
+    }
+
+    /// Finds out for a script what may keep its commands from writing: it runs all the same, they are refused. Returns
+    /// whether it may run now.
+    ///
+    /// # Errors
+    /// Another script has a slot that is looked at for what can be evicted.
+    #[cold]
+    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
+        let writes = match self.admit_args(args.size_bytes() as u64) {
+            Ok(false) => return Ok(false),
+            other => other.map(|_| ()),
+        };
+        let growth = match self.make_room(host) {
+            Err(error @ CommandError::SlotTaken { .. }) => return Err(error),
+            growth => growth,
+        };
+        self.scripting.allow(writes, growth);
+        Ok(true)
+    }
+
+    /// Whether the command may append to the log.
+    ///
+    /// # Errors
+    /// It does, and the log is not there yet: a message to a durable channel, while others can be published.
+    #[inline]
+    pub fn writes(&self, row: &Row, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
+        if row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) {
+            return Ok(true);
+        }
+        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.is_durable_channel(args.at(1)) {
+            return Ok(false);
+        }
+        if self.loading { Err(CommandError::Loading) } else { Ok(true) }
+    }
+
+    /// What can refuse any command.
+    #[inline]
+    pub(crate) fn check_call(
+        &self,
+        row: &'static Row,
+        args: Args<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<(), CommandError> {
+        if !row.accepts(args.len()) {
+            return Err(CommandError::WrongArity(row.name));
+        }
+        if row.flags.has(Flags::PROTECTED) && !host.debug_access().includes(&session.client) {
+            return Err(DEBUG_REFUSED);
+        }
+        if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
+            return Err(CommandError::NoAuth);
+        }
+        if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
+            return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
+        }
+        if session.subscribed && session.protocol == Protocol::Resp2 && !row.flags.has(Flags::SUBSCRIBER) {
+            return Err(CommandError::Composed(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context",
+                row.name
+            )));
+        }
+        if !row.flags.has(Flags::LOADING) && self.loading {
+            return Err(CommandError::Loading);
+        }
+        if self.is_stale && self.is_denied_when_stale(row, session) {
+            return Err(CommandError::Text(MASTER_DOWN));
+        }
+        Ok(())
+    }
+
+    /// Whether a command is refused while nothing that is here may be shown. Who writes is told READONLY, as always on a replica.
+    #[cold]
+    fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
+        // One that wraps another shows what is kept of it.
+        let is_refused_as_write = |row: &Row| row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
+        // Redis refuses PING as well; here it asks whether the process lives, and shows nothing.
+        let is_denied =
+            |row: &Row| !row.flags.has(Flags::STALE) && !is_refused_as_write(row) && row.name != "ping";
+        match (&session.transaction, row.keys) {
+            (Some(transaction), Keys::Queued) => {
+                transaction.commands().iter().any(|queued| is_denied(queued.found.row))
+            }
+            _ => is_denied(row),
+        }
+    }
+
+    /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier answer holds for it;
+    /// `false`: not now.
+    #[inline]
+    pub(crate) fn admit_args(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        if bytes <= self.admitted_bytes {
+            self.admitted_bytes -= bytes;
+            return Ok(true);
+        }
+        self.admit_write(bytes)
+    }
+
+    /// Asks the log whether a write may be executed; `false`: not now.
+    pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
+        // Every round begins without an admission, so no write gets past this.
+        if let Some(refusal) = self.refusal {
+            return Err(CommandError::Text(refusal));
+        }
+        match self.admit(bytes) {
+            Admission::Go => {
+                self.admitted_bytes = ADMITTED_BYTES;
+                Ok(true)
+            }
+            Admission::Wait => Ok(false),
+            Admission::NoRoom => {
+                let reason = self.appender().map_or_else(String::new, |it| it.log().no_room_reason());
+                Err(CommandError::DiskFull(reason))
+            }
+            Admission::Frozen => Err(CommandError::RecoveryUnconfirmed),
+            Admission::Stalled => Err(CommandError::LogStalled),
+            Admission::Poisoned => Err(CommandError::LogFailed),
+        }
+    }
+
+    /// Whether a record of about `bytes` may be appended now.
+    pub fn admit(&self, bytes: u64) -> Admission {
+        self.appender().map_or(Admission::Wait, |appender| appender.admit(bytes))
+    }
+}

@@ -1,0 +1,160 @@
+//! Serving those who wait for keys that a unit has filled.
+//!
+//! ```text
+//! unit: applied -> for each key made ready, for each who waits for it, in order: serve -> commit -> answer
+//!                                                     | needs a slot that is not locked
+//!                                                     '-> later: a unit of its own
+//! ```
+//!
+//! What is served in the unit that made it possible is in its record: nobody comes in between, and no crash either. BLMOVE into a
+//! slot that is not locked is served right afterwards, if nobody has taken the element meanwhile. Those who wait behind it
+//! wait until then, and so do those who wait for keys that were made ready later: somebody may wait for both.
+//!
+//! The loops end: every turn serves somebody, who then waits no more, or goes on to the next one. Serving BLMOVE makes a key
+//! ready, of which the same holds.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use keyspace::{DbId, Keyspace, SlotId, slot_of};
+use lsn::Lsn;
+use storage::{Appender, Durability};
+use wire::ReplyWriter;
+
+use super::Waiter;
+use crate::{Context, Host, Session, Unit, execute::gate, postponed::Postponed, unit::Slots};
+
+/// A unit whose record is larger serves nobody: that is done later, so that records do not grow without bound.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// A key whose waiters are to be served in a unit of their own.
+pub struct Later {
+    db: DbId,
+    key: Box<[u8]>,
+    /// What the first of them needs beside the slot of the key, as far as is known.
+    needs: Option<SlotId>,
+}
+
+impl Later {
+    /// Whether both are about one key.
+    pub(crate) fn is_same_key(&self, other: &Later) -> bool {
+        (self.db, &self.key) == (other.db, &other.key)
+    }
+
+    /// The slots to lock.
+    pub fn slots(&self) -> Slots {
+        std::iter::once(slot_of(&self.key)).chain(self.needs).collect()
+    }
+
+    /// Has the unit, which has locked the slots, look at the key.
+    pub fn resume(self, unit: &mut Unit<'_>) {
+        unit.note_ready(self.db, self.key);
+    }
+}
+
+/// What serving needs beside a unit.
+pub(crate) struct Serving<'a, 'k> {
+    pub keyspace: &'k Keyspace,
+    pub host: &'a dyn Host,
+    pub durability: Durability,
+    pub bulk_bytes_max: usize,
+}
+
+/// Who was served in a unit, with what.
+type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
+
+impl<'k> Serving<'_, 'k> {
+    /// Serves who waits for keys that the unit has made ready, ends it as [`Unit::commit`] does, and answers them. What
+    /// cannot be done in this unit is added to `later`; what stands there comes first, but for the first key.
+    #[cold]
+    pub fn commit(
+        &self,
+        mut unit: Unit<'k>,
+        appender: Option<&mut Appender>,
+        flushing: Option<&dyn Host>,
+        later: &mut VecDeque<Later>,
+    ) -> (Lsn, bool) {
+        let mut replies = Replies::new();
+        let mut is_first = true;
+        while let Some((db, key)) = unit.take_ready() {
+            if is_first || later.is_empty() {
+                unit = self.serve_key(unit, db, key, &mut replies, later);
+            } else {
+                later.push_back(Later { db, key, needs: None });
+            }
+            is_first = false;
+        }
+        let (seen, wrote) = unit.commit(appender, flushing);
+        for (waiter, reply) in replies {
+            let durability = waiter.durability.map_or(self.durability, |wish| wish.min(self.durability));
+            waiter.client.answer(reply.into(), gate(durability, wrote, seen));
+        }
+        (seen, wrote)
+    }
+
+    /// Serves those who wait for a key, whose slot is locked, for as long as there is something for them.
+    fn serve_key(
+        &self,
+        mut unit: Unit<'k>,
+        db: DbId,
+        key: Box<[u8]>,
+        replies: &mut Replies,
+        later: &mut VecDeque<Later>,
+    ) -> Unit<'k> {
+        let interests = unit.interests();
+        let mut next_ticket = 0;
+        while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
+            next_ticket = waiter.ticket + 1;
+            // Of the many who may wait for a type, none finds it in a key that is not there.
+            if !unit.exists(db, &key) && !interests.awaits_condition(db, &key, waiter.ticket) {
+                break;
+            }
+            // Who has ended may stand there until its worker takes it out; nothing is locked for it.
+            if waiter.has_ended() || !waiter.awaited.wants.are_met(&unit, db, &key, waiter.args.as_args()) {
+                continue;
+            }
+            let needs = waiter.awaited.needs;
+            if unit.record_bytes() > RECORD_BYTES_MAX || needs.is_some_and(|slot| !unit.has_locked(slot)) {
+                later.push_front(Later { db, key, needs });
+                break;
+            }
+            if waiter.end() {
+                interests.leave(&waiter);
+                let reply;
+                (unit, reply) = self.serve(unit, &waiter, &key);
+                replies.push((waiter, reply));
+            }
+        }
+        unit
+    }
+
+    /// Does for a waiter what it waits for.
+    fn serve(&self, unit: Unit<'k>, waiter: &Waiter, key: &[u8]) -> (Unit<'k>, Vec<u8>) {
+        let mut session = Session::new(waiter.client.clone(), true);
+        (session.db, session.protocol) = (waiter.db, waiter.protocol);
+        let mut bytes = Vec::new();
+        let mut cx = Context {
+            unit,
+            keyspace: self.keyspace,
+            session: &mut session,
+            host: self.host,
+            reply: ReplyWriter::new(&mut bytes, waiter.protocol),
+            postponed: Postponed::default(),
+            durability: self.durability,
+            bulk_bytes_max: self.bulk_bytes_max,
+            in_transaction: true,
+            in_script: false,
+            // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
+            admitted_bytes: u64::MAX,
+            channels: None,
+            scripting: None,
+            monitor: None,
+        };
+        let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));
+        served.expect("everything is admitted");
+        let unit = cx.unit;
+        if waiter.is_silent {
+            bytes.clear();
+        }
+        (unit, bytes)
+    }
+}

@@ -1,0 +1,439 @@
+//! The clients: who is connected, as all workers may see it.
+//!
+//! What it is: one [`Client`] per connection with what CLIENT LIST shows and CLIENT KILL selects by.
+//! What it is not: the session (a worker's own) or the connection (its socket and buffers). Nothing here decides
+//! what a client may do.
+//!
+//! Invariants
+//! - Ids start at 1, grow with every connection and are never used again.
+//! - What changes with every command is a relaxed store: no lock, no shared counter, no read-modify-write. The worker
+//!   of the connection is the only writer of those fields; readers see each of them as it was a moment ago.
+//! - Killing only asks: the worker closes the connection when the signal reaches it.
+
+mod filter;
+mod line;
+mod list;
+mod signal;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use keyspace::DbId;
+use parking_lot::Mutex;
+use storage::Durability;
+use wire::Protocol;
+
+pub use filter::ClientFilter;
+pub use list::Clients;
+pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
+
+use crate::blocking::Waiter;
+
+/// The only user there is.
+pub const DEFAULT_USER: &str = "default";
+
+/// No command has run yet.
+const NO_COMMAND: u16 = u16::MAX;
+/// The client follows the server's durability.
+const NO_WISH: u8 = u8::MAX;
+/// The client has no transaction.
+const NO_TRANSACTION: u32 = u32::MAX;
+
+/// What is known about a connection when it is accepted.
+pub struct Connected {
+    /// The address of the other side as CLIENT LIST shows it, such as `127.0.0.1:52001`.
+    pub peer: String,
+    /// The address it connected to.
+    pub local: String,
+    /// The number of the file descriptor.
+    pub fd: i32,
+    /// Unix milliseconds.
+    pub now_ms: u64,
+    /// Takes what others ask of the connection to its worker.
+    pub signaller: Signaller,
+}
+
+/// What a client does, as the TYPE filters name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientKind {
+    /// Sends commands.
+    Normal,
+    /// Is the server this one replicates.
+    Master,
+    /// Replicates this server.
+    Replica,
+    /// Has subscribed to a channel or pattern.
+    PubSub,
+}
+
+impl ClientKind {
+    /// The kind of this name, whatever its case.
+    pub fn parse(name: &[u8]) -> Option<ClientKind> {
+        const NAMES: [(&str, ClientKind); 5] = [
+            ("normal", ClientKind::Normal),
+            ("master", ClientKind::Master),
+            ("replica", ClientKind::Replica),
+            ("slave", ClientKind::Replica),
+            ("pubsub", ClientKind::PubSub),
+        ];
+        NAMES.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+    }
+}
+
+/// A name a client may give itself or its library: printable ASCII without spaces, so that lists stay one line per
+/// client.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Label(Box<str>);
+
+impl Label {
+    /// The label, unless it holds a byte that it must not. Empty stands for none.
+    pub fn parse(text: &[u8]) -> Option<Label> {
+        let text = std::str::from_utf8(text).ok()?;
+        text.bytes().all(|byte| byte.is_ascii_graphic()).then(|| Label(text.into()))
+    }
+
+    /// Its text; empty for none.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What clients say about themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Labels {
+    /// CLIENT SETNAME.
+    pub name: Label,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: Label,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: Label,
+}
+
+/// One connected client, as others may see it.
+pub struct Client {
+    id: u64,
+    peer: Box<str>,
+    local: Box<str>,
+    fd: i32,
+    created_ms: u64,
+    signaller: Signaller,
+    last_active_ms: AtomicU64,
+    last_command: AtomicU16,
+    db: AtomicU8,
+    resp: AtomicU8,
+    durability: AtomicU8,
+    queued: AtomicU32,
+    no_evict: AtomicBool,
+    no_touch: AtomicBool,
+    import_source: AtomicBool,
+    monitoring: AtomicBool,
+    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    subscriptions: [AtomicU32; 4],
+    tracking: AtomicBool,
+    tracks_prefixes: AtomicBool,
+    redirect_broken: AtomicBool,
+    /// The client that is told in its place; 0 for none.
+    redirect: AtomicU64,
+    closing: AtomicBool,
+    killed: AtomicBool,
+    input_bytes: AtomicU64,
+    output_bytes: AtomicU64,
+    query_buffer_bytes: AtomicU64,
+    output_buffer_bytes: AtomicU64,
+    /// Pushed by others and not yet taken by the client.
+    pushed_bytes: AtomicU64,
+    labels: Mutex<Labels>,
+    /// The wait of a client that is blocked.
+    waiter: Mutex<Weak<Waiter>>,
+}
+
+impl Client {
+    fn new(id: u64, connected: Connected) -> Client {
+        let Connected { peer, local, fd, now_ms, signaller } = connected;
+        Client {
+            id,
+            peer: peer.into(),
+            local: local.into(),
+            fd,
+            created_ms: now_ms,
+            signaller,
+            last_active_ms: now_ms.into(),
+            last_command: NO_COMMAND.into(),
+            db: 0.into(),
+            resp: 2.into(),
+            durability: NO_WISH.into(),
+            queued: NO_TRANSACTION.into(),
+            no_evict: false.into(),
+            no_touch: false.into(),
+            import_source: false.into(),
+            monitoring: false.into(),
+            subscriptions: Default::default(),
+            tracking: false.into(),
+            tracks_prefixes: false.into(),
+            redirect_broken: false.into(),
+            redirect: 0.into(),
+            closing: false.into(),
+            killed: false.into(),
+            input_bytes: 0.into(),
+            output_bytes: 0.into(),
+            query_buffer_bytes: 0.into(),
+            output_buffer_bytes: 0.into(),
+            pushed_bytes: 0.into(),
+            labels: Mutex::default(),
+            waiter: Mutex::default(),
+        }
+    }
+
+    /// The number of the connection, from 1.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The address of the other side.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Whether it runs on the machine of the server.
+    pub fn is_local(&self) -> bool {
+        self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// The address it connected to.
+    pub fn local(&self) -> &str {
+        &self.local
+    }
+
+    /// Unix milliseconds of the connect.
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// What the client does.
+    pub fn kind(&self) -> ClientKind {
+        let subscribed = self.subscriptions().iter().any(|count| *count > 0);
+        if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
+    }
+
+    /// Unix milliseconds of the last command, or of the connect.
+    pub fn last_active_ms(&self) -> u64 {
+        self.last_active_ms.load(Relaxed)
+    }
+
+    /// Seconds since the last command.
+    pub fn idle_seconds(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.last_active_ms()) / 1000
+    }
+
+    /// A command runs: its row index, and the time in unix milliseconds.
+    #[inline]
+    pub fn runs(&self, row: usize, now_ms: u64) {
+        self.last_command.store(row as u16, Relaxed);
+        self.last_active_ms.store(now_ms, Relaxed);
+    }
+
+    /// Bytes read from the socket. Called by the connection's worker only.
+    #[inline]
+    pub fn received(&self, bytes: u64) {
+        self.input_bytes.store(self.input_bytes.load(Relaxed) + bytes, Relaxed);
+    }
+
+    /// Bytes written to the socket. Called by the connection's worker only.
+    #[inline]
+    pub fn sent(&self, bytes: u64) {
+        self.output_bytes.store(self.output_bytes.load(Relaxed) + bytes, Relaxed);
+    }
+
+    /// Bytes read from and written to the socket.
+    pub fn traffic_bytes(&self) -> (u64, u64) {
+        (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
+    }
+
+    /// Bytes received and not yet executed, and bytes of replies not yet sent.
+    #[inline]
+    pub fn set_buffered(&self, query_bytes: u64, output_bytes: u64) {
+        self.query_buffer_bytes.store(query_bytes, Relaxed);
+        self.output_buffer_bytes.store(output_bytes, Relaxed);
+    }
+
+    /// Memory of the client: what is kept about it and its buffers.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffered = self.query_buffer_bytes.load(Relaxed) + self.output_buffer_bytes.load(Relaxed);
+        size_of::<Client>() as u64 + buffered
+    }
+
+    /// Bytes of replies not yet sent.
+    pub fn output_buffer_bytes(&self) -> u64 {
+        self.output_buffer_bytes.load(Relaxed)
+    }
+
+    /// The selected database.
+    pub fn set_db(&self, db: DbId) {
+        self.db.store(db.get(), Relaxed);
+    }
+
+    /// The protocol of the replies.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        let version = match protocol {
+            Protocol::Resp2 => 2,
+            Protocol::Resp3 => 3,
+        };
+        self.resp.store(version, Relaxed);
+    }
+
+    /// The protocol of the replies.
+    pub fn protocol(&self) -> Protocol {
+        if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    pub fn set_subscriptions(&self, counts: [usize; 4]) {
+        self.subscriptions.iter().zip(counts).for_each(|(known, count)| known.store(count as u32, Relaxed));
+    }
+
+    /// See [`Client::set_subscriptions`].
+    pub fn subscriptions(&self) -> [u32; 4] {
+        self.subscriptions.each_ref().map(|count| count.load(Relaxed))
+    }
+
+    /// Whether it tracks, and if so, who is told in its place and whether it does so by prefixes.
+    pub(crate) fn set_tracking(&self, tracking: Option<(Option<u64>, bool)>) {
+        let (redirect, prefixes) = tracking.unwrap_or((None, false));
+        self.redirect.store(redirect.unwrap_or(0), Relaxed);
+        self.tracks_prefixes.store(prefixes, Relaxed);
+        self.redirect_broken.store(false, Relaxed);
+        self.tracking.store(tracking.is_some(), Relaxed);
+    }
+
+    /// The client that is told in its place has gone.
+    pub(crate) fn set_redirect_broken(&self) {
+        self.redirect_broken.store(true, Relaxed);
+    }
+
+    /// The durability the client has asked for; `None`: the server's.
+    pub fn set_durability(&self, wish: Option<Durability>) {
+        self.durability.store(wish.map_or(NO_WISH, |wish| wish as u8), Relaxed);
+    }
+
+    /// How many commands are queued since MULTI; `None`: there is no transaction.
+    pub fn set_queued(&self, count: Option<usize>) {
+        self.queued.store(count.map_or(NO_TRANSACTION, |count| count as u32), Relaxed);
+    }
+
+    /// Whether the connection may be closed to make room for its buffers (CLIENT NO-EVICT turns that off).
+    pub fn set_no_evict(&self, no_evict: bool) {
+        self.no_evict.store(no_evict, Relaxed);
+    }
+
+    /// See [`Client::set_no_evict`].
+    pub fn no_evict(&self) -> bool {
+        self.no_evict.load(Relaxed)
+    }
+
+    /// Whether its reads leave the access stamps alone.
+    pub fn set_no_touch(&self, no_touch: bool) {
+        self.no_touch.store(no_touch, Relaxed);
+    }
+
+    /// Whether it is shown every command.
+    pub fn set_monitoring(&self, monitoring: bool) {
+        self.monitoring.store(monitoring, Relaxed);
+    }
+
+    /// The connection closes once its replies are sent.
+    pub fn set_closing(&self) {
+        self.closing.store(true, Relaxed);
+    }
+
+    /// What the client says about itself.
+    pub fn labels(&self) -> Labels {
+        self.labels.lock().clone()
+    }
+
+    /// Changes what the client says about itself.
+    pub fn change_labels(&self, change: impl FnOnce(&mut Labels)) {
+        change(&mut self.labels.lock());
+    }
+
+    /// The client begins to wait in a command, or has the answer to it.
+    pub(crate) fn set_waiter(&self, waiter: Option<&Arc<Waiter>>) {
+        *self.waiter.lock() = waiter.map(Arc::downgrade).unwrap_or_default();
+    }
+
+    /// The wait of a client that is blocked.
+    pub fn waiter(&self) -> Option<Arc<Waiter>> {
+        self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
+    }
+
+    /// Whether the client waits in a command until a key holds something for it.
+    pub fn is_blocked(&self) -> bool {
+        self.waiter().is_some()
+    }
+
+    /// Whether [`Client::kill`] was called.
+    #[inline]
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Relaxed)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn connected(peer: &str) -> Connected {
+        Connected {
+            peer: peer.to_string(),
+            local: "127.0.0.1:6379".to_string(),
+            fd: 8,
+            now_ms: 1_000,
+            signaller: Box::new(|_, _| {}),
+        }
+    }
+
+    #[test]
+    fn labels_are_printable_and_have_no_spaces() {
+        for good in ["", "a", "redis-py(my_app)", "!~"] {
+            assert_eq!(
+                Label::parse(good.as_bytes()).map(|label| label.as_str().to_string()).as_deref(),
+                Some(good)
+            );
+        }
+        for bad in [&b"a b"[..], b"a\n", b"\t", b"\x7f", b"\x00", "ä".as_bytes(), b"\xff"] {
+            assert_eq!(Label::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_the_names_of_redis() {
+        assert_eq!(ClientKind::parse(b"NORMAL"), Some(ClientKind::Normal));
+        assert_eq!(ClientKind::parse(b"slave"), ClientKind::parse(b"replica"));
+        assert_eq!(ClientKind::parse(b"Master"), Some(ClientKind::Master));
+        assert_eq!(ClientKind::parse(b"pubsub"), Some(ClientKind::PubSub));
+        assert_eq!(ClientKind::parse(b"other"), None);
+    }
+
+    #[test]
+    fn traffic_and_activity_are_counted() {
+        let client = Clients::new().register(connected("a:1"));
+        client.received(10);
+        client.received(5);
+        client.sent(7);
+        client.runs(3, 4_500);
+        assert_eq!(client.traffic_bytes(), (15, 7));
+        assert_eq!((client.last_active_ms(), client.idle_seconds(9_600)), (4_500, 5));
+        assert_eq!(client.idle_seconds(0), 0, "a clock set back is no negative age");
+    }
+}

@@ -1,0 +1,136 @@
+//! What others ask of a connection, whichever worker serves it: to end, or to pass bytes on to its client.
+//!
+//! What it is: the one way from any thread to another client, used by CLIENT KILL, MONITOR, invalidations, messages, and
+//! replies to clients that were blocked. What it is not: ordered between senders. What one sender pushes arrives in order,
+//! behind the replies of the round that the client's worker is at.
+//!
+//! Invariants
+//! - Signalling never waits and never fails: what is for a client that has gone is dropped.
+//! - Bytes pushed and not taken by the client are bounded: who takes them too slowly is disconnected.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use lsn::Lsn;
+
+use super::Client;
+
+/// Bytes pushed to a client that it may leave untaken; one that leaves more is disconnected. As the `pubsub` class of
+/// Redis' client-output-buffer-limit.
+pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
+
+/// See the module documentation.
+#[derive(Debug, Clone)]
+pub enum Signal {
+    /// Close the connection at once, without sending what is buffered.
+    Close,
+    /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been sent.
+    Push {
+        /// Encoded for the client's protocol. Shared: the same bytes often go to many clients.
+        bytes: Arc<[u8]>,
+        /// The newest position of anything the bytes show; [`Lsn::ZERO`] if they may leave at once.
+        gate: Lsn,
+    },
+    /// The client was blocked and is no more: send it this reply, as [`Signal::Push`] does, and let its next command run.
+    Answer {
+        /// The whole reply; empty if its replies are off.
+        bytes: Arc<[u8]>,
+        /// As in [`Signal::Push`].
+        gate: Lsn,
+    },
+}
+
+/// Takes signals for the client with this id to its worker. Called from any thread, also under slot locks: must not block.
+pub type Signaller = Box<dyn Fn(u64, Signal) + Send + Sync>;
+
+impl Client {
+    /// Asks the worker to close the connection at once, without sending what is buffered. Only the first call signals.
+    pub fn kill(&self) {
+        if !self.killed.swap(true, Relaxed) {
+            // Nothing is popped any more for a client that will not get it.
+            if let Some(waiter) = self.waiter() {
+                waiter.end();
+            }
+            (self.signaller)(self.id, Signal::Close);
+        }
+    }
+
+    /// Has the worker send these bytes; see [`Signal::Push`]. A client that has left too many untaken is killed instead.
+    pub fn push(&self, bytes: Arc<[u8]>, gate: Lsn) {
+        let count = bytes.len() as u64;
+        let untaken = self.pushed_bytes.fetch_add(count, Relaxed) + count;
+        if untaken > PUSHED_BYTES_MAX {
+            self.kill();
+        } else {
+            (self.signaller)(self.id, Signal::Push { bytes, gate });
+        }
+    }
+
+    /// Has the worker answer the command that the client is blocked in; see [`Signal::Answer`]. To be called by whoever has
+    /// ended the wait. There is at most one such answer at a time, so no limit is needed.
+    pub fn answer(&self, bytes: Arc<[u8]>, gate: Lsn) {
+        (self.signaller)(self.id, Signal::Answer { bytes, gate });
+    }
+
+    /// Bytes that were pushed and not sent.
+    pub(crate) fn pushed_untaken_bytes(&self) -> u64 {
+        self.pushed_bytes.load(Relaxed)
+    }
+
+    /// So many pushed bytes have been sent. Called by the connection's worker.
+    pub fn pushed_taken(&self, count: u64) {
+        self.pushed_bytes.fetch_sub(count, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clients::{Clients, Connected, tests::connected};
+
+    fn recorded() -> (Arc<Client>, Arc<Mutex<Vec<String>>>) {
+        let signals = Arc::new(Mutex::new(Vec::new()));
+        let seen = signals.clone();
+        let signaller: Signaller = Box::new(move |id, signal| {
+            seen.lock().push(match signal {
+                Signal::Close => format!("close {id}"),
+                Signal::Push { bytes, gate } => format!("push {id} {} {}", bytes.len(), gate.get()),
+                Signal::Answer { bytes, gate } => format!("answer {id} {} {}", bytes.len(), gate.get()),
+            });
+        });
+        (Clients::new().register(Connected { signaller, ..connected("a:1") }), signals)
+    }
+
+    #[test]
+    fn killing_signals_once() {
+        let (client, signals) = recorded();
+        assert!(!client.is_killed());
+        client.kill();
+        client.kill();
+        assert!(client.is_killed());
+        assert_eq!(*signals.lock(), ["close 1"]);
+    }
+
+    #[test]
+    fn who_leaves_too_much_is_disconnected() {
+        let (client, signals) = recorded();
+        let half: Arc<[u8]> = vec![0; PUSHED_BYTES_MAX as usize / 2].into();
+        client.push(half.clone(), Lsn::new(7));
+        client.push(half.clone(), Lsn::ZERO);
+        client.pushed_taken(half.len() as u64);
+        client.push(half.clone(), Lsn::ZERO);
+        assert!(!client.is_killed());
+        client.push(b"x"[..].into(), Lsn::ZERO);
+        let bytes = half.len();
+        assert_eq!(
+            *signals.lock(),
+            [
+                format!("push 1 {bytes} 7"),
+                format!("push 1 {bytes} 0"),
+                format!("push 1 {bytes} 0"),
+                "close 1".into()
+            ]
+        );
+    }
+}

@@ -1,0 +1,368 @@
+//! Keyspace notifications: what happens to keys, as events for whoever subscribes; and with them, in the same order, messages
+//! that are published in transactions.
+//!
+//! ```text
+//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices -> the server
+//!                                         holds them until the gate is durable -> Executor::publish -> channels
+//! ```
+//!
+//! What it is: the classes of events, and the buffer of one worker. What it is not: delivery. Who holds notices back until
+//! they are durable is the server's, who has subscribed is known to [`pubsub`].
+//!
+//! Invariants
+//! - While no class is wanted an event costs one branch: what is wanted is read once per round.
+//! - Events of one worker stand in the order of its units, those of one unit in the order in which they happened.
+//! - An event has the gate of its unit: what it tells is shown to nobody before it is durable.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt::{self, Write as _},
+};
+
+use keyspace::DbId;
+use lsn::Lsn;
+use pubsub::Kind;
+
+/// A set of kinds of events, as the letters of `notify-keyspace-events`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventClass(u16);
+
+impl EventClass {
+    /// No events.
+    pub const NONE: EventClass = EventClass(0);
+    /// `K`: to the channel of the key.
+    pub const KEYSPACE: EventClass = EventClass(1);
+    /// `E`: to the channel of the event.
+    pub const KEYEVENT: EventClass = EventClass(1 << 1);
+    /// `g`: commands on keys of any type.
+    pub const GENERIC: EventClass = EventClass(1 << 2);
+    /// `$`: strings.
+    pub const STRING: EventClass = EventClass(1 << 3);
+    /// `l`: lists.
+    pub const LIST: EventClass = EventClass(1 << 4);
+    /// `s`: sets.
+    pub const SET: EventClass = EventClass(1 << 5);
+    /// `h`: hashes.
+    pub const HASH: EventClass = EventClass(1 << 6);
+    /// `z`: sorted sets.
+    pub const ZSET: EventClass = EventClass(1 << 7);
+    /// `x`: a key was removed because it had expired.
+    pub const EXPIRED: EventClass = EventClass(1 << 8);
+    /// `e`: a key was removed to make room.
+    pub const EVICTED: EventClass = EventClass(1 << 9);
+    /// `t`: streams.
+    pub const STREAM: EventClass = EventClass(1 << 10);
+    /// `d`: modules, of which there are none.
+    pub const MODULE: EventClass = EventClass(1 << 11);
+    /// `n`: a key has come into being.
+    pub const NEW: EventClass = EventClass(1 << 12);
+    /// `m`: a key was read that is not there.
+    pub const KEY_MISS: EventClass = EventClass(1 << 13);
+
+    /// The letters in the order in which they are shown; all that `A` stands for come first.
+    const LETTERS: [(char, EventClass); 14] = [
+        ('g', EventClass::GENERIC),
+        ('$', EventClass::STRING),
+        ('l', EventClass::LIST),
+        ('s', EventClass::SET),
+        ('h', EventClass::HASH),
+        ('z', EventClass::ZSET),
+        ('x', EventClass::EXPIRED),
+        ('e', EventClass::EVICTED),
+        ('t', EventClass::STREAM),
+        ('d', EventClass::MODULE),
+        ('n', EventClass::NEW),
+        ('K', EventClass::KEYSPACE),
+        ('E', EventClass::KEYEVENT),
+        ('m', EventClass::KEY_MISS),
+    ];
+
+    /// `A`: everything that happens to keys but that they are new or missed.
+    const ALL: EventClass = {
+        let (mut all, mut index) = (EventClass::NONE, 0);
+        while index < 10 {
+            all = all.or(EventClass::LETTERS[index].1);
+            index += 1;
+        }
+        all
+    };
+
+    /// Reads letters as `notify-keyspace-events` has them; `None` if one of them is none.
+    pub fn parse(letters: &str) -> Option<EventClass> {
+        letters.chars().try_fold(EventClass::NONE, |classes, letter| {
+            let known = EventClass::LETTERS.into_iter().chain([('A', EventClass::ALL)]);
+            let (_, class) = known.into_iter().find(|(known, _)| *known == letter)?;
+            Some(classes.or(class))
+        })
+    }
+
+    /// Both sets.
+    pub const fn or(self, other: EventClass) -> EventClass {
+        EventClass(self.0 | other.0)
+    }
+
+    /// Whether the sets have something in common.
+    #[inline]
+    pub const fn intersects(self, other: EventClass) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// As a number, and back with [`EventClass::from_bits`].
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// See [`EventClass::bits`].
+    pub const fn from_bits(bits: u16) -> EventClass {
+        EventClass(bits)
+    }
+
+    /// What can be wanted at all: without a channel to go to, nothing.
+    fn deliverable(self) -> EventClass {
+        let channels = EventClass::KEYSPACE.or(EventClass::KEYEVENT);
+        if self.intersects(channels) { self } else { EventClass::NONE }
+    }
+}
+
+impl fmt::Display for EventClass {
+    /// As CONFIG GET shows it. Redis leaves out the `n` when all of `A` is set; here what is shown can be set again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.0 & EventClass::ALL.0 == EventClass::ALL.0;
+        if all {
+            f.write_char('A')?;
+        }
+        let shown = |class: EventClass| self.intersects(class) && !(all && EventClass::ALL.intersects(class));
+        let mut letters = EventClass::LETTERS.into_iter().filter(|(_, class)| shown(*class));
+        letters.try_for_each(|(letter, _)| f.write_char(letter))
+    }
+}
+
+/// Something that has happened to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What it is, and the channels that it was meant for when it happened.
+    pub classes: EventClass,
+    /// Its name, such as `set`.
+    pub name: &'static str,
+    /// The database of the key.
+    pub db: DbId,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub gate: Lsn,
+}
+
+/// A message that was published in a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// A channel or a shard channel.
+    pub kind: Kind,
+    /// Its name.
+    pub channel: Box<[u8]>,
+    /// What is published.
+    pub payload: Box<[u8]>,
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub gate: Lsn,
+}
+
+/// Something that others are told once it is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Something has happened to a key.
+    Event(Event),
+    /// Somebody has published a message.
+    Message(Message),
+}
+
+impl Notice {
+    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    pub fn gate(&self) -> Lsn {
+        match self {
+            Notice::Event(event) => event.gate,
+            Notice::Message(message) => message.gate,
+        }
+    }
+
+    fn set_gate(&mut self, gate: Lsn) {
+        match self {
+            Notice::Event(event) => event.gate = gate,
+            Notice::Message(message) => message.gate = gate,
+        }
+    }
+
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let own = match self {
+            Notice::Event(event) => event.key.len(),
+            Notice::Message(message) => message.channel.len() + message.payload.len(),
+        };
+        size_of::<Notice>() + own
+    }
+
+    /// The messages that tell it: kind, channel and payload.
+    pub(crate) fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
+        match self {
+            Notice::Message(message) => each(message.kind, &message.channel, &message.payload),
+            Notice::Event(event) => event.for_each_message(each),
+        }
+    }
+}
+
+impl Event {
+    /// On the channel of the key and on that of the event, as far as they are wanted.
+    fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
+        let Event { classes, name, db, key, .. } = self;
+        let mut channel = Vec::with_capacity(24 + key.len());
+        if classes.intersects(EventClass::KEYSPACE) {
+            channel.extend_from_slice(format!("__keyspace@{}__:", db.get()).as_bytes());
+            channel.extend_from_slice(key);
+            each(Kind::Channel, &channel, name.as_bytes());
+        }
+        if classes.intersects(EventClass::KEYEVENT) {
+            channel.clear();
+            channel.extend_from_slice(format!("__keyevent@{}__:{name}", db.get()).as_bytes());
+            each(Kind::Channel, &channel, key);
+        }
+    }
+}
+
+/// What one worker has to tell and has not handed on.
+#[derive(Debug, Default)]
+pub struct Events {
+    wanted: Cell<EventClass>,
+    pending: RefCell<Vec<Notice>>,
+    /// So many of them have their gate.
+    sealed: Cell<usize>,
+}
+
+impl Events {
+    /// From now on notes events of these classes.
+    pub fn want(&self, classes: EventClass) {
+        self.wanted.set(classes.deliverable());
+    }
+
+    /// Whether events of one of these classes are noted.
+    #[inline]
+    pub fn wants(&self, classes: EventClass) -> bool {
+        self.wanted.get().intersects(classes)
+    }
+
+    /// Notes an event, if its class is wanted.
+    #[inline]
+    pub fn note(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        if self.wants(class) {
+            self.keep(class, name, db, key);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        let channels = self.wanted.get().0 & (EventClass::KEYSPACE.0 | EventClass::KEYEVENT.0);
+        let event =
+            Event { classes: EventClass(channels | class.0), name, db, key: key.into(), gate: Lsn::ZERO };
+        self.pending.borrow_mut().push(Notice::Event(event));
+    }
+
+    /// Notes a message, to be published when the unit is durable and behind what was noted before.
+    pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+        let (channel, payload) = (channel.into(), payload.into());
+        self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));
+    }
+
+    /// A unit has ended: what it noted waits for `gate`.
+    #[inline]
+    pub(crate) fn seal(&self, gate: Lsn) {
+        let mut pending = self.pending.borrow_mut();
+        let first = self.sealed.get();
+        if first < pending.len() {
+            pending[first..].iter_mut().for_each(|notice| notice.set_gate(gate));
+            self.sealed.set(pending.len());
+        }
+    }
+
+    /// A unit will run again: what it noted has not happened.
+    pub(crate) fn forget_unsealed(&self) {
+        self.pending.borrow_mut().truncate(self.sealed.get());
+    }
+
+    /// How many events are noted, for [`Events::forget_from`].
+    #[inline]
+    pub fn noted(&self) -> usize {
+        self.pending.borrow().len()
+    }
+
+    /// One command of a unit will run again: what it noted, from this many events on, has not happened.
+    pub(crate) fn forget_from(&self, noted: usize) {
+        self.pending.borrow_mut().truncate(noted);
+    }
+
+    /// Takes everything, all of which is sealed.
+    pub fn take(&self) -> Vec<Notice> {
+        self.sealed.set(0);
+        std::mem::take(&mut self.pending.borrow_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown_name(notice: &Notice) -> &'static str {
+        match notice {
+            Notice::Event(event) => event.name,
+            Notice::Message(_) => "message",
+        }
+    }
+
+    #[test]
+    fn letters_are_read_in_any_order_and_shown_in_one() {
+        for (letters, shown) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("KEn$", "$nKE"),
+            ("KEmtng", "gtnKEm"),
+            ("nKEmg$lszhxetd", "AnKEm"),
+            ("xEx", "xE"),
+            ("g$lszhxet", "g$lshzxet"),
+        ] {
+            let classes = EventClass::parse(letters).expect(letters);
+            assert_eq!(classes.to_string(), shown);
+            assert_eq!(EventClass::parse(shown), Some(classes));
+            assert_eq!(EventClass::from_bits(classes.bits()), classes);
+        }
+        for letters in ["q", "KEA ", "a", "k"] {
+            assert_eq!(EventClass::parse(letters), None, "{letters}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_noted_without_a_channel() {
+        let events = Events::default();
+        let wants = |letters| {
+            events.want(EventClass::parse(letters).expect(letters));
+            events.wants(EventClass::STRING)
+        };
+        assert!(!wants("A") && !wants("$") && !wants("KEg") && !wants(""));
+        assert!(wants("K$") && wants("EA"));
+    }
+
+    #[test]
+    fn events_wait_for_the_gate_of_their_unit() {
+        let events = Events::default();
+        events.want(EventClass::parse("EA").expect("letters"));
+        let note = |name| events.note(EventClass::STRING, name, DbId::ZERO, b"k");
+        note("retried");
+        events.forget_unsealed();
+        note("first");
+        note("second");
+        events.seal(Lsn::new(8));
+        events.seal(Lsn::new(9));
+        note("third");
+        events.note(EventClass::KEY_MISS, "keymiss", DbId::ZERO, b"k");
+        events.seal(Lsn::new(16));
+        let taken: Vec<_> =
+            events.take().into_iter().map(|notice| (shown_name(&notice), notice.gate().get())).collect();
+        assert_eq!(taken, [("first", 8), ("second", 8), ("third", 16)]);
+        assert!(events.take().is_empty());
+    }
+}

@@ -1,0 +1,74 @@
+//! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
+//!
+//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory
+//! never come here. What is above a limit that was lowered goes without any command.
+
+use keyspace::{Effect, EvictionPolicy};
+use storage::Admission;
+
+use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::Patience};
+
+/// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
+const EVICTIONS_MAX: usize = 64;
+
+impl Executor {
+    /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to evict.
+    pub fn evict_excess(&mut self, host: &dyn Host) -> bool {
+        let (limits, bytes) = (self.limits, self.keyspace().bytes());
+        let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
+        if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
+            return false;
+        }
+        self.make_room(host).is_err() && self.keyspace().bytes() < bytes
+    }
+
+    /// Evicts until the data fits the limit, or says that it cannot.
+    #[inline]
+    pub fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
+        let limits = self.limits;
+        if limits.memory_bytes_max == 0 || self.keyspace().bytes() <= limits.memory_bytes_max {
+            return Ok(());
+        }
+        let started_us = host.monotonic_us();
+        let made = self.evict_some(host);
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        host.observer().latency.took(LatencyEvent::EvictionCycle, usec, self.now_ms());
+        made
+    }
+
+    fn evict_some(&mut self, host: &dyn Host) -> Result<(), CommandError> {
+        let limits = self.limits;
+        for _ in 0..EVICTIONS_MAX {
+            let evicts = limits.policy != EvictionPolicy::NoEviction;
+            if !evicts || !self.evict_one(limits.policy, limits.samples, host)? {
+                return Err(CommandError::OutOfMemory);
+            }
+            if self.keyspace().bytes() <= limits.memory_bytes_max {
+                return Ok(());
+            }
+        }
+        Err(CommandError::OutOfMemory)
+    }
+
+    /// Evicts a key; `false`: there is none. That of a script that runs is waited for as any slot.
+    fn evict_one(
+        &mut self,
+        policy: EvictionPolicy,
+        samples: usize,
+        host: &dyn Host,
+    ) -> Result<bool, CommandError> {
+        let keyspace = self.keyspace().clone();
+        let clock = self.next_clock();
+        let seed = u64::from(clock.random);
+        let lock = |slot| Patience(host).lock(&keyspace, slot);
+        let Some(victim) = keyspace.sample_for_eviction(lock, seed, samples, policy, clock.now_ms)? else {
+            return Ok(false);
+        };
+        self.run_on_slot(keyspace::slot_of(&victim.key), host, |unit| {
+            unit.apply(&Effect::Delete { db: victim.db, key: &victim.key });
+            unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
+        })?;
+        self.stats().evicted();
+        Ok(true)
+    }
+}

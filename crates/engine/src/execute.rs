@@ -1,0 +1,779 @@
+//! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
+//! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
+
+mod databases;
+mod merging;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, LIBRARIES_SLOT, SlotId};
+use lsn::Lsn;
+use pubsub::{Hub, Local, durable::Told};
+use storage::{Appender, Durability};
+use wire::{Args, ReplyWriter};
+
+use crate::{
+    CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
+    admission::ADMITTED_BYTES,
+    blocking::{Later, Serving},
+    context::Again,
+    follower::tell,
+    leases::NO_TOKEN,
+    long_units::{Place, busy_error},
+    observe::Watch,
+    postponed::Postponed,
+    row::{CommandTable, Found},
+    scripts::Scripting,
+    stats::WorkerStats,
+    tracking::BY_SERVER,
+    unit::{Locks, Patience, Scratch, Taken, UnitAccess, next_random},
+};
+pub use merging::Merged;
+
+/// Subscriptions of a client that has gone that are ended at once: more would stop the worker for milliseconds.
+const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
+
+/// A command found in its table, with what was computed ahead of its execution.
+#[derive(Debug, Clone, Copy)]
+pub struct Resolved {
+    found: Option<Found>,
+    hash: Option<KeyHash>,
+}
+
+impl Resolved {
+    /// Nothing is known: everything is looked up when the command is executed.
+    pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
+
+    /// Whether both commands have, as far as hashes tell, the same first key. True for all that have none.
+    #[inline]
+    pub fn shares_key(&self, other: &Resolved) -> bool {
+        self.hash == other.hash
+    }
+
+    /// Whether the command runs scripts, perhaps, which can take longer than any other.
+    pub fn may_take_long(&self) -> bool {
+        self.found
+            .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
+    }
+
+    /// The row of the command; `None` if it has not been looked up.
+    pub fn found(&self) -> Option<Found> {
+        self.found
+    }
+
+    /// The hash of its first key, if that is known.
+    pub fn hash(&self) -> Option<KeyHash> {
+        self.hash
+    }
+}
+
+/// One command to execute.
+#[derive(Clone, Copy)]
+pub struct Call<'b> {
+    /// The arguments, the name first.
+    pub args: Args<'b>,
+    /// What [`Executor::resolve`] said about it.
+    pub resolved: Resolved,
+}
+
+impl Call<'_> {
+    /// Whether other arguments call the same command, as far as the first word tells, which it does not for subcommands.
+    #[inline]
+    fn calls_the_same(&self, args: Args<'_>) -> bool {
+        let name = args.at(0);
+        let is_whole =
+            |found: Found| found.row.name.len() == name.len() && !found.row.flags.has(Flags::CONTAINER);
+        self.args.at(0) == name && self.resolved.found.is_some_and(is_whole)
+    }
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran, or was refused with an error reply. The reply may leave once `gate` is durable.
+    Done {
+        /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
+        gate: Lsn,
+    },
+    /// It takes long, and others wait for this thread. Nothing happened; take it to another one with [`Executor::hand_over`].
+    Long,
+    /// The log cannot take it now, or a script has what it needs. Nothing happened; execute it again after the next movement
+    /// of the log or, if the session says so, after [`Session::pause_ms`].
+    Wait,
+}
+
+/// Executes the commands of one worker.
+pub struct Executor {
+    pub(crate) table: &'static CommandTable,
+    pub(crate) keyspace: Arc<Keyspace>,
+    /// Absent while the log is still being recovered.
+    appender: Option<Appender>,
+    channels: Local,
+    pub(crate) scratch: Scratch,
+    pub(crate) clock: AccessClock,
+    /// Commands until one is sampled.
+    pub until_sample: u32,
+    /// Which others are timed in this round.
+    pub watch: Watch,
+    /// Whether commands are shown to monitors in this round.
+    pub monitored: bool,
+    /// Lines for the monitors.
+    pub shown: Vec<u8>,
+    wrote: bool,
+    /// What is left of the last admission.
+    pub admitted_bytes: u64,
+    /// The memory limit of this round.
+    pub limits: MemoryLimits,
+    /// Whether the server is loading in this round.
+    pub loading: bool,
+    /// Whether nothing is appended in this round, not even that keys have expired.
+    pub read_only: bool,
+    /// Why clients may not write in this round.
+    pub refusal: Option<&'static str>,
+    /// Whether nothing that is here may be shown in this round.
+    pub is_stale: bool,
+    bulk_bytes_max: usize,
+    /// The Lua machine and the libraries of this worker.
+    pub scripting: Scripting,
+    /// Keys whose waiters are to be served, each once. More than none only while a script has the slots that it takes.
+    pub later: VecDeque<Later>,
+}
+
+impl Executor {
+    /// An executor for one worker, without a log: only commands that are allowed while loading can run. `seed` feeds its
+    /// sampling. Workers on the same keyspace share `interests`.
+    pub fn new(
+        table: &'static CommandTable,
+        keyspace: Arc<Keyspace>,
+        interests: Arc<Interests>,
+        stats: Arc<WorkerStats>,
+        seed: u32,
+    ) -> Executor {
+        let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
+        Executor {
+            table,
+            keyspace,
+            appender: None,
+            channels: Hub::new(1, u64::from(seed)).local(0),
+            scratch: Scratch::new(stats, interests),
+            clock,
+            until_sample: 1,
+            watch: Watch::Nothing,
+            monitored: false,
+            shown: Vec::new(),
+            wrote: false,
+            admitted_bytes: 0,
+            limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
+            loading: true,
+            read_only: false,
+            refusal: None,
+            is_stale: false,
+            bulk_bytes_max: 512 << 20,
+            scripting: Scripting::default(),
+            later: VecDeque::new(),
+        }
+    }
+
+    /// Starts a round of commands at this time (unix milliseconds). What the process says of itself (loading, memory limits)
+    /// holds for the round.
+    pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
+        self.limits = host.memory_limits();
+        self.loading = host.loading().is_some();
+        let replication = host.replication();
+        (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
+        self.is_stale = replication.is_stale();
+        if self.read_only {
+            // What is removed to make room, the leader removes.
+            self.limits.memory_bytes_max = 0;
+        }
+        self.watch = host.observer().watch();
+        self.monitored = host.clients().monitors().is_watched();
+        self.clock.now_ms = now_ms;
+        self.clock.policy = self.limits.policy.access_policy();
+        self.bulk_bytes_max = bulk_bytes_max;
+        self.admitted_bytes = 0;
+        self.scratch.events.want(host.event_classes());
+    }
+
+    /// The keyspace it works on.
+    pub fn keyspace(&self) -> &Arc<Keyspace> {
+        &self.keyspace
+    }
+
+    /// Who is interested in changes of keys.
+    pub fn interests(&self) -> &Arc<Interests> {
+        &self.scratch.interests
+    }
+
+    /// Gives it the log: from now on all commands can run.
+    pub fn attach(&mut self, appender: Appender) {
+        self.appender = Some(appender);
+    }
+
+    /// Takes the log away again, for another executor.
+    pub fn detach(&mut self) -> Option<Appender> {
+        self.appender.take()
+    }
+
+    /// Its access to the log; `None` while loading.
+    #[inline]
+    pub fn appender(&self) -> Option<&Appender> {
+        self.appender.as_ref()
+    }
+
+    /// The position up to which replies may leave.
+    #[inline]
+    pub fn committed_lsn(&self) -> Lsn {
+        self.appender.as_ref().map_or(Lsn::ZERO, Appender::committed_lsn)
+    }
+
+    fn durability(&self) -> Durability {
+        let Some(appender) = &self.appender else { return Durability::None };
+        match appender.durability() {
+            // Whatever this disk does, replicas are waited for.
+            durability if appender.awaits_acks() => durability.max(Durability::Commit),
+            durability => durability,
+        }
+    }
+
+    /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
+    #[inline]
+    pub fn take_wrote(&mut self) -> bool {
+        std::mem::take(&mut self.wrote)
+    }
+
+    /// Takes the memory that commands have detached; freeing it can take long.
+    pub fn take_freed(&mut self) -> Option<Freed> {
+        (!self.scratch.freed.is_empty()).then(|| std::mem::take(&mut self.scratch.freed))
+    }
+
+    /// Takes what the units that have ended tell others, each to be [published](Executor::publish) once its gate is durable.
+    #[inline]
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.scratch.events.take()
+    }
+
+    /// Tells others what has become durable.
+    pub fn publish(&mut self, notice: &Notice) {
+        notice.for_each_message(|kind, channel, payload| {
+            self.channels.publish(kind, channel, payload);
+        });
+    }
+
+    /// Does what the thread of durable channels tells this client's worker, and appends what the client is told.
+    pub fn tell(&mut self, told: &Told, session: &mut Session, out: &mut Vec<u8>) {
+        let mut reply = ReplyWriter::new(out, session.protocol);
+        tell(&mut self.channels, session, told, &mut reply);
+    }
+
+    /// Counts the messages of a notice as if they were published now: their publisher may have to wait for subscribers.
+    pub fn weigh(&mut self, notice: &Notice) {
+        notice.for_each_message(|kind, channel, _| self.channels.weigh_later(kind, channel));
+    }
+
+    /// Whether the publisher of the last message should wait.
+    #[inline]
+    pub fn has_backpressure(&self) -> bool {
+        self.channels.has_backpressure()
+    }
+
+    /// Shares channels with other workers; before, it has channels of its own.
+    pub fn share_channels(&mut self, channels: Local) {
+        self.channels = channels;
+    }
+
+    /// Its channels: what was published, and who is to get it.
+    #[inline]
+    pub fn channels(&mut self) -> &mut Local {
+        &mut self.channels
+    }
+
+    /// A client has gone: ends its subscriptions, or some of so many that ending all would take long. Returns whether this
+    /// was all.
+    pub fn end_subscriptions(&mut self, session: &mut Session) -> bool {
+        let Some(id) = session.subscriber else { return true };
+        let ended = self.channels.leave(id, SUBSCRIPTIONS_ENDED_MAX);
+        if ended {
+            session.subscriber = None;
+        }
+        ended
+    }
+
+    /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot. What is the same as in
+    /// the command before it is not found out again.
+    #[inline]
+    pub fn resolve(&self, args: Args<'_>, before: Option<Call<'_>>) -> Resolved {
+        let same = before.filter(|before| before.calls_the_same(args));
+        let found = match same {
+            Some(before) => before.resolved.found,
+            None => self.table.resolve_call(args).ok(),
+        };
+        let first_key = found.and_then(|found| found.row.keys.first());
+        let Some((index, key)) = first_key.and_then(|index| Some((index, args.get(index)?))) else {
+            return Resolved { found, hash: None };
+        };
+        let same_key = same.filter(|before| before.args.get(index) == Some(key));
+        let known = same_key.and_then(|before| before.resolved.hash);
+        let hash = known.unwrap_or_else(|| self.keyspace.hash(key));
+        self.keyspace.prefetch_slot(&hash);
+        Resolved { found, hash: Some(hash) }
+    }
+
+    /// Second stage: begins to fetch the bucket.
+    #[inline]
+    pub fn prefetch_bucket(&self, session: &Session, resolved: &Resolved) {
+        if let Some(hash) = &resolved.hash {
+            self.keyspace.prefetch_bucket(session.db, hash);
+        }
+    }
+
+    /// Third stage: begins to fetch the entry.
+    #[inline]
+    pub fn prefetch_entry(&self, session: &Session, resolved: &Resolved) {
+        if let Some(hash) = &resolved.hash {
+            self.keyspace.prefetch_entry(session.db, hash);
+        }
+    }
+
+    /// Fourth stage, for a run of commands on one key: begins to fetch what they name of a big collection.
+    pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
+        let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
+        let Some(first) = run.clone().next().filter(|&first| member(first).is_some()) else { return };
+        if let (Some(hash), Some(key)) = (first.resolved.hash, first.args.get(1)) {
+            self.keyspace.prefetch_members(session.db, &hash, key, run.filter_map(member));
+        }
+    }
+
+    /// Executes a command and appends its reply to `out`.
+    #[inline]
+    pub fn execute(
+        &mut self,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let (before, last_write) = (out.len(), session.last_write);
+        let outcome = self.execute_replying(call, session, host, out);
+        if session.tells_lsn && session.last_write != last_write {
+            tell_lsn(session, out, before);
+        }
+        if matches!(outcome, Outcome::Done { .. }) && session.reply_mode != ReplyMode::On {
+            silence(session, out, before);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn execute_replying(
+        &mut self,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        if session.transaction.is_some() {
+            return self.execute_in_transaction(call, session, host, out);
+        }
+        let found = match call.resolved.found {
+            Some(found) => found,
+            None => match self.table.resolve_call(call.args) {
+                Ok(found) => found,
+                // Redis tells unknown commands before it asks for a password.
+                Err(error) => return refuse(&error, session, out),
+            },
+        };
+        match self.check(found.row, call.args, session, host) {
+            Ok(true) => self.start(found, call, session, host, out),
+            Ok(false) => Outcome::Wait,
+            Err(error) => self.reject(found, error, session, out),
+        }
+    }
+
+    /// Runs a command that has passed its checks, with everything that looks on.
+    #[inline]
+    pub fn start(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let (row, index) = (found.row, found.index as usize);
+        session.client.runs(index, self.clock.now_ms);
+        self.until_sample -= 1;
+        let outcome = if self.until_sample == 0 || self.watch.includes(row) {
+            self.run_timed(found, call, session, host, out)
+        } else {
+            self.run(found, call, session, host, out)
+        };
+        if self.monitored && matches!(outcome, Outcome::Done { .. }) && !row.flags.has(Flags::RUNS_SCRIPTS) {
+            self.show(row, call.args, session, host);
+        }
+        outcome
+    }
+
+    /// The time of the round, unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms
+    }
+
+    /// The round's clock with fresh randomness.
+    #[inline]
+    pub(crate) fn next_clock(&mut self) -> AccessClock {
+        // The copy first: a load of the whole right after a store to a part of it would wait for that store.
+        let clock = AccessClock { random: next_random(self.clock.random), ..self.clock };
+        self.clock.random = clock.random;
+        clock
+    }
+
+    /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
+    ///
+    /// # Errors
+    /// A script has the slot.
+    pub(crate) fn run_on_slot(
+        &mut self,
+        slot: SlotId,
+        host: &dyn Host,
+        change: impl FnOnce(&mut Unit<'_>),
+    ) -> Result<(), Taken> {
+        self.run_own(|keyspace| Locks::slot(keyspace, slot, Patience(host)), change)
+    }
+
+    /// Runs a change of the server's own on the slots that `lock` locks, as one record.
+    ///
+    /// # Errors
+    /// A script has one of them.
+    pub(crate) fn run_own(
+        &mut self,
+        lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, Taken>,
+        change: impl FnOnce(&mut Unit<'_>),
+    ) -> Result<(), Taken> {
+        let clock = self.next_clock();
+        let durability = self.durability();
+        let locks = lock(&self.keyspace)?;
+        let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
+        change(&mut unit);
+        let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
+        drop(unit);
+        self.wrote |= wrote;
+        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        Ok(())
+    }
+
+    /// The counters of this worker.
+    pub fn stats(&self) -> &WorkerStats {
+        &self.scratch.stats
+    }
+
+    /// Runs a command that has passed its checks.
+    #[inline]
+    pub fn run(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        if !matches!(self.scripting.place, Place::OwnThread) {
+            return self.run_until_done(found, call, session, host, out);
+        }
+        let runs_scripts = match (&session.transaction, found.row.keys) {
+            (Some(transaction), Keys::Queued) => transaction.any(Flags::RUNS_SCRIPTS),
+            _ => found.row.flags.has(Flags::RUNS_SCRIPTS),
+        };
+        self.holding_visibly(runs_scripts, host, |it| it.run_until_done(found, call, session, host, out))
+    }
+
+    #[inline]
+    fn run_until_done(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let shown = self.shown.len();
+        match self.run_once(found, call, session, host, out, (ADMITTED_BYTES, false)) {
+            Ok(outcome) => outcome,
+            Err(again) => {
+                let outcome = self.run_again(again, found, call, session, host, out, shown);
+                // On a thread of its own it is known until it has ended, however often it is tried again.
+                if outcome != Outcome::Long && !matches!(self.scripting.place, Place::OwnThread) {
+                    self.forget_handed_over(host);
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Goes on with a command that could not run as its arguments told: because it needs more room in the log, or other slots.
+    /// `shown` is what monitors had been shown before it.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]
+    fn run_again(
+        &mut self,
+        mut again: Again,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+        shown: usize,
+    ) -> Outcome {
+        let (mut admitted_bytes, mut locks_all) = (ADMITTED_BYTES, false);
+        loop {
+            self.scratch.events.forget_unsealed();
+            self.shown.truncate(shown);
+            if let Some(held) = &self.scratch.held_slots {
+                held.clear();
+            }
+            match again {
+                Again::AllSlots => locks_all = true,
+                Again::OwnThread => return Outcome::Long,
+                // As in Redis it is never told BUSY: a client that does not look at the reply would go on without a watch.
+                Again::Slot(Taken::Busy) if found.row.name == "watch" && session.transaction.is_none() => {
+                    session.watches.add_unseen(&self.scratch.interests);
+                    ReplyWriter::new(out, session.protocol).ok();
+                    return Outcome::Done { gate: Lsn::ZERO };
+                }
+                Again::Slot(taken) => {
+                    let error = match taken {
+                        Taken::Busy => busy_error(host),
+                        later => later.into(),
+                    };
+                    return self.reject(found, error, session, out);
+                }
+                Again::Room(needed_bytes) => match self.admit_write(needed_bytes) {
+                    Ok(true) => admitted_bytes = needed_bytes,
+                    Ok(false) => return Outcome::Wait,
+                    Err(error) => return self.reject(found, error, session, out),
+                },
+            }
+            again = match self.run_once(found, call, session, host, out, (admitted_bytes, locks_all)) {
+                Ok(outcome) => return outcome,
+                Err(again) => again,
+            };
+        }
+    }
+
+    /// Runs a command with so much room in the log admitted, and with every slot locked or those of its keys; the error is
+    /// what must be done first, and nothing has happened.
+    // Twice in the code, so that the first try of every command need not be a call.
+    #[inline(always)]
+    fn run_once(
+        &mut self,
+        Found { row, index, .. }: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+        (admitted_bytes, locks_all): (u64, bool),
+    ) -> Result<Outcome, Again> {
+        let args = call.args;
+        // Before the slots: see `unit::Databases`.
+        let databases = self.lock_databases(row, call, session, host);
+        let durability = self.durability();
+        let clock = self.next_clock();
+        let access = UnitAccess::of(session, clock);
+        let (keyspace, patience) = (&*self.keyspace, Patience(host));
+        let locks = match row.keys {
+            _ if locks_all => Locks::all(keyspace, patience),
+            Keys::First => Locks::one(keyspace, args.at(1), call.resolved.hash, patience),
+            keys if keys.spans_all(args) => Locks::all(keyspace, patience),
+            Keys::Libraries => Locks::slots(keyspace, smallvec::smallvec![LIBRARIES_SLOT], patience),
+            Keys::Settings if changes_data(args, host) => {
+                Locks::slots(keyspace, smallvec::smallvec![LIBRARIES_SLOT], patience)
+            }
+            Keys::Queued => match session.slots_of_transaction() {
+                Some(slots) => Locks::slots(keyspace, slots, patience),
+                None => Locks::all(keyspace, patience),
+            },
+            keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
+        }
+        .map_err(Again::Slot)?;
+        // It may have waited in line for long.
+        if matches!(self.scripting.place, Place::OwnThread) && session.client.is_killed() {
+            return Ok(Outcome::Wait);
+        }
+        let reply = ReplyWriter::new(out, session.protocol);
+        let bulk_bytes_max = self.bulk_bytes_max;
+        let mut later = VecDeque::new();
+        let (seen, wrote) = {
+            let session = &mut *session;
+            let mut cx = Context {
+                unit: Unit::new(keyspace, locks.with_databases(databases), &mut self.scratch, access),
+                keyspace,
+                session,
+                host,
+                reply,
+                postponed: Postponed::default(),
+                durability,
+                bulk_bytes_max,
+                in_transaction: false,
+                in_script: false,
+                admitted_bytes,
+                channels: Some(&mut self.channels),
+                scripting: Some(&mut self.scripting),
+                monitor: self.monitored.then_some(&mut self.shown),
+            };
+            cx.unit.show_held_slots();
+            let succeeded = cx.handle(row, args)?;
+            cx.unit.stats().called(index as usize, !succeeded);
+            let flushing = cx.unit.flushes_all().then_some(host);
+            let position = if cx.unit.has_ready() {
+                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+                serving.commit(cx.unit, self.appender.as_mut(), flushing, &mut later)
+            } else {
+                cx.unit.commit(self.appender.as_mut(), flushing)
+            };
+            if !cx.postponed.is_empty() {
+                cx.postponed.write(&mut cx.reply);
+            }
+            position
+        };
+        if let Some(held) = &self.scratch.held_slots {
+            held.clear();
+        }
+        if let Keys::Settings = row.keys {
+            // Not under the lock: to ask for more acknowledgements begins an epoch, which waits for the disk.
+            host.apply_data_settings();
+        }
+        if !session.granted.is_empty() {
+            let token = self.appender.as_ref().map_or(seen.get(), |appender| appender.log().token(seen));
+            tell_tokens(session, out, token);
+        }
+        // The log of a replica may hold more than is in its memory.
+        let shown = || {
+            let appended = self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
+            appended.min(host.replication().shown_lsn())
+        };
+        let seen = if row.flags.has(Flags::READS_ALL) { shown() } else { seen };
+        Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
+    }
+
+    /// After a client's unit has taken its position: closes the books. Returns what its replies must wait for.
+    #[inline]
+    fn end_unit(
+        &mut self,
+        (seen, wrote): (Lsn, bool),
+        later: VecDeque<Later>,
+        session: &mut Session,
+        host: &dyn Host,
+        durability: Durability,
+    ) -> Lsn {
+        if wrote {
+            self.wrote = true;
+            session.last_write = session.last_write.max(seen);
+        }
+        // Others than this client are shown the events and told of changes: for them the server's durability counts.
+        self.scratch.seal(session.client.id(), gate(durability, false, seen));
+        if !later.is_empty() {
+            self.serve_later(later, host);
+        }
+        gate(session.effective_durability(durability), wrote, seen)
+    }
+}
+
+/// Whether a CONFIG SET names a setting that belongs to the data.
+#[cold]
+fn changes_data(args: Args<'_>, host: &dyn Host) -> bool {
+    host.loading().is_none() && args.skip(2).iter().step_by(2).any(|name| host.is_of_data(name))
+}
+
+impl Executor {
+    /// Serves blocked clients who could not be served in the unit that made their key ready, behind those who wait for that
+    /// already.
+    #[cold]
+    fn serve_later(&mut self, later: VecDeque<Later>, host: &dyn Host) {
+        for next in later {
+            if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
+                self.later.push_back(next);
+            }
+        }
+        self.serve_waiting(host);
+    }
+
+    /// Goes on with [`Executor::serve_later`], up to one for whom a script has the slots.
+    #[cold]
+    pub(crate) fn serve_waiting(&mut self, host: &dyn Host) {
+        let durability = self.durability();
+        let mut later = std::mem::take(&mut self.later);
+        while let Some(next) = later.pop_front() {
+            let clock = self.next_clock();
+            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), Patience(host)) else {
+                later.push_front(next);
+                break;
+            };
+            let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
+            next.resume(&mut unit);
+            let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+            let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+            let (seen, wrote) = serving.commit(unit, self.appender.as_mut(), None, &mut later);
+            self.wrote |= wrote;
+            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        }
+        self.later = later;
+    }
+}
+
+/// Replies to a command that was refused before it ran.
+#[cold]
+pub fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
+    let mut text = Vec::new();
+    error.render(&mut text);
+    ReplyWriter::new(out, session.protocol).error(text);
+    Outcome::Done { gate: Lsn::ZERO }
+}
+
+/// The position a reply must wait for.
+#[inline]
+pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
+    match durability {
+        Durability::Strict => seen,
+        Durability::Commit if wrote => seen,
+        _ if seen == Lsn::MAX => seen,
+        _ => Lsn::ZERO,
+    }
+}
+
+/// LEASE: puts its token where the reply has room for it.
+#[cold]
+fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
+    let token = i64::try_from(token).unwrap_or(i64::MAX);
+    for at in session.granted.drain(..).rev() {
+        out.splice(at..at + NO_TOKEN.len(), format!(":{token}\r\n").into_bytes());
+    }
+}
+
+/// CLIENT LSN ON: puts an attribute before the reply.
+#[cold]
+fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
+    if session.protocol == wire::Protocol::Resp3 {
+        let attribute = format!("|1\r\n$3\r\nlsn\r\n:{}\r\n", session.last_write);
+        out.splice(before..before, attribute.into_bytes());
+    }
+}
+
+/// CLIENT REPLY OFF and SKIP: takes the reply back, but for changes of subscriptions, which are none.
+#[cold]
+pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off => {
+            out.truncate(before);
+            out.append(&mut session.said_anyway);
+        }
+        // The reply of CLIENT REPLY SKIP itself, which has none.
+        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => {
+            out.truncate(before);
+            out.append(&mut session.said_anyway);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}

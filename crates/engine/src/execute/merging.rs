@@ -1,0 +1,150 @@
+//! Transaction merging: commands that a client has sent one after the other, all on one key, run as one unit.
+//!
+//! What it is: one lock of the slot, one log record and one gate for a run of pipelined commands, where each of them would
+//! otherwise take its own.
+//! What it is not: a transaction that a client can see. Each command succeeds or fails alone, as if the others were not
+//! there, and other clients see only what they could see had this client been served without a pause. That the run is
+//! one record means that a power cut leaves all of it or none, which is more than was asked for.
+//!
+//! Whatever is out of the ordinary ends the run before it, and is executed alone: what is refused, timed, or shown to
+//! monitors, what needs more room in the log than its arguments say, what blocks, what makes a key ready for somebody who waits, what is
+//! answered at such length that the slot is given back before.
+
+use std::collections::VecDeque;
+
+use wire::ReplyWriter;
+
+use super::{Call, Executor};
+use crate::{
+    Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
+    admission::ADMITTED_BYTES,
+    blocking::Serving,
+    postponed::Postponed,
+    row::Found,
+    unit::{Locks, Patience, UnitAccess},
+};
+
+/// A run that has made this many bytes of replies or of its record ends: others want the slot, too.
+const MERGED_BYTES_MAX: usize = 64 << 10;
+
+/// What became of a run of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Merged {
+    /// How many have run, from the first on. With 0 nothing has happened: the first is to be executed alone.
+    pub count: usize,
+    /// As [`Outcome::Done`](super::Outcome::Done) has it, for all their replies.
+    pub gate: lsn::Lsn,
+}
+
+impl Executor {
+    /// Executes as many of these commands, from the first on, as can be one unit, and appends their replies to `out`. They
+    /// are consecutive commands of one client that [share their key](super::Resolved::shares_key).
+    pub fn execute_merged<'b>(
+        &mut self,
+        calls: impl Iterator<Item = Call<'b>> + Clone,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Merged {
+        let mergeable = self.count_mergeable(calls.clone(), session, host);
+        let none = Merged { count: 0, gate: lsn::Lsn::ZERO };
+        let Some(Call { args, resolved }) = calls.clone().next().filter(|_| mergeable > 1) else {
+            return none;
+        };
+        let Some(hash) = resolved.hash else { return none };
+
+        let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
+        let access = UnitAccess::of(session, clock);
+        // If a script keeps the slot, the first command, alone, is told so.
+        let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
+            return none;
+        };
+        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let (mut count, mut later) = (0, VecDeque::new());
+        let position = {
+            let session = &mut *session;
+            let reply_bytes_max = out.len() + MERGED_BYTES_MAX;
+            let reply = ReplyWriter::new(out, session.protocol);
+            let mut cx = Context {
+                unit: Unit::new(keyspace, locks, &mut self.scratch, access),
+                keyspace,
+                session,
+                host,
+                reply,
+                postponed: Postponed::default(),
+                durability,
+                bulk_bytes_max,
+                in_transaction: false,
+                in_script: false,
+                admitted_bytes: ADMITTED_BYTES,
+                channels: None,
+                scripting: Some(&mut self.scripting),
+                monitor: None,
+            };
+            for Call { args, resolved } in calls.take(mergeable) {
+                let Some(Found { row, index, .. }) = resolved.found else { break };
+                cx.unit.turn_to(args.at(1), hash);
+                let noted = cx.unit.events().noted();
+                let Ok(succeeded) = cx.handle(row, args) else {
+                    cx.unit.events().forget_from(noted);
+                    break;
+                };
+                cx.session.client.runs(index.into(), now_ms);
+                cx.unit.stats().called(index.into(), !succeeded);
+                count += 1;
+                if cx.unit.has_ready()
+                    || cx.unit.record_bytes() > MERGED_BYTES_MAX
+                    || cx.reply.position() > reply_bytes_max
+                    || cx.session.wait.is_some()
+                    || !cx.postponed.is_empty()
+                {
+                    break;
+                }
+            }
+            let position = if cx.unit.has_ready() {
+                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
+                serving.commit(cx.unit, self.appender.as_mut(), None, &mut later)
+            } else {
+                cx.unit.commit(self.appender.as_mut(), None)
+            };
+            if !cx.postponed.is_empty() {
+                cx.postponed.write(&mut cx.reply);
+            }
+            position
+        };
+        self.until_sample -= count as u32;
+        Merged { count, gate: self.end_unit(position, later, session, host, durability) }
+    }
+
+    /// How many of these commands, from the first on, are ordinary and may run now. None of them runs any more once its
+    /// slot is locked, so that whatever locks slots to answer this (eviction) is done before.
+    fn count_mergeable<'b>(
+        &mut self,
+        calls: impl Iterator<Item = Call<'b>>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> usize {
+        let is_special = session.reply_mode != ReplyMode::On || session.tells_lsn;
+        if session.transaction.is_some() || is_special || self.monitored {
+            return 0;
+        }
+        // The one that is sampled runs alone.
+        let calls = calls.take(self.until_sample.saturating_sub(1) as usize);
+        let may_run = |call: &Call<'b>| {
+            call.resolved.found.is_some_and(|Found { row, .. }| {
+                is_ordinary(row)
+                    && !self.watch.includes(row)
+                    && self.check(row, call.args, session, host) == Ok(true)
+            })
+        };
+        calls.take_while(may_run).count()
+    }
+}
+
+/// Whether a command reads or changes its only key and does nothing else.
+#[inline]
+fn is_ordinary(row: &Row) -> bool {
+    matches!(row.keys, Keys::First)
+        && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY))
+        && !row.flags.has(Flags::READS_ALL)
+}

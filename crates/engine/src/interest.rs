@@ -1,0 +1,360 @@
+//! Interests: who is to learn that a key changes.
+//!
+//! ```text
+//! WATCH: lock slot -> register          write: lock slot -> apply -> report -> unlock          EXEC: lock slots -> broken?
+//! BLPOP: lock slot -> register          push:  lock slot -> apply -> awaited? -> serve -> unlock
+//! ```
+//!
+//! What it is: a registry from keys to those who watch them and those who wait for something in them, exact per key, shared
+//! by all workers.
+//! What it is not: what happens then. Reporting to a client that watches marks it, and it looks when it holds the locks itself;
+//! for clients that wait see `blocking`.
+//!
+//! Invariants
+//! - One registers for a key, and a change of it is reported, under the lock of its slot: nothing happens between looking at
+//!   a key and having registered for it. Withdrawing needs no lock of a slot.
+//! - While nobody is registered a change costs one load ([`Interests::any`]). The load may be relaxed, because the lock of
+//!   the slot orders it behind the registration.
+//! - The locks in here are leaves: nothing else is locked under them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use keyspace::{DbId, Effect, SlotId, slot_of};
+use parking_lot::Mutex;
+
+use crate::{CommandError, Tracking, Unit, blocking::Waiter};
+
+/// Slots share so many locks of the registry.
+const SHARDS: usize = 64;
+
+/// Keys that one client may watch.
+const WATCHED_KEYS_MAX: usize = 1 << 16;
+
+/// What has happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Its value or its deadline is another, or it has come or gone.
+    Value,
+    /// It had expired, and was removed for that: no change for those who have seen it expired already.
+    Buried,
+}
+
+/// Somebody who is to learn of changes of a key.
+#[derive(Debug)]
+struct Interest {
+    db: DbId,
+    /// Whether the key existed when the interest was registered.
+    seen_alive: bool,
+    broken: Arc<AtomicBool>,
+}
+
+impl Interest {
+    fn report(&self, change: Change) {
+        if change == Change::Value || self.seen_alive {
+            self.broken.store(true, Relaxed);
+        }
+    }
+}
+
+/// Those interested in the keys of some slots. By key, because most keys have one name in one database.
+#[derive(Debug, Default)]
+struct Shard {
+    watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
+    awaited: BTreeMap<Box<[u8]>, Waiters>,
+}
+
+/// Those who wait for a key, by database and in the order in which they are served.
+type Waiters = BTreeMap<(DbId, u64), Arc<Waiter>>;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Interests {
+    count: AtomicUsize,
+    /// Of those who wait for a key, how many have a condition.
+    conditions: AtomicUsize,
+    shards: Box<[Mutex<Shard>]>,
+    next_ticket: AtomicU64,
+    tracking: Tracking,
+}
+
+impl Default for Interests {
+    fn default() -> Interests {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let (next_ticket, tracking) = (AtomicU64::new(0), Tracking::default());
+        Interests {
+            count: AtomicUsize::new(0),
+            conditions: AtomicUsize::new(0),
+            shards,
+            next_ticket,
+            tracking,
+        }
+    }
+}
+
+impl Interests {
+    /// Whether anybody is interested in anything. Called under the lock of the slot that changes.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// Who keeps what they read.
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
+    }
+
+    /// A client begins to track: it is interested in what it will read.
+    pub(crate) fn tracking_begins(&self) {
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// A client no longer tracks.
+    pub(crate) fn tracking_ends(&self) {
+        self.count.fetch_sub(1, Relaxed);
+    }
+
+    fn shard(&self, slot: SlotId) -> &Mutex<Shard> {
+        &self.shards[slot.index() % SHARDS]
+    }
+
+    fn register(&self, key: &[u8], interest: Interest) {
+        self.shard(slot_of(key)).lock().watched.entry(key.into()).or_default().push(interest);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    fn withdraw(&self, db: DbId, key: &[u8], broken: &Arc<AtomicBool>) {
+        let mut shard = self.shard(slot_of(key)).lock();
+        let Some(interested) = shard.watched.get_mut(key) else { return };
+        let is_it = |it: &Interest| it.db == db && Arc::ptr_eq(&it.broken, broken);
+        if let Some(position) = interested.iter().position(is_it) {
+            interested.swap_remove(position);
+            self.count.fetch_sub(1, Relaxed);
+        }
+        if interested.is_empty() {
+            shard.watched.remove(key);
+        }
+    }
+
+    /// A key of this slot, which is locked, has changed.
+    pub fn report(&self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
+        if let Some(interested) = self.shard(slot).lock().watched.get(key) {
+            interested.iter().filter(|it| it.db == db).for_each(|it| it.report(change));
+        }
+    }
+
+    /// Any key may have changed.
+    pub(crate) fn report_all(&self) {
+        for shard in &self.shards {
+            shard.lock().watched.values().flatten().for_each(|it| it.report(Change::Value));
+        }
+    }
+
+    /// Databases are about to be emptied or exchanged, all slots are locked: reports every key that is in one of them.
+    pub(crate) fn report_global(&self, effect: &Effect<'_>, unit: &Unit<'_>) {
+        // What is at a key of one database afterwards is what is there or in the other database now.
+        let affected = |db: DbId| match *effect {
+            Effect::FlushAll => Some([db, db]),
+            Effect::FlushDb { db: flushed } if flushed == db => Some([db, db]),
+            Effect::SwapDb { a, b } if a == db || b == db => Some([a, b]),
+            _ => None,
+        };
+        for shard in &self.shards {
+            for (key, interested) in &shard.lock().watched {
+                for interest in interested {
+                    let Some(dbs) = affected(interest.db) else { continue };
+                    let exists = dbs.into_iter().any(|db| unit.exists(db, key));
+                    interest.report(if exists { Change::Value } else { Change::Buried });
+                }
+            }
+        }
+    }
+}
+
+/// Clients that are blocked.
+impl Interests {
+    /// The place in the order of those who wait. Asked for under the locks of the keys, so that it is the order per key.
+    pub fn next_ticket(&self) -> u64 {
+        self.next_ticket.fetch_add(1, Relaxed)
+    }
+
+    /// A client waits for its keys from now on; their slots are locked.
+    pub(crate) fn wait(&self, waiter: &Arc<Waiter>) {
+        let id = (waiter.db(), waiter.ticket());
+        for key in waiter.keys() {
+            let mut shard = self.shard(slot_of(key)).lock();
+            // A command may name a key twice.
+            if shard.awaited.entry(key.into()).or_default().insert(id, waiter.clone()).is_none() {
+                self.count.fetch_add(1, Relaxed);
+                self.conditions.fetch_add(waiter.has_condition().into(), Relaxed);
+            }
+        }
+    }
+
+    /// A client waits no more; nothing happens if that is known already.
+    pub(crate) fn leave(&self, waiter: &Waiter) {
+        let id = (waiter.db(), waiter.ticket());
+        for key in waiter.keys() {
+            let mut shard = self.shard(slot_of(key)).lock();
+            let Some(waiters) = shard.awaited.get_mut(key) else { continue };
+            if waiters.remove(&id).is_some() {
+                self.count.fetch_sub(1, Relaxed);
+                self.conditions.fetch_sub(waiter.has_condition().into(), Relaxed);
+            }
+            if waiters.is_empty() {
+                shard.awaited.remove(key);
+            }
+        }
+    }
+
+    /// Whether anybody waits for a key of this slot, which is locked.
+    pub(crate) fn is_awaited(&self, slot: SlotId, db: DbId, key: &[u8]) -> bool {
+        let shard = self.shard(slot).lock();
+        let waiters = shard.awaited.get(key);
+        waiters.is_some_and(|waiters| waiters.range((db, 0)..=(db, u64::MAX)).next().is_some())
+    }
+
+    /// The first of those who wait for a key whose ticket is this one or a later one.
+    pub(crate) fn next_waiter(&self, db: DbId, key: &[u8], ticket: u64) -> Option<Arc<Waiter>> {
+        let shard = self.shard(slot_of(key)).lock();
+        let (_, waiter) = shard.awaited.get(key)?.range((db, ticket)..=(db, u64::MAX)).next()?;
+        Some(waiter.clone())
+    }
+
+    /// Whether anybody waits for a key with a condition, whose ticket is this one or a later one.
+    pub(crate) fn awaits_condition(&self, db: DbId, key: &[u8], ticket: u64) -> bool {
+        if self.conditions.load(Relaxed) == 0 {
+            return false;
+        }
+        let shard = self.shard(slot_of(key)).lock();
+        let mut waiters = shard
+            .awaited
+            .get(key)
+            .into_iter()
+            .flat_map(|waiters| waiters.range((db, ticket)..=(db, u64::MAX)));
+        waiters.any(|(_, waiter)| waiter.has_condition())
+    }
+
+    /// The keys of these databases that somebody waits for.
+    pub(crate) fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
+        let mut found = Vec::new();
+        self.for_each_awaited(|db, key| {
+            if affected(db) {
+                found.push((db, key.into()));
+            }
+        });
+        found
+    }
+
+    /// How many keys somebody waits for.
+    pub fn awaited_keys(&self) -> usize {
+        let mut count = 0;
+        self.for_each_awaited(|_, _| count += 1);
+        count
+    }
+
+    fn for_each_awaited(&self, mut visit: impl FnMut(DbId, &[u8])) {
+        for shard in &self.shards {
+            for (key, waiters) in &shard.lock().awaited {
+                let mut last = None;
+                for (db, _) in waiters.keys().filter(|(db, _)| last.replace(*db) != Some(*db)) {
+                    visit(*db, key);
+                }
+            }
+        }
+    }
+}
+
+/// The keys that a client watches (WATCH). Dropping it withdraws from all of them.
+#[derive(Debug, Default)]
+pub struct Watches {
+    watching: Option<Box<Watching>>,
+}
+
+#[derive(Debug)]
+struct Watching {
+    interests: Arc<Interests>,
+    broken: Arc<AtomicBool>,
+    /// Whether each key existed when it began to be watched.
+    keys: BTreeMap<(DbId, Box<[u8]>), bool>,
+}
+
+impl Watches {
+    /// Whether so many more keys can be watched.
+    ///
+    /// # Errors
+    /// They would be too many.
+    pub fn require_room(&self, more: usize) -> Result<(), CommandError> {
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.keys.len());
+        if watched + more > WATCHED_KEYS_MAX {
+            return Err(CommandError::Text("ERR too many watched keys"));
+        }
+        Ok(())
+    }
+
+    /// Watches a key, whose slot `unit` has locked; nothing changes if it is watched already.
+    pub fn add(&mut self, unit: &Unit<'_>, db: DbId, key: &[u8]) {
+        let watching = self.watching.get_or_insert_with(|| {
+            Box::new(Watching {
+                interests: unit.interests().clone(),
+                broken: Arc::default(),
+                keys: BTreeMap::new(),
+            })
+        });
+        let id = (db, key.into());
+        if watching.keys.contains_key(&id) {
+            return;
+        }
+        let seen_alive = unit.exists(db, key);
+        watching.interests.register(key, Interest { db, seen_alive, broken: watching.broken.clone() });
+        watching.keys.insert(id, seen_alive);
+    }
+
+    /// The watched keys.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.watching.iter().flat_map(|watching| watching.keys.keys()).map(|(_, key)| &**key)
+    }
+
+    /// Whether a change of a watched key was reported. One that has expired unnoticed is not.
+    pub fn is_told(&self) -> bool {
+        self.watching.as_ref().is_some_and(|watching| watching.broken.load(Relaxed))
+    }
+
+    /// Whether a watched key has changed or expired. `unit` has locked the slots of all of them.
+    pub fn is_broken(&self, unit: &Unit<'_>) -> bool {
+        self.watching.as_ref().is_some_and(|watching| {
+            let mut seen_alive = watching.keys.iter().filter(|(_, seen_alive)| **seen_alive);
+            watching.broken.load(Relaxed) || seen_alive.any(|((db, key), _)| !unit.exists(*db, key))
+        })
+    }
+
+    /// Watches what nobody can look at now: what is watched counts as changed.
+    pub(crate) fn add_unseen(&mut self, interests: &Arc<Interests>) {
+        let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
+        let watching = self.watching.get_or_insert_with(|| Box::new(new()));
+        watching.broken.store(true, Relaxed);
+    }
+
+    /// Whether nothing is watched.
+    pub fn is_empty(&self) -> bool {
+        self.watching.is_none()
+    }
+
+    /// Watches nothing any more.
+    pub fn clear(&mut self) {
+        self.watching = None;
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        for (db, key) in self.keys.keys() {
+            self.interests.withdraw(*db, key, &self.broken);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The engine: executes commands as units of effects, and keeps what belongs to their clients.
+//!
+//! ```text
+//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, write the reply
+//!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
+//! ```
+//!
+//! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of commands.
+//! What it is not: the commands themselves (`commands` hands their [`Table`] in). It owns no socket, thread, clock or
+//! file. What a command asks of the process around it goes through [`Host`].
+//!
+//! Invariants
+//! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
+//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is taken: the
+//!   order in memory is the order in the log.
+//! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
+//! - Every reply carries a gate: the newest position of anything it could have seen.
+
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod blocking;
+pub mod clients;
+pub mod context;
+pub mod error;
+pub mod event;
+pub mod eviction;
+pub mod execute;
+pub mod expire;
+pub mod follower;
+pub mod host;
+pub mod interest;
+pub mod leases;
+pub mod long_units;
+pub mod observe;
+pub mod observing;
+pub mod onlookers;
+pub mod postponed;
+pub mod promise;
+pub mod queueing;
+pub mod replication;
+pub mod row;
+pub mod scripts;
+pub mod session;
+pub mod stats;
+pub mod stream_reply;
+pub mod tracking;
+pub mod transaction;
+pub mod unit;
+
+pub use blocking::Wait;
+pub use context::Context;
+pub use error::CommandError;
+pub use event::{Event, EventClass, Message, Notice};
+pub use execute::{Call, Executor, Merged, Outcome, Resolved};
+pub use host::{
+    DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+};
+pub use interest::{Interests, Watches};
+pub use long_units::{LongReply, LongUnit};
+pub use onlookers::Onlookers;
+pub use promise::Promise;
+pub use row::{CommandTable, Family, FindKeys, Flags, Handler, Keys, Row, counted_keys};
+pub use scripting::{ClockUs, LogLevel};
+pub use scripts::{LibraryReader, ScriptSettings, Scripts, require_few_libraries};
+pub use session::{Follower, ReplyMode, Session};
+pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
+pub use tracking::{ClientTracking, Tracking, TrackingTotals};
+pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};
+pub use unit::Unit;

@@ -1,0 +1,107 @@
+//! Observation: what an operator can see of the commands that run, each instrument with the least it can cost.
+//!
+//! ```text
+//!                        every command          every 32nd or so        slower than a threshold
+//!  counters (stats) ------- x
+//!  histograms, HOTKEYS ---------------------------- x
+//!  SLOWLOG, LATENCY --------------------------------(x)---------------------- x
+//!  MONITOR ---------------- x, while somebody watches
+//! ```
+//!
+//! What it is: the instruments that all workers share, and the rule for which commands are timed ([`Watch`]).
+//! What it is not: the commands that show them (families) or the counters of each worker (`stats`).
+//!
+//! Invariants
+//! - Nothing here is on the path of a command that is neither slow nor sampled but one flag, read once per round.
+//! - Every instrument holds a bounded amount, whatever clients do.
+//! - No password is ever shown: arguments are taken through [`shown_args`] only.
+
+mod args;
+mod hot_keys;
+mod latency;
+mod monitors;
+mod slow_log;
+
+pub use args::shown_args;
+pub(crate) use hot_keys::HotKeys;
+pub use hot_keys::{COUNTERS as HOT_KEYS_MAX, HotKey};
+pub use latency::{LatencyEvent, LatencyMonitor, Sample, Series};
+pub(crate) use monitors::{Monitors, append_line};
+pub use slow_log::{SlowEntry, SlowLog};
+
+use crate::{Flags, Row};
+
+/// Below this threshold of the slow log every command is timed, not only those that may be slow.
+const TIMES_ALL_BELOW_US: i64 = 1000;
+
+/// The instruments of a server.
+#[derive(Debug, Default)]
+pub struct Observer {
+    /// SLOWLOG.
+    pub slow_log: SlowLog,
+    /// LATENCY.
+    pub latency: LatencyMonitor,
+}
+
+/// Which commands are timed in a round, besides those that are sampled.
+///
+/// Reading the clock twice costs a tenth of a GET, so commands that cannot be slow by themselves are left to sampling while
+/// the thresholds are those of slow commands: one in 32 of them is looked at, and a worker that was stopped for long enough
+/// to hit a threshold shows in the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Watch {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that may take long: neither FAST nor BRIEF.
+    Slow,
+    /// All.
+    All,
+}
+
+impl Watch {
+    /// Whether a command is timed.
+    #[inline]
+    pub(crate) fn includes(self, row: &Row) -> bool {
+        match self {
+            Watch::Nothing => false,
+            Watch::Slow => !row.flags.has(Flags::FAST) && !row.flags.has(Flags::BRIEF),
+            Watch::All => true,
+        }
+    }
+}
+
+impl Observer {
+    pub(crate) fn watch(&self) -> Watch {
+        let slower_than_us = self.slow_log.slower_than_us();
+        if (0..TIMES_ALL_BELOW_US).contains(&slower_than_us) || self.latency.is_on() {
+            Watch::All
+        } else if slower_than_us >= 0 {
+            Watch::Slow
+        } else {
+            Watch::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_timed_follows_the_thresholds() {
+        let observer = Observer::default();
+        for (slower_than_us, watch) in [
+            (-1, Watch::Nothing),
+            (0, Watch::All),
+            (999, Watch::All),
+            (1000, Watch::Slow),
+            (10_000, Watch::Slow),
+        ] {
+            observer.slow_log.configure(slower_than_us, 128);
+            assert_eq!(observer.watch(), watch, "{slower_than_us}");
+        }
+        observer.latency.set_threshold_ms(100);
+        assert_eq!(observer.watch(), Watch::All);
+    }
+}

@@ -1,0 +1,226 @@
+//! HOTKEYS: which keys are used most, from a sample of the commands.
+//!
+//! What it is: one sketch per worker. The hash of a key chooses one of a number of sets; each has a few counters and runs the
+//! Space-Saving algorithm: a key without a counter takes over the smallest, and with it the doubt whether what it counted
+//! was this key. What is reported is what is certain. Counts and the time they cover are halved together, so that the past is
+//! forgotten.
+//! What it is not: exact. A key is there for sure if it makes up a quarter of the accesses of its set, which is about one
+//! in 256 of all.
+//!
+//! Invariants
+//! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before fading).
+//! - The counts of all counters sum up to the samples of all keys that are not too long to be kept (before fading).
+
+use keyspace::{DbId, KeyHash};
+
+/// Sets of counters; a power of two.
+const SETS: usize = 64;
+/// Keys that are told apart in a set.
+const COUNTERS_PER_SET: usize = 4;
+/// Keys that are told apart by one worker.
+pub const COUNTERS: usize = SETS * COUNTERS_PER_SET;
+/// Longer keys are counted only in the total.
+const KEY_BYTES_MAX: usize = 1 << 10;
+/// Counts are halved this often.
+const HALVED_EVERY_MS: u64 = 10_000;
+/// Rates are not estimated over less time than this.
+const COVERED_MS_MIN: u64 = 1000;
+
+/// One counter; of no key if its count is 0.
+#[derive(Debug, Clone, Default)]
+struct Counter {
+    /// Its database and hash.
+    of: Option<(DbId, KeyHash)>,
+    count: u64,
+    doubt: u64,
+    /// Written anew for every key that takes the counter over, without a new allocation.
+    key: Vec<u8>,
+}
+
+/// The sketch of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct HotKeys {
+    /// Set by set; empty before the first sample.
+    counters: Vec<Counter>,
+    /// Samples, of keys with and without a counter.
+    total: u64,
+    /// How long counts have gathered, of which half was forgotten with every halving.
+    covered_ms: u64,
+    /// Up to when `covered_ms` reaches; 0 before the first sample.
+    at_ms: u64,
+}
+
+/// A key and how often it is used, or sampled, per second.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HotKey {
+    /// The database of the key.
+    pub db: DbId,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Estimated accesses per second.
+    pub per_s: f64,
+}
+
+impl HotKeys {
+    /// An access was sampled that stands for `uses`: those of a command with several keys.
+    pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
+        self.fade(now_ms);
+        self.total += uses;
+        if key.len() > KEY_BYTES_MAX {
+            return;
+        }
+        if self.counters.is_empty() {
+            self.counters.resize_with(COUNTERS, Counter::default);
+        }
+        // The upper bits of the hash, which are independent of the slot: keys with the same hash tag spread too.
+        let set = (hash.position() as usize * SETS) >> 24;
+        let set = &mut self.counters[set * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
+        if let Some(known) = set.iter_mut().find(|it| it.of == Some((db, hash)) && it.key == key) {
+            known.count += uses;
+        } else if let Some(least) = set.iter_mut().min_by_key(|it| it.count) {
+            least.of = Some((db, hash));
+            least.doubt = least.count;
+            least.count += uses;
+            least.key.clear();
+            least.key.extend_from_slice(key);
+        }
+    }
+
+    /// Lets the time pass: halves what was gathered as often as it is due.
+    fn fade(&mut self, now_ms: u64) {
+        if self.at_ms == 0 {
+            self.at_ms = now_ms;
+        }
+        let mut elapsed_ms = now_ms.saturating_sub(self.at_ms);
+        while elapsed_ms >= HALVED_EVERY_MS {
+            if self.total == 0 {
+                // All is forgotten; the rest of the time only adds silence.
+                *self = HotKeys { covered_ms: HALVED_EVERY_MS, at_ms: now_ms, ..HotKeys::default() };
+                return;
+            }
+            elapsed_ms -= HALVED_EVERY_MS;
+            self.at_ms += HALVED_EVERY_MS;
+            self.covered_ms = (self.covered_ms + HALVED_EVERY_MS) / 2;
+            self.total /= 2;
+            for counter in &mut self.counters {
+                counter.count /= 2;
+                counter.doubt /= 2;
+            }
+        }
+    }
+
+    /// What is certain of each key, and the samples of all keys per second.
+    pub fn rates(&mut self, now_ms: u64) -> (Vec<HotKey>, f64) {
+        self.fade(now_ms);
+        let covered_ms = self.covered_ms + now_ms.saturating_sub(self.at_ms);
+        let seconds = covered_ms.max(COVERED_MS_MIN) as f64 / 1000.0;
+        let certain = self.counters.iter().filter(|counter| counter.count > counter.doubt);
+        let rates = certain.filter_map(|counter| {
+            let (db, _) = counter.of?;
+            let per_s = (counter.count - counter.doubt) as f64 / seconds;
+            Some(HotKey { db, key: counter.key.as_slice().into(), per_s })
+        });
+        (rates.collect(), self.total as f64 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use keyspace::{Keyspace, Options};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START_MS: u64 = 1_700_000_000_000;
+
+    struct Sampled {
+        keyspace: Keyspace,
+        sketch: HotKeys,
+    }
+
+    impl Sampled {
+        fn new() -> Sampled {
+            Sampled { keyspace: Keyspace::new(Options { hash_seed: 1 }), sketch: HotKeys::default() }
+        }
+
+        fn sample(&mut self, key: &str, now_ms: u64) {
+            let hash = self.keyspace.hash(key.as_bytes());
+            self.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), 1, now_ms);
+        }
+
+        fn rate(&mut self, key: &str, now_ms: u64) -> f64 {
+            let (keys, _) = self.sketch.rates(now_ms);
+            keys.iter().find(|hot| *hot.key == *key.as_bytes()).map_or(0.0, |hot| hot.per_s)
+        }
+    }
+
+    #[test]
+    fn a_steady_rate_is_estimated_at_any_time() {
+        let mut sampled = Sampled::new();
+        for step in 0..3_500u64 {
+            // 50 samples per second of one key, 50 of many others.
+            let now_ms = START_MS + step * 20;
+            sampled.sample("hot", now_ms);
+            sampled.sample(&format!("cold:{step}"), now_ms);
+            if step > 200 && step % 61 == 0 {
+                let rate = sampled.rate("hot", now_ms);
+                assert!((45.0..52.0).contains(&rate), "step {step}: {rate}");
+                let (_, total) = sampled.sketch.rates(now_ms);
+                assert!((95.0..105.0).contains(&total), "step {step}: {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_past_fades() {
+        let mut sampled = Sampled::new();
+        (0..10_000).for_each(|step| sampled.sample("old", START_MS + step));
+        (0..10_000).for_each(|step| sampled.sample("new", START_MS + 30_000 + step));
+        let now_ms = START_MS + 40_000;
+        let (old, new) = (sampled.rate("old", now_ms), sampled.rate("new", now_ms));
+        assert!(new > 4.0 * old && old > 0.0, "{old} {new}");
+        assert_eq!(sampled.sketch.rates(START_MS + 10_000_000), (vec![], 0.0));
+        sampled.sample("again", START_MS + 10_000_000);
+        assert_eq!(sampled.sketch.rates(START_MS + 10_000_000).0.len(), 1);
+    }
+
+    #[test]
+    fn long_keys_are_only_counted() {
+        let mut sampled = Sampled::new();
+        sampled.sample(&"x".repeat(KEY_BYTES_MAX + 1), START_MS);
+        sampled.sample(&"x".repeat(KEY_BYTES_MAX), START_MS);
+        let (keys, total) = sampled.sketch.rates(START_MS);
+        assert_eq!((keys.len(), total), (1, 2.0));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_bound_the_truth(keys in prop::collection::vec((0u32..400, 1u64..4), 0..4000)) {
+            let mut sampled = Sampled::new();
+            let mut truth: HashMap<String, u64> = HashMap::new();
+            for (key, uses) in &keys {
+                // A few keys come up often.
+                let key = format!("{}", if key % 3 == 0 { key % 7 } else { *key });
+                let hash = sampled.keyspace.hash(key.as_bytes());
+                sampled.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), *uses, START_MS);
+                *truth.entry(key).or_default() += uses;
+            }
+            let total = keys.iter().map(|(_, uses)| uses).sum::<u64>();
+            let counters = &sampled.sketch.counters;
+            prop_assert_eq!(counters.iter().map(|counter| counter.count).sum::<u64>(), total);
+            for counter in counters.iter().filter(|counter| counter.count > 0) {
+                let count = truth[std::str::from_utf8(&counter.key).unwrap()];
+                prop_assert!(counter.count - counter.doubt <= count && count <= counter.count);
+            }
+            for (key, count) in &truth {
+                let hash = sampled.keyspace.hash(key.as_bytes());
+                let set = &counters[((hash.position() as usize * SETS) >> 24) * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
+                let in_set = set.iter().map(|counter| counter.count).sum::<u64>();
+                let found = set.iter().any(|counter| *counter.key == *key.as_bytes());
+                prop_assert!(found || *count <= in_set / COUNTERS_PER_SET as u64, "{} {}", key, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! LATENCY: a short history of what took longer than a threshold, by kind of event.
+//!
+//! What it is: per event the worst of each second in which the threshold was reached. What it is not: a distribution; that
+//! is in `stats`, and always on.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use parking_lot::Mutex;
+
+/// Samples kept of each event.
+const SAMPLES_MAX: usize = 160;
+
+/// What can take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LatencyEvent {
+    /// A command that may be slow by itself.
+    Command,
+    /// A command that takes constant or logarithmic time.
+    FastCommand,
+    /// Removing expired keys.
+    ExpireCycle,
+    /// Evicting keys to make room for a command.
+    EvictionCycle,
+    /// Making a batch of the log durable.
+    LogSync,
+}
+
+impl LatencyEvent {
+    /// All events.
+    pub const ALL: [LatencyEvent; 5] = [
+        LatencyEvent::Command,
+        LatencyEvent::FastCommand,
+        LatencyEvent::ExpireCycle,
+        LatencyEvent::EvictionCycle,
+        LatencyEvent::LogSync,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LatencyEvent::Command => "command",
+            LatencyEvent::FastCommand => "fast-command",
+            LatencyEvent::ExpireCycle => "expire-cycle",
+            LatencyEvent::EvictionCycle => "eviction-cycle",
+            LatencyEvent::LogSync => "log-sync",
+        }
+    }
+
+    /// The event of this name.
+    pub fn parse(name: &[u8]) -> Option<LatencyEvent> {
+        LatencyEvent::ALL.into_iter().find(|event| event.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The worst of one second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Unix seconds.
+    pub unix_s: u64,
+    /// How long it took.
+    pub ms: u64,
+}
+
+/// What is known of one event.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    /// The oldest first.
+    pub samples: VecDeque<Sample>,
+    /// The worst since the series was reset.
+    pub max_ms: u64,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct LatencyMonitor {
+    /// 0: off.
+    threshold_ms: AtomicU64,
+    series: Mutex<[Series; LatencyEvent::ALL.len()]>,
+}
+
+impl LatencyMonitor {
+    /// Notes events that take so long or longer; 0: none.
+    pub fn set_threshold_ms(&self, threshold_ms: u64) {
+        self.threshold_ms.store(threshold_ms, Relaxed);
+    }
+
+    /// Whether anything is noted.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.threshold_ms.load(Relaxed) > 0
+    }
+
+    /// The event took so long and has just ended.
+    #[inline]
+    pub fn took(&self, event: LatencyEvent, usec: u64, now_ms: u64) {
+        let threshold_ms = self.threshold_ms.load(Relaxed);
+        if threshold_ms > 0 && usec / 1000 >= threshold_ms {
+            self.add(event, Sample { unix_s: now_ms / 1000, ms: usec / 1000 });
+        }
+    }
+
+    #[cold]
+    fn add(&self, event: LatencyEvent, sample: Sample) {
+        let series = &mut self.series.lock()[event as usize];
+        series.max_ms = series.max_ms.max(sample.ms);
+        match series.samples.back_mut() {
+            // Workers see a second begin at slightly different times.
+            Some(last) if last.unix_s >= sample.unix_s => last.ms = last.ms.max(sample.ms),
+            _ => {
+                if series.samples.len() == SAMPLES_MAX {
+                    series.samples.pop_front();
+                }
+                series.samples.push_back(sample);
+            }
+        }
+    }
+
+    /// What is known of an event.
+    pub fn series(&self, event: LatencyEvent) -> Series {
+        self.series.lock()[event as usize].clone()
+    }
+
+    /// The events with samples, and what is known of them.
+    pub fn noted(&self) -> Vec<(LatencyEvent, Series)> {
+        let all = LatencyEvent::ALL.into_iter().map(|event| (event, self.series(event)));
+        all.filter(|(_, series)| !series.samples.is_empty()).collect()
+    }
+
+    /// Forgets an event. Returns whether there was anything to forget.
+    pub fn reset(&self, event: LatencyEvent) -> bool {
+        !std::mem::take(&mut self.series.lock()[event as usize]).samples.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(monitor: &LatencyMonitor, event: LatencyEvent) -> Vec<(u64, u64)> {
+        monitor.series(event).samples.iter().map(|sample| (sample.unix_s, sample.ms)).collect()
+    }
+
+    #[test]
+    fn a_second_is_one_sample_and_only_what_reaches_the_threshold_counts() {
+        let monitor = LatencyMonitor::default();
+        let command = LatencyEvent::Command;
+        monitor.took(command, 1_000_000, 5_000);
+        assert!(samples(&monitor, command).is_empty(), "off");
+        monitor.set_threshold_ms(10);
+        for (usec, now_ms) in
+            [(9_999, 5_000), (10_000, 5_000), (12_000, 5_900), (11_000, 5_950), (30_000, 7_000)]
+        {
+            monitor.took(command, usec, now_ms);
+        }
+        monitor.took(command, 40_000, 6_999);
+        assert_eq!(samples(&monitor, command), [(5, 12), (7, 40)]);
+        assert_eq!(monitor.series(command).max_ms, 40);
+        assert!(samples(&monitor, LatencyEvent::LogSync).is_empty());
+        assert!(monitor.reset(command) && !monitor.reset(command));
+        assert_eq!(monitor.series(command).max_ms, 0);
+    }
+
+    #[test]
+    fn the_history_is_bounded_and_its_maximum_outlives_it() {
+        let monitor = LatencyMonitor::default();
+        monitor.set_threshold_ms(1);
+        monitor.took(LatencyEvent::LogSync, 99_000, 0);
+        for second in 1..=SAMPLES_MAX as u64 {
+            monitor.took(LatencyEvent::LogSync, 1_000, second * 1000);
+        }
+        let (kept, series) =
+            (samples(&monitor, LatencyEvent::LogSync), monitor.series(LatencyEvent::LogSync));
+        assert_eq!((kept.len(), kept[0], series.max_ms), (SAMPLES_MAX, (1, 1), 99));
+    }
+}

@@ -1,0 +1,192 @@
+//! SLOWLOG: the last commands that took longer than a threshold, with shortened arguments.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+use wire::Args;
+
+use super::shown_args;
+use crate::{Row, clients::Client};
+
+/// Arguments kept of one command; the last place tells how many were left out.
+const ARGS_MAX: usize = 32;
+/// Bytes kept of one argument.
+const ARG_BYTES_MAX: usize = 128;
+
+/// A command that was slow.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SlowEntry {
+    /// Grows with every entry, also when the log is emptied.
+    pub id: u64,
+    /// When it ended, unix seconds.
+    pub unix_s: u64,
+    /// How long it took.
+    pub usec: u64,
+    /// Its arguments, shortened.
+    pub args: Vec<Vec<u8>>,
+    /// The address of the client.
+    pub peer: String,
+    /// The name of the client; empty for none.
+    pub client_name: String,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct SlowLog {
+    /// Negative: nothing is logged.
+    slower_than_us: AtomicI64,
+    entries_max: AtomicU64,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    next_id: u64,
+    /// The newest first.
+    entries: VecDeque<Arc<SlowEntry>>,
+}
+
+impl Default for SlowLog {
+    fn default() -> Self {
+        SlowLog { slower_than_us: 10_000.into(), entries_max: 128.into(), list: Mutex::default() }
+    }
+}
+
+impl SlowLog {
+    /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps `entries_max`.
+    pub fn configure(&self, slower_than_us: i64, entries_max: u64) {
+        self.slower_than_us.store(slower_than_us, Relaxed);
+        self.entries_max.store(entries_max, Relaxed);
+    }
+
+    pub(crate) fn slower_than_us(&self) -> i64 {
+        self.slower_than_us.load(Relaxed)
+    }
+
+    /// A command took so long: logs it if that is slow.
+    #[inline]
+    pub fn ran(&self, usec: u64, row: &'static Row, args: Args<'_>, client: &Client, now_ms: u64) {
+        if u64::try_from(self.slower_than_us()).is_ok_and(|slow| usec >= slow) {
+            self.add(usec, row, args, client, now_ms);
+        }
+    }
+
+    #[cold]
+    fn add(&self, usec: u64, row: &'static Row, args: Args<'_>, client: &Client, now_ms: u64) {
+        let entries_max = self.entries_max.load(Relaxed) as usize;
+        if entries_max == 0 {
+            return;
+        }
+        let args = shortened(row, args);
+        let client_name = client.labels().name.as_str().to_string();
+        let peer = client.peer().to_string();
+        let mut list = self.list.lock();
+        let id = list.next_id;
+        list.next_id += 1;
+        let entry = SlowEntry { id, unix_s: now_ms / 1000, usec, args, peer, client_name };
+        list.entries.push_front(Arc::new(entry));
+        list.entries.truncate(entries_max);
+    }
+
+    /// The newest entries, at most `count`.
+    pub fn newest(&self, count: usize) -> Vec<Arc<SlowEntry>> {
+        self.list.lock().entries.iter().take(count).cloned().collect()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.list.lock().entries.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all entries.
+    pub fn reset(&self) {
+        self.list.lock().entries.clear();
+    }
+}
+
+fn shortened(row: &'static Row, args: Args<'_>) -> Vec<Vec<u8>> {
+    let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let mut out: Vec<Vec<u8>> = shown_args(row, args).take(kept).map(shortened_arg).collect();
+    if kept < args.len() {
+        out.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    out
+}
+
+fn shortened_arg(arg: &[u8]) -> Vec<u8> {
+    match arg.get(..ARG_BYTES_MAX) {
+        Some(head) if head.len() < arg.len() => {
+            [head, format!("... ({} more bytes)", arg.len() - head.len()).as_bytes()].concat()
+        }
+        _ => arg.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::OwnedArgs;
+
+    use super::*;
+    use crate::{
+        clients::{Clients, tests::connected},
+        row::samples,
+    };
+
+    const START_MS: u64 = 1_700_000_000_000;
+
+    fn parse(line: &str) -> OwnedArgs {
+        line.split_whitespace().collect()
+    }
+
+    #[test]
+    fn only_what_is_slow_is_kept_and_the_oldest_goes_first() {
+        let (log, client) = (SlowLog::default(), Clients::new().register(connected("127.0.0.1:52001")));
+        let row = samples::table().resolve(b"get").expect("a row");
+        let ran = |usec, line: &str| log.ran(usec, row, parse(line).as_args(), &client, START_MS);
+        log.configure(100, 2);
+        ran(99, "get a");
+        assert!(log.is_empty());
+        ran(100, "get b");
+        ran(300, "get c");
+        ran(200, "get d");
+        let seen: Vec<_> =
+            log.newest(9).iter().map(|entry| (entry.id, entry.usec, entry.args.len())).collect();
+        assert_eq!(seen, [(2, 200, 2), (1, 300, 2)]);
+        assert_eq!(log.newest(1).len(), 1);
+        log.reset();
+        ran(100, "get e");
+        assert_eq!(log.newest(9)[0].id, 3, "ids are never used again");
+        log.configure(-1, 2);
+        ran(u64::MAX, "get f");
+        log.configure(0, 0);
+        ran(1, "get g");
+        assert_eq!(log.len(), 1);
+        log.configure(0, 1);
+        ran(0, "get h");
+        assert_eq!(log.newest(9)[0].args[1], b"h");
+    }
+
+    #[test]
+    fn arguments_are_shortened() {
+        let row = samples::table().resolve(b"mset").expect("a row");
+        let shown = |line: String| shortened(row, parse(&line).as_args());
+        let all = shown(format!("mset {}", "x ".repeat(31)));
+        assert_eq!((all.len(), &all[31][..]), (32, &b"x"[..]));
+        let cut = shown(format!("mset {}", "x ".repeat(32)));
+        assert_eq!((cut.len(), &cut[31][..]), (32, &b"... (2 more arguments)"[..]));
+        let long = shown(format!("mset {} {}", "y".repeat(128), "y".repeat(150)));
+        assert_eq!(long[1], "y".repeat(128).as_bytes());
+        assert_eq!(long[2], format!("{}... (22 more bytes)", "y".repeat(128)).as_bytes());
+    }
+}

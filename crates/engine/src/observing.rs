@@ -1,0 +1,102 @@
+//! What the executor does for those who look on: times commands, samples keys, shows requests to monitors, tells clients
+//! that track. The instruments themselves are in [`observe`](crate::observe) and [`tracking`](crate::tracking).
+
+use wire::Args;
+
+use crate::{
+    Call, Executor, Flags, Host, Keys, Outcome, Row, Session,
+    observe::{LatencyEvent, append_line, shown_args},
+    row::Found,
+    stats::TIMED_EVERY,
+    unit::next_random,
+};
+
+/// Bytes of lines for the monitors that are gathered before they are sent.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+impl Executor {
+    /// Ends a round: what was gathered for others goes to them.
+    #[inline]
+    pub fn end_round(&mut self, host: &dyn Host) {
+        if !self.later.is_empty() {
+            self.serve_waiting(host);
+        }
+        if !self.shown.is_empty() {
+            host.clients().monitors().publish(&self.shown);
+            self.shown = Vec::new();
+        }
+        if !self.scratch.invalidations.is_empty() {
+            let invalidations = std::mem::take(&mut self.scratch.invalidations);
+            invalidations.publish(self.interests().tracking(), host.clients());
+        }
+    }
+
+    /// Shows a command that has run to the monitors. What administrators do is not shown, as in Redis.
+    #[cold]
+    pub fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &dyn Host) {
+        if !row.flags.has(Flags::ADMIN) {
+            let args = shown_args(row, args);
+            append_line(&mut self.shown, self.clock.now_ms, session.db.get(), session.client.peer(), args);
+            if self.shown.len() > SHOWN_BYTES_MAX {
+                self.end_round(host);
+            }
+        }
+    }
+
+    /// Runs a command and notes how long it takes.
+    #[inline(never)]
+    pub(crate) fn run_timed(
+        &mut self,
+        found: Found,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let Found { row, index, .. } = found;
+        if self.until_sample == 0 {
+            // At random distances, so that no pattern in what clients send can hide from it.
+            let random = self.next_clock().random;
+            self.until_sample = 1 + (random >> 8) % (2 * TIMED_EVERY as u32 - 1);
+            if random >> 31 == 0 {
+                self.sample_key(row, call.args, session);
+            }
+        }
+        let stands_for = if self.watch.includes(row) { 1 } else { TIMED_EVERY };
+        let started_us = host.monotonic_us();
+        let outcome = self.run(found, call, session, host, out);
+        if !matches!(outcome, Outcome::Done { .. }) {
+            return outcome;
+        }
+        let usec = host.monotonic_us().saturating_sub(started_us);
+        self.stats().timed(index as usize, usec, stands_for);
+        let (observer, now_ms) = (host.observer(), self.clock.now_ms);
+        observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
+        let event =
+            if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };
+        observer.latency.took(event, usec, now_ms);
+        outcome
+    }
+
+    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: any of them, with the same chance.
+    fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
+        let (mut chosen, mut uses) = (None, 0);
+        let mut random = self.next_clock().random;
+        let queued = session.transaction.iter().filter(|_| matches!(row.keys, Keys::Queued));
+        let queued = queued.flat_map(|transaction| transaction.commands());
+        let inner = queued.map(|queued| (queued.found.row, queued.args.as_args()));
+        for (row, args) in std::iter::once((row, args)).chain(inner) {
+            row.keys.for_each(args, |index| {
+                uses += 1;
+                random = next_random(random);
+                if (random >> 8).is_multiple_of(uses) {
+                    chosen = args.get(index);
+                }
+            });
+        }
+        if let Some(key) = chosen {
+            let (hash, now_ms) = (self.keyspace.hash(key), self.clock.now_ms);
+            self.stats().key_sampled(session.db, hash, key, uses.into(), now_ms);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Between MULTI and EXEC: commands are checked and queued instead of run.
+//!
+//! What it is: what decides whether a command is queued, runs at once, or makes the transaction fail.
+//! What it is not: the commands MULTI, EXEC and so on themselves (see `families::transactions`).
+//!
+//! Invariants
+//! - Whatever refuses a command here makes the transaction fail: EXEC then runs none of it.
+//! - EXEC asks the log for room for the whole transaction before its first change; see [`Executor::execute`] for what
+//!   happens to an answer of not now.
+
+use wire::ReplyWriter;
+
+use crate::{
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, execute::refuse, row::Found,
+};
+
+impl Executor {
+    /// Executes a command of a client that has begun a transaction.
+    #[inline(never)]
+    pub(crate) fn execute_in_transaction(
+        &mut self,
+        call: Call<'_>,
+        session: &mut Session,
+        host: &dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let found = match call.resolved.found().map_or_else(|| self.table.resolve_call(call.args), Ok) {
+            Ok(found) => found,
+            Err(error) => return fail(&error, session, out),
+        };
+        match self.check_in_transaction(found.row, call, session, host) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::Wait,
+            Err(error) => return self.reject(found, error, session, out),
+        }
+        if found.row.flags.has(Flags::IMMEDIATE) {
+            return self.start(found, call, session, host, out);
+        }
+        let writes = self.writes(found.row, call.args, host) == Ok(true);
+        let Some(transaction) = &mut session.transaction else { unreachable!("the caller has seen it") };
+        if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), writes) {
+            return self.reject(found, error, session, out);
+        }
+        session.client.set_queued(Some(transaction.commands().len()));
+        ReplyWriter::new(out, session.protocol).simple("QUEUED");
+        Outcome::Done { gate: lsn::Lsn::ZERO }
+    }
+
+    /// Everything that can refuse a command to be queued, or EXEC; `false`: the log cannot take it now.
+    fn check_in_transaction(
+        &mut self,
+        row: &'static Row,
+        call: Call<'_>,
+        session: &Session,
+        host: &dyn Host,
+    ) -> Result<bool, CommandError> {
+        self.check_call(row, call.args, session, host)?;
+        self.check_wrapped(row, call.args)?;
+        if row.flags.has(Flags::NO_MULTI) {
+            return Err(CommandError::Text("ERR Command not allowed inside a transaction"));
+        }
+        let (writes, grows, bytes) = match (&session.transaction, row.keys) {
+            (Some(transaction), Keys::Queued) => {
+                (transaction.writes(), transaction.any(Flags::DENYOOM), transaction.args_bytes())
+            }
+            _ if row.flags.has(Flags::IMMEDIATE) => return Ok(true),
+            // The queue itself takes memory, whatever the command does.
+            _ => (self.writes(row, call.args, host)?, true, call.args.size_bytes() as u64),
+        };
+        if let Keys::Queued = row.keys {
+            self.scripting.allow(Ok(()), Ok(()));
+        }
+        let evicts = grows && self.limits.memory_bytes_max > 0;
+        if (writes || evicts) && !self.admit_args(bytes)? {
+            return Ok(false);
+        }
+        if grows {
+            self.make_room(host)?;
+        }
+        Ok(true)
+    }
+
+    /// Replies to a command that was refused before it ran. A transaction fails by it; EXEC ends it. One whose slot a script
+    /// has is not refused, but to be tried again.
+    #[cold]
+    pub(crate) fn reject(
+        &self,
+        found: Found,
+        error: CommandError,
+        session: &mut Session,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        if let CommandError::SlotTaken { pause_ms } = error {
+            session.pause_ms = pause_ms;
+            return Outcome::Wait;
+        }
+        self.stats().rejected(found.index as usize);
+        if matches!(found.row.keys, Keys::Queued) {
+            session.end_transaction();
+            return refuse(&aborted(&error), session, out);
+        }
+        fail(&error, session, out)
+    }
+}
+
+/// What EXEC replies when this has ended its transaction.
+pub fn aborted(error: &CommandError) -> CommandError {
+    let text = error.to_string();
+    let reason = text.strip_prefix("ERR ").unwrap_or(&text);
+    CommandError::Composed(format!("EXECABORT Transaction discarded because of: {reason}"))
+}
+
+fn fail(error: &CommandError, session: &mut Session, out: &mut Vec<u8>) -> Outcome {
+    if let Some(transaction) = &mut session.transaction {
+        transaction.fail();
+    }
+    refuse(error, session, out)
+}

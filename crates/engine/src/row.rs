@@ -1,0 +1,351 @@
+//! The command table: one row per command drives dispatch, arity, key positions, flags and documentation.
+//!
+//! Adding a command is one row and one function in the module of its family.
+//!
+//! Invariants
+//! - Names are lower case; a subcommand's row carries the name `container|sub`.
+//! - Rows are unique by name; [`resolve`] is case-insensitive.
+
+mod flags;
+mod keys;
+#[cfg(test)]
+pub mod samples;
+mod wrapped;
+
+use wire::Args;
+
+pub use flags::Flags;
+pub use keys::{FindKeys, Keys, counted_keys};
+pub use wrapped::{WRAPPED_AT, innermost, wrapped};
+
+use crate::{CommandError, Context};
+
+/// What a command runs.
+pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+
+/// Groups of commands, as metrics and documentation name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// Strings and counters.
+    String,
+    /// Strings as arrays of bits.
+    Bitmap,
+    /// Strings that estimate how many different elements were added.
+    Hyperloglog,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Hashes.
+    Hash,
+    /// Sorted sets of places.
+    Geo,
+    /// Entries with ids, and groups that read them.
+    Stream,
+    /// Keys of any type.
+    Generic,
+    /// Documents with revisions.
+    Documents,
+    /// Several commands as one.
+    Transactions,
+    /// Channels and those who listen to them.
+    Pubsub,
+    /// Scripts that the server runs.
+    Scripting,
+    /// The connection itself.
+    Connection,
+    /// The server.
+    Server,
+}
+
+impl Family {
+    /// All families, in order of their numbers.
+    pub const ALL: [Family; 16] = [
+        Family::String,
+        Family::Bitmap,
+        Family::Hyperloglog,
+        Family::List,
+        Family::Set,
+        Family::SortedSet,
+        Family::Hash,
+        Family::Geo,
+        Family::Stream,
+        Family::Generic,
+        Family::Documents,
+        Family::Transactions,
+        Family::Pubsub,
+        Family::Scripting,
+        Family::Connection,
+        Family::Server,
+    ];
+
+    /// The name in documentation and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::String => "string",
+            Family::Bitmap => "bitmap",
+            Family::Hyperloglog => "hyperloglog",
+            Family::List => "list",
+            Family::Set => "set",
+            Family::SortedSet => "sorted-set",
+            Family::Hash => "hash",
+            Family::Geo => "geo",
+            Family::Stream => "stream",
+            Family::Generic => "generic",
+            Family::Documents => "documents",
+            Family::Transactions => "transactions",
+            Family::Pubsub => "pubsub",
+            Family::Scripting => "scripting",
+            Family::Connection => "connection",
+            Family::Server => "server",
+        }
+    }
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct Row {
+    /// Lower case; subcommands as `container|sub`.
+    pub name: &'static str,
+    /// Arguments including the name; negative: at least so many.
+    pub arity: i8,
+    /// Its properties.
+    pub flags: Flags,
+    /// Where its keys stand.
+    pub keys: Keys,
+    /// Its group.
+    pub family: Family,
+    /// The Redis version that brought it.
+    pub since: &'static str,
+    /// Its time complexity.
+    pub complexity: &'static str,
+    /// One sentence for COMMAND DOCS.
+    pub summary: &'static str,
+    /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
+    pub syntax: &'static str,
+    /// What it runs.
+    pub handler: Handler,
+    /// Its subcommands, if it is a container.
+    pub subcommands: &'static [Row],
+}
+
+impl Row {
+    /// Whether a call with `count` arguments, the name included, can be right.
+    #[inline]
+    pub const fn accepts(&self, count: usize) -> bool {
+        if self.arity < 0 {
+            count >= self.arity.unsigned_abs() as usize
+        } else {
+            count == self.arity as usize
+        }
+    }
+
+    /// Whether all that it does is in its unit, which can undo it: keys, documents, messages. What a script may not run does more
+    /// than that, unless it is barred there for another reason.
+    pub(crate) const fn can_be_undone(&self) -> bool {
+        let flags = self.flags;
+        let is_barred_otherwise = flags.has(Flags::READONLY)
+            || flags.has(Flags::BLOCKING)
+            || flags.has(Flags::DOCUMENTS)
+            || flags.has(Flags::RUNS_SCRIPTS);
+        !flags.has(Flags::FLUSHES) && (!flags.has(Flags::NOSCRIPT) || is_barred_otherwise)
+    }
+}
+
+/// Which argument is the first member or field that a command on one collection looks up; 0 for none. Not part of the rows:
+/// it only tells what memory to fetch ahead.
+fn member_index(name: &str) -> u8 {
+    match name {
+        "hget" | "hset" | "hdel" | "hexists" | "hincrby" | "hincrbyfloat" | "hmget" | "hmset" | "hsetnx"
+        | "hstrlen" | "sadd" | "srem" | "sismember" | "smismember" | "zscore" | "zmscore" | "zrank"
+        | "zrevrank" | "zrem" => 2,
+        "zadd" | "zincrby" => 3,
+        _ => 0,
+    }
+}
+
+/// A row and its position in its table, which is the index of its counters.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The row.
+    pub row: &'static Row,
+    /// Its position.
+    pub index: u16,
+    table: &'static CommandTable,
+}
+
+impl Found {
+    /// The first member or field that the command looks up.
+    #[inline]
+    pub fn member<'b>(&self, args: Args<'b>) -> Option<&'b [u8]> {
+        match self.table.members[self.index as usize] {
+            0 => None,
+            index => args.get(index.into()),
+        }
+    }
+
+    /// The table that it is a row of.
+    pub fn table(&self) -> &'static CommandTable {
+        self.table
+    }
+}
+
+/// Longest command name that is looked up.
+const NAME_BYTES_MAX: usize = 24;
+/// Slots of the name table: a power of two, several times the number of commands.
+const NAME_SLOTS: usize = 1024;
+const EMPTY: u16 = u16::MAX;
+
+/// The table of commands: its rows, subcommands directly after their container, and a hash table over the names of the
+/// top-level ones. A lookup happens for every command: it reads the name once, folds its case and compares it with one
+/// candidate, which lies in the table itself.
+pub struct CommandTable {
+    rows: Vec<&'static Row>,
+    /// For each row, [`member_index`].
+    members: Vec<u8>,
+    names: Box<[Name; NAME_SLOTS]>,
+}
+
+/// The name of the row at an index, in one cache line.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+struct Name {
+    bytes: [u8; NAME_BYTES_MAX],
+    len: u8,
+    index: u16,
+}
+
+impl Name {
+    const NONE: Name = Name { bytes: [0; NAME_BYTES_MAX], len: 0, index: EMPTY };
+
+    fn new(name: &str, index: usize) -> Name {
+        let mut bytes = [0; NAME_BYTES_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Name { bytes, len: name.len() as u8, index: index as u16 }
+    }
+
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        self.bytes[..usize::from(self.len)].eq_ignore_ascii_case(name)
+    }
+}
+
+impl std::fmt::Debug for CommandTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a table of {} commands", self.rows.len())
+    }
+}
+
+impl CommandTable {
+    /// A table of these groups of rows.
+    ///
+    /// # Panics
+    /// Two top-level rows have the same name.
+    pub fn new(groups: &[&'static [Row]]) -> CommandTable {
+        let mut rows = Vec::new();
+        for row in groups.iter().flat_map(|group| group.iter()) {
+            rows.push(row);
+            rows.extend(row.subcommands);
+        }
+        let members = rows.iter().map(|row| member_index(row.name)).collect();
+        let mut table = CommandTable { rows, members, names: Box::new([Name::NONE; NAME_SLOTS]) };
+        for index in 0..table.rows.len() {
+            let name = table.rows[index].name;
+            if !name.contains('|') {
+                assert!(table.find(name.as_bytes()).is_none(), "two rows named {name}");
+                let mut slot = name_hash(name.as_bytes());
+                while table.names[slot].index != EMPTY {
+                    slot = (slot + 1) % NAME_SLOTS;
+                }
+                table.names[slot] = Name::new(name, index);
+            }
+        }
+        table
+    }
+
+    /// All rows, subcommands directly after their container.
+    pub fn rows(&self) -> &[&'static Row] {
+        &self.rows
+    }
+
+    /// The row of the top-level command with this name, in any case.
+    #[inline]
+    pub fn resolve(&self, name: &[u8]) -> Option<&'static Row> {
+        self.find(name).map(|index| self.rows[index as usize])
+    }
+
+    /// Finds the row that a call runs: containers resolve to the subcommand.
+    ///
+    /// # Errors
+    /// The command or subcommand is unknown.
+    #[inline]
+    pub fn resolve_call(&'static self, args: Args<'_>) -> Result<Found, CommandError> {
+        let name = args.at(0);
+        let Some(index) = self.find(name) else {
+            let args = args.skip(1).iter().take(20).map(<[u8]>::to_vec).collect();
+            return Err(CommandError::UnknownCommand { name: name.to_vec(), args });
+        };
+        let row = self.rows[index as usize];
+        if !row.flags.has(Flags::CONTAINER) || args.len() < 2 {
+            return Ok(Found { row, index, table: self });
+        }
+        let wanted = args.at(1);
+        let position = row.subcommands.iter().position(|sub| {
+            sub.name.split_once('|').is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(wanted))
+        });
+        match position {
+            Some(position) => {
+                let index = index + 1 + position as u16;
+                Ok(Found { row: &row.subcommands[position], index, table: self })
+            }
+            None => Err(CommandError::UnknownSubcommand { command: row.name, subcommand: wanted.to_vec() }),
+        }
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<u16> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let mut slot = name_hash(name);
+        loop {
+            let known = &self.names[slot];
+            if known.index == EMPTY {
+                return None;
+            }
+            if known.is(name) {
+                return Some(known.index);
+            }
+            slot = (slot + 1) % NAME_SLOTS;
+        }
+    }
+
+    /// The position of a row: the index of its counters.
+    ///
+    /// # Panics
+    /// It is not a row of this table.
+    pub fn index_of(&self, row: &'static Row) -> usize {
+        if let Some(index) = self.find(row.name.as_bytes()) {
+            return index as usize;
+        }
+        let found = self.rows.iter().position(|known| std::ptr::eq(*known, row));
+        found.expect("every row is in the table")
+    }
+}
+
+/// Depends on the length and on the first and last four letters, without their case. `name` is not empty.
+#[inline]
+fn name_hash(name: &[u8]) -> usize {
+    let (head, tail) = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => (u32::from_le_bytes(*head), u32::from_le_bytes(*tail)),
+        _ => (
+            u32::from(name[0]) | u32::from(name[name.len() / 2]) << 8 | u32::from(name[name.len() - 1]) << 16,
+            0,
+        ),
+    };
+    let folded = (u64::from(tail) << 32 | u64::from(head)) | 0x2020_2020_2020_2020;
+    let mixed = (folded ^ (name.len() as u64) << 5).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    (mixed >> 54) as usize % NAME_SLOTS
+}

@@ -1,0 +1,141 @@
+//! The scripts and functions that run now: who may end them, and who is told that they keep the server busy.
+
+use parking_lot::Mutex;
+use scripting::{Meter, Stop};
+use wire::OwnedArgs;
+
+/// The scripts that run now, or are being handed over to run elsewhere: one for each worker and each long unit at most.
+#[derive(Debug, Default)]
+pub(super) struct RunningScripts(Mutex<Vec<Running>>);
+
+#[derive(Debug)]
+struct Running {
+    started_us: u64,
+    meter: Meter,
+    /// `None`: it is a script.
+    function: Option<RunningFunction>,
+}
+
+impl Running {
+    fn kind(&self) -> ScriptKind {
+        if self.function.is_some() { ScriptKind::Function } else { ScriptKind::Script }
+    }
+}
+
+/// A function that runs, as FUNCTION STATS shows it.
+#[derive(Debug, Clone)]
+pub struct RunningFunction {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// What the client has sent.
+    pub command: OwnedArgs,
+}
+
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptKind {
+    /// What came with EVAL.
+    Script,
+    /// What FCALL has called.
+    Function,
+}
+
+/// What came of the wish to end a script or a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kill {
+    /// It ends.
+    Done,
+    /// Nothing runs.
+    Nothing,
+    /// One of the other kind keeps the server busy.
+    Other,
+}
+
+impl RunningScripts {
+    /// A script or a function begins.
+    pub(super) fn begin(&self, started_us: u64, meter: Meter, function: Option<RunningFunction>) {
+        self.0.lock().push(Running { started_us, meter, function });
+    }
+
+    /// It has ended.
+    pub(super) fn end(&self, meter: &Meter) {
+        self.0.lock().retain(|running| !running.meter.is(meter));
+    }
+
+    /// From now on another meter stops it. Whoever has ended it has ended it there, too.
+    pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
+        let mut running = self.0.lock();
+        if meter.stopped() == Some(Stop::Killed) {
+            other.stop(Stop::Killed);
+        }
+        running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
+    }
+
+    /// Ends all.
+    pub(super) fn kill_all(&self) {
+        self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
+    }
+
+    /// What the one is that has run for longest.
+    pub(super) fn longest(&self) -> Option<ScriptKind> {
+        let running = self.0.lock();
+        running.iter().min_by_key(|running| running.started_us).map(Running::kind)
+    }
+
+    /// The function that has run for longest, and when it began.
+    pub(super) fn function(&self) -> Option<(RunningFunction, u64)> {
+        let running = self.0.lock();
+        let functions = running.iter().filter_map(|it| Some((it.function.as_ref()?, it.started_us)));
+        functions.min_by_key(|(_, started_us)| *started_us).map(|(function, us)| (function.clone(), us))
+    }
+
+    /// Of this kind ends the one that has run for longest, and all that run since before then.
+    pub(super) fn kill(&self, before_us: u64, kind: ScriptKind) -> Kill {
+        let running = self.0.lock();
+        let of_kind = || running.iter().filter(|running| running.kind() == kind);
+        let Some(oldest) = of_kind().map(|running| running.started_us).min() else {
+            let is_busy = running.iter().any(|running| running.started_us <= before_us);
+            return if is_busy { Kill::Other } else { Kill::Nothing };
+        };
+        let ended = of_kind().filter(|running| running.started_us <= oldest.max(before_us));
+        ended.for_each(|running| running.meter.stop(Stop::Killed));
+        Kill::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_ended_and_all_that_are_too_old() {
+        let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
+        assert_eq!(running.kill(0, kind), Kill::Nothing);
+        let meters = [Meter::default(), Meter::default(), Meter::default()];
+        for (meter, started_us) in meters.iter().zip([30, 10, 20]) {
+            running.begin(started_us, meter.clone(), None);
+        }
+        let stopped = || [0, 1, 2].map(|index: usize| meters[index].stopped().is_some());
+        assert_eq!(running.kill(0, kind), Kill::Done);
+        assert_eq!(stopped(), [false, true, false]);
+        running.end(&meters[1]);
+        assert_eq!(running.kill(25, kind), Kill::Done);
+        assert_eq!(stopped(), [false, true, true]);
+        meters.iter().for_each(|meter| running.end(meter));
+        assert_eq!(running.kill(u64::MAX, kind), Kill::Nothing);
+    }
+
+    #[test]
+    fn who_ends_it_is_heard_wherever_it_runs() {
+        let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
+        let meters = [Meter::default(), Meter::default(), Meter::default()];
+        running.begin(10, meters[0].clone(), None);
+        running.move_to(&meters[0], &meters[1]);
+        assert_eq!(running.kill(0, kind), Kill::Done);
+        assert_eq!((meters[0].stopped(), meters[1].stopped()), (None, Some(Stop::Killed)));
+        running.move_to(&meters[1], &meters[2]);
+        assert_eq!(meters[2].stopped(), Some(Stop::Killed));
+        running.end(&meters[2]);
+        assert_eq!(running.kill(0, kind), Kill::Nothing);
+    }
+}

@@ -1,0 +1,201 @@
+//! A session: what the server remembers about one client between its commands.
+
+use std::sync::Arc;
+
+use keyspace::DbId;
+use lsn::Lsn;
+use pubsub::{
+    SubscriberId,
+    durable::{Flow, FollowerId},
+};
+use storage::Durability;
+use wire::Protocol;
+
+use crate::{
+    Transaction, Wait, Watches, clients::Client, leases::Leases, tracking::ClientTracking, unit::Slots,
+};
+
+/// Which replies are sent (CLIENT REPLY).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// All but that of the next command.
+    SkipNext,
+    /// The present command's is the one to skip.
+    Skip,
+}
+
+/// A client as a follower of durable channels.
+#[derive(Debug)]
+pub struct Follower {
+    /// Its name there.
+    pub id: FollowerId,
+    /// What it has taken.
+    pub flow: Arc<Flow>,
+}
+
+/// State of one client. Belongs to one worker; what others may see is in [`Client`].
+#[derive(Debug)]
+pub struct Session {
+    /// The entry in the list of clients.
+    pub client: Arc<Client>,
+    /// The selected database.
+    pub db: DbId,
+    /// The protocol of the replies.
+    pub protocol: Protocol,
+    /// Whether the client may run commands.
+    pub authenticated: bool,
+    /// Which replies are sent.
+    pub reply_mode: ReplyMode,
+    /// What the present command has said that is sent even if its reply is not: changes of subscriptions.
+    pub said_anyway: Vec<u8>,
+    /// A durability weaker than the server's that this client has asked for.
+    pub durability: Option<Durability>,
+    /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
+    pub no_touch: bool,
+    /// Whether it copies another server here, which alone says what has expired (CLIENT IMPORT-SOURCE).
+    pub is_import_source: bool,
+    /// Whether the client is shown every command (MONITOR): it may not use keys itself.
+    pub monitoring: bool,
+    /// How the client keeps what it reads (CLIENT TRACKING). Boxed: most do not.
+    pub tracking: Option<Box<ClientTracking>>,
+    /// Its part of the worker's channels, from its first subscription on.
+    pub subscriber: Option<SubscriberId>,
+    /// What it is to durable channels, from its first XSUBSCRIBE on. Boxed: most do not follow any.
+    pub follower: Option<Box<Follower>>,
+    /// How often it has been one.
+    pub follower_generation: u32,
+    /// Whether it has subscriptions now.
+    pub subscribed: bool,
+    /// It has published in a transaction: so that its messages stay in order, all that follow wait their turn behind what
+    /// is not durable yet.
+    pub publishes_in_turn: bool,
+    /// What was queued since MULTI. Boxed: most sessions have none.
+    pub transaction: Option<Box<Transaction>>,
+    /// The keys that the next transaction depends on.
+    pub watches: Watches,
+    /// The leases that it holds.
+    pub leases: Leases,
+    /// Where in its replies the tokens of leases stand that the unit grants which runs: they are its position.
+    pub granted: Vec<usize>,
+    /// Set while the client is blocked: it runs no command until this is over.
+    pub wait: Option<Wait>,
+    /// The position of what it wrote last.
+    pub last_write: Lsn,
+    /// Each reply to a write says at which position it is (CLIENT LSN ON).
+    pub tells_lsn: bool,
+    /// The words of a replica that is taking the connection over. Boxed: nearly none is.
+    pub claim: Option<Box<[Vec<u8>]>>,
+    /// Set by QUIT and its like: close once the replies are sent.
+    pub closing: bool,
+    /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
+    pub pause_ms: u64,
+}
+
+impl Session {
+    /// The session of a client that has just connected.
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Session {
+        Session {
+            client,
+            db: DbId::ZERO,
+            protocol: Protocol::Resp2,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            said_anyway: Vec::new(),
+            durability: None,
+            no_touch: false,
+            is_import_source: false,
+            monitoring: false,
+            tracking: None,
+            subscriber: None,
+            follower: None,
+            follower_generation: 0,
+            subscribed: false,
+            publishes_in_turn: false,
+            transaction: None,
+            watches: Watches::default(),
+            leases: Leases::default(),
+            granted: Vec::new(),
+            wait: None,
+            last_write: Lsn::ZERO,
+            tells_lsn: false,
+            claim: None,
+            closing: false,
+            pause_ms: 0,
+        }
+    }
+
+    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`: every slot.
+    pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
+        let Some(transaction) = &self.transaction else { return Some(Slots::new()) };
+        let mut slots = transaction.slots()?.clone();
+        slots.extend(self.watches.keys().map(keyspace::slot_of));
+        Some(slots)
+    }
+
+    /// From now on replies are sent so.
+    pub fn set_reply_mode(&mut self, mode: ReplyMode) {
+        self.reply_mode = mode;
+        // The command that changes it is answered by the new rule.
+        self.said_anyway.clear();
+    }
+
+    /// Whether the present command has no reply.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
+    }
+
+    /// Takes the session away for a command that runs on another thread. What stays is what channels, and whoever ends the
+    /// connection, have to do with; nothing else of it may be used until the session [comes back](Session::come_back).
+    pub(crate) fn go_away(&mut self) -> Session {
+        let stand_in = Session::new(self.client.clone(), self.authenticated);
+        let mut away = std::mem::replace(self, stand_in);
+        away.swap_connection(self);
+        self.protocol = away.protocol;
+        away
+    }
+
+    /// The session is back.
+    pub fn come_back(&mut self, mut session: Session) {
+        session.swap_connection(self);
+        session.closing |= self.closing;
+        *self = session;
+    }
+
+    /// What belongs to the worker and its connection.
+    fn swap_connection(&mut self, other: &mut Session) {
+        std::mem::swap(&mut self.subscriber, &mut other.subscriber);
+        std::mem::swap(&mut self.follower, &mut other.follower);
+        std::mem::swap(&mut self.follower_generation, &mut other.follower_generation);
+        std::mem::swap(&mut self.subscribed, &mut other.subscribed);
+        std::mem::swap(&mut self.wait, &mut other.wait);
+    }
+
+    /// Whether there are leases for [`Executor::release_leases`](crate::Executor::release_leases) when it has gone.
+    pub fn holds_leases(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
+    /// Ends the transaction, if there is one, and watches nothing any more.
+    pub fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.watches.clear();
+        self.client.set_queued(None);
+    }
+
+    /// What has a deadline up to here is absent for this client; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).
+    #[inline]
+    pub fn as_of_ms(&self, now_ms: u64) -> u64 {
+        if self.is_import_source { 0 } else { now_ms }
+    }
+
+    /// What holds for this client: its own wish, never more than the server's setting.
+    #[inline]
+    pub fn effective_durability(&self, server: Durability) -> Durability {
+        self.durability.map_or(server, |wish| wish.min(server))
+    }
+}

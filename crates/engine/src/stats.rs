@@ -1,0 +1,210 @@
+//! Counters per command. Each worker has its own; readers add them up.
+
+mod histogram;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use keyspace::{DbId, KeyHash};
+use parking_lot::Mutex;
+
+pub use histogram::Histogram;
+
+use crate::{
+    CommandTable,
+    observe::{HotKey, HotKeys},
+};
+
+/// Of so many commands one is timed, and counts for all of them, unless they are timed anyway.
+pub(crate) const TIMED_EVERY: u64 = 32;
+/// Of so many commands the key of one is counted for HOTKEYS: of every other sample.
+pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
+
+/// What one worker counts about one command.
+#[derive(Debug, Default)]
+pub struct RowStats {
+    calls: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+    usec: AtomicU64,
+    times: histogram::Buckets,
+}
+
+/// The sum over all workers for one command.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RowTotals {
+    /// Executions.
+    pub calls: u64,
+    /// Refused before execution.
+    pub rejected: u64,
+    /// Ended with an error.
+    pub failed: u64,
+    /// Microseconds of execution, for most commands estimated from one in 32 calls.
+    pub usec: u64,
+}
+
+/// What the server counts over all commands.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Keys evicted to make room.
+    pub evicted_keys: u64,
+    /// Keys removed because they had expired.
+    pub expired_keys: u64,
+    /// Reads of keys that were there.
+    pub keyspace_hits: u64,
+    /// Reads of keys that were not.
+    pub keyspace_misses: u64,
+}
+
+/// The counters of one worker. Only that worker writes them, so a plain load and store is enough.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    rows: Box<[RowStats]>,
+    evicted: AtomicU64,
+    expired: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    hot_keys: Mutex<HotKeys>,
+    /// Memory of its machine for scripts.
+    vm_bytes: AtomicU64,
+}
+
+impl WorkerStats {
+    #[inline]
+    fn bump(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    /// Its machine for scripts takes so much memory.
+    pub fn set_vm_bytes(&self, bytes: usize) {
+        self.vm_bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a call of the command with this row index.
+    #[inline]
+    pub fn called(&self, row: usize, failed: bool) {
+        Self::bump(&self.rows[row].calls, 1);
+        if failed {
+            Self::bump(&self.rows[row].failed, 1);
+        }
+    }
+
+    pub(crate) fn rejected(&self, row: usize) {
+        Self::bump(&self.rows[row].rejected, 1);
+    }
+
+    pub(crate) fn evicted(&self) {
+        Self::bump(&self.evicted, 1);
+    }
+
+    pub(crate) fn expired(&self, keys: u64) {
+        Self::bump(&self.expired, keys);
+    }
+
+    /// A key was read and was, or was not, there.
+    #[inline]
+    pub(crate) fn looked_up(&self, found: bool) {
+        Self::bump(if found { &self.hits } else { &self.misses }, 1);
+    }
+
+    /// A key was used by a command that is counted for HOTKEYS, one of so many uses.
+    pub(crate) fn key_sampled(&self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
+        self.hot_keys.lock().sampled(db, hash, key, uses, now_ms);
+    }
+
+    /// A call took so long, and stands for `calls` like it.
+    pub fn timed(&self, row: usize, usec: u64, calls: u64) {
+        Self::bump(&self.rows[row].usec, usec.saturating_mul(calls));
+        self.rows[row].times.add(usec, calls);
+    }
+}
+
+/// The counters of all workers.
+#[derive(Debug)]
+pub struct CommandStats {
+    workers: Box<[Arc<WorkerStats>]>,
+}
+
+impl CommandStats {
+    /// Counters for so many workers, each with one set for every row of `table`.
+    pub fn new(workers: usize, table: &CommandTable) -> CommandStats {
+        let row_count = table.rows().len();
+        let worker = || {
+            let rows = (0..row_count).map(|_| RowStats::default()).collect();
+            Arc::new(WorkerStats { rows, ..WorkerStats::default() })
+        };
+        CommandStats { workers: (0..workers).map(|_| worker()).collect() }
+    }
+
+    /// The counters of one worker.
+    pub fn worker(&self, index: usize) -> Arc<WorkerStats> {
+        self.workers[index].clone()
+    }
+
+    /// The sum for the command with this row index.
+    pub fn totals(&self, row: usize) -> RowTotals {
+        let mut totals = RowTotals::default();
+        for worker in &self.workers {
+            let stats = &worker.rows[row];
+            totals.calls += stats.calls.load(Ordering::Relaxed);
+            totals.rejected += stats.rejected.load(Ordering::Relaxed);
+            totals.failed += stats.failed.load(Ordering::Relaxed);
+            totals.usec += stats.usec.load(Ordering::Relaxed);
+        }
+        totals
+    }
+
+    /// How the times of the command with this row index are distributed.
+    pub fn histogram(&self, row: usize) -> Histogram {
+        let mut sum = Histogram::default();
+        self.workers.iter().for_each(|worker| sum.add(&worker.rows[row].times));
+        sum
+    }
+
+    /// The hot keys of each worker, and how many samples per second it takes of all keys.
+    pub fn hot_keys(&self, now_ms: u64) -> impl Iterator<Item = (Vec<HotKey>, f64)> {
+        self.workers.iter().map(move |worker| worker.hot_keys.lock().rates(now_ms))
+    }
+
+    /// Memory of the machines for scripts, in bytes, as each was when it last ran or compiled one.
+    pub fn vm_bytes(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.vm_bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// What is counted over all commands.
+    pub fn keyspace_totals(&self) -> Totals {
+        let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
+            self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+        };
+        Totals {
+            evicted_keys: sum(|worker| &worker.evicted),
+            expired_keys: sum(|worker| &worker.expired),
+            keyspace_hits: sum(|worker| &worker.hits),
+            keyspace_misses: sum(|worker| &worker.misses),
+        }
+    }
+
+    /// Calls of all commands.
+    pub fn total_calls(&self) -> u64 {
+        let row_count = self.workers.first().map_or(0, |worker| worker.rows.len());
+        (0..row_count).map(|row| self.totals(row).calls).sum()
+    }
+
+    /// Sets everything to zero. A call counted at the same moment may be lost.
+    pub fn reset(&self) {
+        for stats in self.workers.iter().flat_map(|worker| worker.rows.iter()) {
+            for counter in [&stats.calls, &stats.rejected, &stats.failed, &stats.usec] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            stats.times.reset();
+        }
+        for worker in &self.workers {
+            *worker.hot_keys.lock() = HotKeys::default();
+            for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Replies with IDs and entries of streams.
+
+use keyspace::{StreamEntry, StreamId};
+use wire::ReplyWriter;
+
+/// An id.
+#[inline]
+pub fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
+    let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let (ms, seq) = (ms.format(id.ms), seq.format(id.seq));
+    reply.bulk_header(ms.len() + 1 + seq.len());
+    reply.raw(ms.as_bytes());
+    reply.raw(b"-");
+    reply.raw(seq.as_bytes());
+    reply.bulk_end();
+}
+
+/// An entry: its id, and fields and values in turn.
+pub fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
+    reply.array(2);
+    write_fields_of(reply, entry);
+}
+
+/// What [`write_entry`] writes behind the header.
+pub fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
+    write_id(reply, entry.id);
+    let fields = entry.fields();
+    reply.array(2 * fields.len());
+    for (name, value) in fields {
+        reply.bulk(name);
+        reply.bulk(&value);
+    }
+}

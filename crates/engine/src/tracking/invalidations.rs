@@ -1,0 +1,198 @@
+//! What must be told to clients that track: gathered by a worker over a round, then pushed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use lsn::Lsn;
+use wire::{Protocol, ReplyWriter};
+
+use super::{Tracker, Tracking, table::Readers};
+use crate::clients::{Client, ClientKind, Clients};
+
+/// Where clients of the older protocol listen.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// What the server itself does is signed so; no client has this id.
+pub(crate) const BY_SERVER: u64 = 0;
+
+/// Why a key must not be relied on any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// It has changed; by whom is not signed yet.
+    Change,
+    /// This client has changed it.
+    ChangeBy(u64),
+    /// It is no longer remembered.
+    Forgotten,
+}
+
+/// A key that must not be relied on any more.
+#[derive(Debug)]
+struct Item {
+    key: Box<[u8]>,
+    /// Clients that have read it.
+    readers: Readers,
+    cause: Cause,
+}
+
+impl Item {
+    /// Whether the tracker is to be told.
+    fn concerns(&self, tracker: &Tracker) -> bool {
+        !tracker.noloop || self.cause != Cause::ChangeBy(tracker.client.id())
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Invalidations {
+    items: Vec<Item>,
+    /// So many items are signed.
+    signed: usize,
+    /// Any key may have changed.
+    all: bool,
+    /// The newest record that any of it is about.
+    gate: Lsn,
+}
+
+impl Invalidations {
+    /// Whether there is nothing to tell.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && !self.all
+    }
+
+    /// A key has changed.
+    pub(super) fn changed(&mut self, key: &[u8], readers: Readers) {
+        self.items.push(Item { key: key.into(), readers, cause: Cause::Change });
+    }
+
+    /// A key is no longer remembered.
+    pub(super) fn forgotten(&mut self, key: &[u8], readers: Readers) {
+        self.items.push(Item { key: key.into(), readers, cause: Cause::Forgotten });
+    }
+
+    /// How many there are, for [`Tracking::not_changed`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Takes back that keys have changed, all that was said from the place `start` on. Returns the keys and their readers.
+    pub(super) fn take_changes(&mut self, start: usize) -> Vec<(Box<[u8]>, Readers)> {
+        let later = self.items.split_off(start);
+        let (changes, others): (Vec<Item>, Vec<Item>) =
+            later.into_iter().partition(|item| item.cause == Cause::Change);
+        self.items.extend(others);
+        changes.into_iter().map(|item| (item.key, item.readers)).collect()
+    }
+
+    /// Any key may have changed.
+    pub(super) fn all_changed(&mut self) {
+        self.all = true;
+    }
+
+    /// The changes since the last call were made by this client, in the record at `gate`.
+    pub fn sign(&mut self, by: u64, gate: Lsn) {
+        for item in &mut self.items[self.signed..] {
+            if item.cause == Cause::Change {
+                item.cause = Cause::ChangeBy(by);
+            }
+        }
+        self.signed = self.items.len();
+        self.gate = self.gate.max(gate);
+    }
+
+    /// Pushes everything to those it concerns.
+    pub fn publish(self, tracking: &Tracking, clients: &Clients) {
+        let Invalidations { items, all, gate, .. } = self;
+        let mut messages = Messages { clients, by_client: BTreeMap::new() };
+        for item in &items {
+            let trackers = item.readers.iter().filter_map(|id| tracking.tracker(*id));
+            trackers
+                .filter(|tracker| item.concerns(tracker))
+                .for_each(|tracker| messages.add(&tracker, Some(&[&*item.key])));
+        }
+        for prefix in &*tracking.prefixes.read() {
+            let concerned =
+                |item: &&Item| item.cause != Cause::Forgotten && item.key.starts_with(&prefix.prefix);
+            let matching: Vec<&Item> = items.iter().filter(concerned).collect();
+            for tracker in prefix.clients.iter().filter_map(|id| tracking.tracker(*id)) {
+                let own = matching.iter().filter(|item| item.concerns(&tracker));
+                let mut keys: Vec<&[u8]> = own.map(|item| &*item.key).collect();
+                keys.sort_unstable();
+                keys.dedup();
+                if !keys.is_empty() {
+                    messages.add(&tracker, Some(&keys));
+                }
+            }
+        }
+        if all {
+            let trackers: Vec<_> = tracking.trackers.read().values().cloned().collect();
+            trackers.iter().for_each(|tracker| messages.add(tracker, None));
+        }
+        for (client, bytes) in messages.by_client.into_values() {
+            client.push(bytes.into(), gate);
+        }
+    }
+}
+
+/// The messages of a round by client.
+struct Messages<'c> {
+    clients: &'c Clients,
+    by_client: BTreeMap<u64, (Arc<Client>, Vec<u8>)>,
+}
+
+impl Messages<'_> {
+    /// Tells a client that tracks, or the one in its place, about these keys, or about all.
+    fn add(&mut self, tracker: &Tracker, keys: Option<&[&[u8]]>) {
+        let Some(id) = tracker.redirect else {
+            return self.invalidate(&tracker.client, false, keys);
+        };
+        match self.clients.find(id) {
+            Some(other) => self.invalidate(&other, other.kind() == ClientKind::PubSub, keys),
+            None => self.tell_broken(tracker, id),
+        }
+    }
+
+    /// `listens`: whether a client of the older protocol takes messages. Otherwise it could not tell one from a reply.
+    fn invalidate(&mut self, client: &Arc<Client>, listens: bool, keys: Option<&[&[u8]]>) {
+        let protocol = client.protocol();
+        if protocol == Protocol::Resp2 && !listens {
+            return;
+        }
+        let mut writer = self.writer(client, protocol);
+        if protocol == Protocol::Resp3 {
+            writer.push(2);
+            writer.bulk(b"invalidate");
+        } else {
+            writer.array(3);
+            writer.bulk(b"message");
+            writer.bulk(CHANNEL);
+        }
+        match keys {
+            Some(keys) => {
+                writer.array(keys.len());
+                keys.iter().for_each(|key| writer.bulk(key));
+            }
+            None => writer.null(),
+        }
+    }
+
+    fn tell_broken(&mut self, tracker: &Tracker, redirect: u64) {
+        tracker.redirect_broken.store(true, Relaxed);
+        tracker.client.set_redirect_broken();
+        if tracker.client.protocol() == Protocol::Resp3 {
+            let mut writer = self.writer(&tracker.client, Protocol::Resp3);
+            writer.push(2);
+            writer.bulk(b"tracking-redir-broken");
+            writer.integer(redirect as i64);
+        }
+    }
+
+    fn writer(&mut self, client: &Arc<Client>, protocol: Protocol) -> ReplyWriter<'_> {
+        let (_, bytes) = self.by_client.entry(client.id()).or_insert_with(|| (client.clone(), Vec::new()));
+        ReplyWriter::new(bytes, protocol)
+    }
+}

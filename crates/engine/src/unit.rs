@@ -1,0 +1,604 @@
+//! The atomic unit: the locked slots of one command or of one transaction (later: script), and the effects it has applied.
+//!
+//! Invariants
+//! - Slots are locked in ascending order, all before the first access, and released only after the log position of the
+//!   unit is taken.
+//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to durable channels stand
+//!   among them.
+//! - Touching a key whose slot is not locked is a bug and panics.
+
+mod databases;
+mod known_keys;
+mod locked;
+mod locks;
+mod scratch;
+mod undo;
+mod walk;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use documents::{DocError, Writer};
+use keyspace::{
+    AccessClock, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace,
+    LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
+};
+use lsn::Lsn;
+use pubsub::Kind;
+use storage::Appender;
+
+use crate::{
+    EventClass, Host,
+    event::Events,
+    interest::{Change, Interests},
+    long_units::HeldSlots,
+    stats::WorkerStats,
+    tracking::{ClientTracking, Invalidations},
+};
+pub use databases::{Databases, Named};
+use known_keys::KnownKeys;
+use locked::Locked;
+pub use locked::Slots;
+pub(crate) use locks::Locks;
+pub use locks::{Patience, Taken};
+pub(crate) use scratch::{Scratch, UnitAccess};
+use undo::Undo;
+
+/// See the module documentation.
+pub struct Unit<'k> {
+    keyspace: &'k Keyspace,
+    locked: Locked<'k>,
+    /// Document databases; few units have any.
+    databases: Option<Box<Databases>>,
+    /// The newest position of what was seen elsewhere than in locked slots and databases.
+    seen: Lsn,
+    /// Keys of the command whose hashes were computed ahead, to fetch memory and to lock.
+    known: KnownKeys,
+    effects: &'k mut Vec<u8>,
+    freed: &'k mut Freed,
+    clock: AccessClock,
+    as_of_ms: u64,
+    touches: bool,
+    flushes_all: bool,
+    /// See [`Unit::note_repeated`].
+    repeats: bool,
+    /// Messages in the record.
+    messages: usize,
+    stats: &'k WorkerStats,
+    interests: &'k Arc<Interests>,
+    events: &'k Events,
+    /// Keys that hold something for somebody who waits for them, perhaps.
+    ready: VecDeque<(DbId, Box<[u8]>)>,
+    invalidations: &'k mut Invalidations,
+    /// What it takes to undo what is done now; kept while a script runs.
+    undo: Option<Box<Undo>>,
+    /// The memory of one that has ended.
+    kept_undo: &'k mut Option<Box<Undo>>,
+    /// Where it shows which slots it holds, if others are to see that.
+    held_slots: &'k Option<Arc<HeldSlots>>,
+}
+
+impl<'k> Unit<'k> {
+    /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
+    #[inline(always)]
+    pub(crate) fn new(
+        keyspace: &'k Keyspace,
+        locks: Locks<'k>,
+        scratch: &'k mut Scratch,
+        UnitAccess { clock, as_of_ms, touches }: UnitAccess,
+    ) -> Unit<'k> {
+        let Scratch { effects, freed, undo, stats, interests, events, invalidations, held_slots } = scratch;
+        debug_assert!(effects.is_empty());
+        Unit {
+            keyspace,
+            locked: locks.locked,
+            databases: locks.databases,
+            seen: Lsn::ZERO,
+            known: locks.known,
+            effects,
+            freed,
+            clock,
+            as_of_ms,
+            touches,
+            flushes_all: false,
+            repeats: false,
+            messages: 0,
+            stats,
+            interests,
+            events,
+            ready: VecDeque::new(),
+            invalidations,
+            undo: None,
+            kept_undo: undo,
+            held_slots,
+        }
+    }
+
+    /// Adds a message to a durable channel to the record.
+    pub fn log_message(&mut self, channel: &[u8], payload: &[u8]) {
+        LoggedMessage { channel, payload }.encode_into(self.effects);
+        self.messages += 1;
+    }
+
+    /// Messages in the record so far.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// A document database that the unit has locked, to be changed with it.
+    ///
+    /// # Errors
+    /// If there is none with this name.
+    pub fn documents(&mut self, name: &str) -> Result<&mut Writer, DocError> {
+        self.databases.as_mut().ok_or(DocError::NoDatabase)?.writer(name)
+    }
+
+    /// Whether it has locked document databases.
+    pub fn has_documents(&self) -> bool {
+        self.databases.is_some()
+    }
+
+    /// The reply shows something that a record up to here has made.
+    pub fn note_seen(&mut self, lsn: Lsn) {
+        self.seen = self.seen.max(lsn);
+    }
+
+    /// The reply is that of a write which an earlier unit has made: it waits for the disk as if this one had.
+    pub fn note_repeated(&mut self) {
+        self.repeats = true;
+    }
+
+    /// Notes a message, to be published when the unit is durable.
+    pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
+        self.events.note_message(kind, channel, payload);
+    }
+
+    /// From now on, within this round too, events of these classes are noted.
+    pub fn want_events(&self, classes: EventClass) {
+        self.events.want(classes);
+    }
+
+    /// Goes on with another command, whose only key is in a slot that is locked.
+    #[inline]
+    pub(crate) fn turn_to(&mut self, key: &[u8], hash: KeyHash) {
+        debug_assert!(self.locked.has(hash.slot()));
+        self.known = KnownKeys::one(key, hash);
+    }
+
+    /// The command before has ended: its arguments need not stay where they are any more.
+    #[inline]
+    pub fn forget_keys(&mut self) {
+        self.known.clear();
+    }
+
+    /// Hashes a key of a command that is a part of the unit, once for all that it does, unless its hash is given, and locks its
+    /// slot unless somebody else has it. Returns whether it is locked.
+    pub fn try_lock_key(&mut self, key: &[u8], hash: Option<KeyHash>) -> bool {
+        let hash = hash.unwrap_or_else(|| self.keyspace.hash(key));
+        self.known.push(key, hash);
+        self.try_lock(hash.slot())
+    }
+
+    /// The time of the command, unix milliseconds.
+    #[inline]
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms
+    }
+
+    /// What has a deadline up to here counts as absent: now, or for an import source the beginning of time, because only
+    /// the server that it copies knows what has expired (CLIENT IMPORT-SOURCE).
+    #[inline]
+    pub fn as_of_ms(&self) -> u64 {
+        self.as_of_ms
+    }
+
+    /// The hash of a key, computed once for the keys of the command.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.known.hash(key).unwrap_or_else(|| self.keyspace.hash(key))
+    }
+
+    /// A number that differs from call to call, for random choices.
+    pub fn seed(&mut self) -> u64 {
+        self.clock.random = next_random(self.clock.random);
+        self.clock.random.into()
+    }
+
+    /// As [`Unit::get`], for a command that reads the key: counts as a hit or a miss.
+    #[inline]
+    pub fn read(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let (stats, events) = (self.stats, self.events);
+        let entry = self.get(db, key);
+        looked_up(stats, events, db, key, entry.is_some());
+        entry
+    }
+
+    /// As [`Unit::peek`], for a command that reads about the key but not its value: counts as a hit or a miss.
+    #[inline]
+    pub fn inspect(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.peek(db, key);
+        looked_up(self.stats, self.events, db, key, entry.is_some());
+        entry
+    }
+
+    /// As [`Unit::inspect`], for a command that tells nobody that it has missed the key.
+    pub fn inspect_silently(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.peek(db, key);
+        self.stats.looked_up(entry.is_some());
+        entry
+    }
+
+    /// Renews the access stamp of a key even for a client whose reads leave it alone; counts as a hit or a miss.
+    /// Returns whether the key exists.
+    pub fn touch(&mut self, db: DbId, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
+        looked_up(self.stats, self.events, db, key, found);
+        found
+    }
+
+    /// The entry of a key, with its access stamp renewed; `None` if absent or expired.
+    #[inline]
+    pub fn get(&mut self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        let (clock, as_of_ms, touches) = (self.clock, self.as_of_ms, self.touches);
+        let slot = self.locked.slot_mut(hash.slot());
+        if touches { slot.get_and_touch(db, &hash, key, clock) } else { slot.get(db, &hash, key, as_of_ms) }
+    }
+
+    /// The entry of a key, its access stamp left alone; `None` if absent or expired.
+    #[inline]
+    pub fn peek(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        self.locked.slot(hash.slot()).get(db, &hash, key, self.as_of_ms)
+    }
+
+    /// As [`Unit::peek`], also if it has expired and is not removed yet.
+    pub fn peek_expired(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hash(key);
+        self.locked.slot(hash.slot()).get_raw(db, &hash, key)
+    }
+
+    /// How many keys a database has, with what this unit has done.
+    pub fn keys_len(&self, db: DbId) -> u64 {
+        self.keyspace.len(db).saturating_add_signed(self.locked.uncounted_keys(db))
+    }
+
+    /// Whether the key exists and has not expired. Does not count as an access.
+    #[inline]
+    pub fn exists(&self, db: DbId, key: &[u8]) -> bool {
+        self.peek(db, key).is_some()
+    }
+
+    /// Tells what has happened to a key; see [`Context::notify`](crate::Context::notify).
+    #[inline]
+    pub fn notify(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
+        self.events.note(class, name, db, key);
+    }
+
+    /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is not logged.
+    ///
+    /// An expired key that is changed (not replaced or removed) is removed first, so that what replays does not depend
+    /// on the time.
+    #[inline]
+    pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
+        match *effect {
+            Effect::Put { .. } | Effect::Delete { .. } | Effect::Move { .. } => {}
+            _ => {
+                if let Some((db, key)) = effect.target() {
+                    self.bury_expired(db, key);
+                }
+            }
+        }
+        self.apply_alone(effect)
+    }
+
+    /// Whether a key of this slot, or a field of a hash there, may have expired: `false` is certain, and cheap.
+    #[inline]
+    pub fn has_due(&self, key: &[u8]) -> bool {
+        self.locked.slot(self.hash(key).slot()).has_due(self.as_of_ms)
+    }
+
+    #[inline]
+    fn bury_expired(&mut self, db: DbId, key: &[u8]) {
+        let hash = self.hash(key);
+        let slot = self.locked.slot(hash.slot());
+        if slot.has_due(self.as_of_ms)
+            && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.as_of_ms))
+        {
+            self.apply_alone(&Effect::Delete { db, key });
+        }
+    }
+
+    #[inline]
+    fn apply_alone(&mut self, effect: &Effect<'_>) -> Applied {
+        if self.interests.any() || self.events.wants(EventClass::EXPIRED.or(EventClass::NEW)) {
+            return self.apply_observed(effect);
+        }
+        self.change(effect)
+    }
+
+    /// As [`Unit::change`], and tells those who are interested.
+    #[cold]
+    fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
+        let (db, key) = match (effect.target(), *effect) {
+            (Some(target), _) => target,
+            (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
+            // Nobody waits for libraries or settings, and no client has read them.
+            (
+                None,
+                Effect::PutLibrary { .. }
+                | Effect::DropLibrary { .. }
+                | Effect::PutSetting { .. }
+                | Effect::DropSetting { .. },
+            ) => return self.change(effect),
+            (None, _) => return self.apply_global_observed(effect),
+        };
+        let (hash, as_of_ms) = (self.hash(key), self.as_of_ms);
+        let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
+        let was_expired = entry.is_some_and(|entry| entry.is_expired(as_of_ms));
+        let applied = self.change(effect);
+        if !applied.changed {
+            return applied;
+        }
+        let buries = was_expired && matches!(effect, Effect::Delete { .. });
+        if self.interests.any() {
+            let change = if buries { Change::Buried } else { Change::Value };
+            self.report(hash.slot(), db, key, change);
+            if let Effect::Move { db, key, .. } = *effect {
+                self.report(slot_of(key), db, key, Change::Value);
+            }
+            if (effect.fills() || effect.takes_away()) && self.interests.is_awaited(hash.slot(), db, key) {
+                self.note_ready(db, key.into());
+            }
+            if let Effect::Move { db, key, .. } = *effect
+                && self.interests.is_awaited(slot_of(key), db, key)
+            {
+                self.note_ready(db, key.into());
+            }
+        }
+        if was_expired {
+            self.events.note(EventClass::EXPIRED, "expired", db, key);
+        }
+        if applied.key_created || (was_expired && !buries) {
+            self.events.note(EventClass::NEW, "new", db, key);
+        }
+        applied
+    }
+
+    fn apply_global_observed(&mut self, effect: &Effect<'_>) -> Applied {
+        self.interests.report_global(effect, self);
+        self.interests.tracking().all_changed(self.invalidations);
+        let applied = self.change(effect);
+        let affected = |db: DbId| match *effect {
+            Effect::SwapDb { a, b } => db == a || db == b,
+            Effect::FlushDb { db: flushed } => db == flushed,
+            _ => true,
+        };
+        self.ready.extend(self.interests.awaited_keys_of(affected));
+        applied
+    }
+
+    fn report(&mut self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
+        self.interests.report(slot, db, key, change);
+        self.interests.tracking().changed(slot, key, self.invalidations);
+    }
+
+    /// A key holds something, perhaps, for somebody who waits for it.
+    pub(crate) fn note_ready(&mut self, db: DbId, key: Box<[u8]>) {
+        if self.ready.back().is_none_or(|(last_db, last)| (*last_db, last) != (db, &key)) {
+            self.ready.push_back((db, key));
+        }
+    }
+
+    /// Whether there are keys for [`Unit::take_ready`].
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The next key that was made ready, in the order in which that happened.
+    pub(crate) fn take_ready(&mut self) -> Option<(DbId, Box<[u8]>)> {
+        self.ready.pop_front()
+    }
+
+    /// The functions that clients have loaded, with what this unit has done to them.
+    pub fn libraries(&mut self) -> Arc<Libraries> {
+        if self.locked.has(LIBRARIES_SLOT) {
+            return self.locked.slot(LIBRARIES_SLOT).libraries();
+        }
+        let PublishedLibraries { libraries, lsn, .. } = self.keyspace.libraries();
+        self.note_seen(lsn);
+        libraries
+    }
+
+    /// The settings that belong to the data, with what this unit has done to them.
+    pub fn data_settings(&mut self) -> Arc<DataSettings> {
+        if self.locked.has(LIBRARIES_SLOT) {
+            return self.locked.slot(LIBRARIES_SLOT).data_settings();
+        }
+        self.keyspace.data_settings()
+    }
+
+    /// Whether a slot is locked.
+    pub fn has_locked(&self, slot: SlotId) -> bool {
+        self.locked.has(slot)
+    }
+
+    /// Locks one more slot for a unit that cannot tell ahead what it needs, unless somebody else has it: waiting for it
+    /// could be for ever. Returns whether it is locked.
+    pub fn try_lock(&mut self, slot: SlotId) -> bool {
+        let is_locked = self.locked.try_add(self.keyspace, slot);
+        if is_locked && let Some(held) = self.held_slots {
+            held.add(slot);
+        }
+        is_locked
+    }
+
+    /// Shows the locked slots, if others are to see which they are.
+    #[inline]
+    pub(crate) fn show_held_slots(&self) {
+        if let Some(held) = self.held_slots {
+            self.locked.for_each(|slot| held.add(slot));
+        }
+    }
+
+    /// Whether every slot is locked.
+    pub fn has_locked_all(&self) -> bool {
+        self.locked.is_all()
+    }
+
+    #[inline]
+    fn change(&mut self, effect: &Effect<'_>) -> Applied {
+        if self.undo.is_some() {
+            self.note_undo(effect);
+        }
+        let applied = self.make(effect);
+        if applied.changed {
+            effect.encode_into(self.effects);
+        }
+        applied
+    }
+
+    /// Makes a change that is in no record.
+    #[inline]
+    fn make(&mut self, effect: &Effect<'_>) -> Applied {
+        let clock = self.clock;
+        match effect.scope() {
+            Scope::Slot(key) => {
+                let hash = self.hash(key);
+                self.locked.slot_mut(hash.slot()).apply_hashed(effect, &hash, clock, self.freed)
+            }
+            Scope::Two(..) => match &mut self.locked {
+                Locked::One(slot) => slot.apply(effect, clock, self.freed),
+                Locked::Many(slots) => slots.apply(effect, clock, self.freed),
+                Locked::None => panic!("the slots of all keys of a command are locked"),
+            },
+            Scope::Global => {
+                self.flushes_all |= matches!(effect, Effect::FlushAll);
+                match &mut self.locked {
+                    Locked::Many(slots) => slots.apply(effect, clock, self.freed),
+                    _ => panic!("a global effect needs every slot locked"),
+                }
+            }
+        }
+    }
+
+    /// Removes the keys of the locked slot whose deadline has passed, at most `max`, and as many fields of hashes. Returns
+    /// how many keys were removed for their own deadline.
+    pub(crate) fn bury_due(&mut self, max: usize) -> usize {
+        let (mut due, mut due_fields) = (Vec::new(), Vec::new());
+        match &mut self.locked {
+            Locked::One(slot) => {
+                slot.expired_keys(self.clock.now_ms, max, &mut due);
+                slot.expired_fields(self.clock.now_ms, max, &mut due_fields);
+            }
+            _ => panic!("expiry works on one slot at a time"),
+        }
+        for (db, key) in &due {
+            self.apply_alone(&Effect::Delete { db: *db, key });
+        }
+        for DueFields { db, key, fields } in &due_fields {
+            let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+            let applied =
+                self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });
+            self.notify(EventClass::HASH, "hexpired", *db, key);
+            if applied.key_removed {
+                self.notify(EventClass::GENERIC, "del", *db, key);
+            }
+        }
+        due.len()
+    }
+
+    /// Whether anything was changed.
+    #[inline]
+    pub fn changed(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// The size of the unit's record so far.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        self.effects.len()
+    }
+
+    /// What it tells others.
+    pub fn events(&self) -> &'k Events {
+        self.events
+    }
+
+    /// The counters of the worker.
+    pub fn stats(&self) -> &'k WorkerStats {
+        self.stats
+    }
+
+    /// Who is interested in changes of keys.
+    pub fn interests(&self) -> &'k Arc<Interests> {
+        self.interests
+    }
+
+    /// Remembers that a client that tracks has read a key, whose slot is locked.
+    pub fn remember(&mut self, tracking: &ClientTracking, key: &[u8]) {
+        tracking.read(slot_of(key), key, self.invalidations);
+    }
+
+    /// Whether it has removed every key.
+    #[inline]
+    pub(crate) fn flushes_all(&self) -> bool {
+        self.flushes_all
+    }
+
+    /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
+    /// newest position of anything the unit saw or wrote, and whether it wrote or repeats what was written. `flushing` is the host of a FLUSHALL: it must
+    /// know the position before anything can follow it.
+    ///
+    /// In place: a unit is large, and moving it about costs more than what this does.
+    #[inline]
+    pub fn commit(&mut self, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
+        let Unit { effects, locked, messages, databases, .. } = self;
+        let mut databases = databases.take();
+        if let Some(databases) = &mut databases {
+            databases.encode_into(effects);
+        }
+        if effects.is_empty() {
+            let seen_of_databases = databases.map_or(Lsn::ZERO, |it| it.seen());
+            let seen = locked.last_lsn().max(self.seen).max(seen_of_databases);
+            *locked = Locked::None;
+            return (seen, self.repeats);
+        }
+        let appender = appender.expect("no write while loading");
+        // A large record reaches the log in parts: nothing of it may be before the boundary.
+        let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
+        let Ok(pending) = appender.reserve_marked(effects, *messages > 0) else {
+            // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
+            locked.set_last_lsn(Lsn::MAX);
+            *locked = Locked::None;
+            return (Lsn::MAX, true);
+        };
+        let lsn = pending.lsn();
+        if let Some((host, dead_before)) = flushing {
+            host.flushing_all(lsn, dead_before);
+        }
+        locked.set_last_lsn(lsn);
+        if let Some(databases) = databases {
+            databases.commit(lsn);
+        }
+        *locked = Locked::None;
+        pending.publish();
+        (lsn, true)
+    }
+}
+
+/// A key was read and was, or was not, there.
+#[inline]
+fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: bool) {
+    stats.looked_up(found);
+    if !found {
+        events.note(EventClass::KEY_MISS, "keymiss", db, key);
+    }
+}
+
+/// The number after this one in the sequence that random choices are made from.
+#[inline]
+pub(crate) fn next_random(random: u32) -> u32 {
+    random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965)
+}

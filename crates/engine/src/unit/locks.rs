@@ -1,0 +1,175 @@
+//! Locking the slots of a unit, and what was learned on the way.
+
+use std::time::Duration;
+
+use keyspace::{DbId, KeyHash, Keyspace, LockedSlots, SlotGuard, SlotId};
+use wire::Args;
+
+use super::{
+    databases::Databases,
+    known_keys::KnownKeys,
+    locked::{Locked, Slots},
+};
+use crate::{Host, Keys};
+
+/// A command with more keys than this fetches the memory of so many ahead: about what the nearest caches hold.
+const FETCHED_KEYS_MAX: usize = 256;
+
+/// How long a command waits for a slot before it asks whether to go on.
+const LOCK_PATIENCE: Duration = Duration::from_millis(1);
+
+/// How long it waits in line for a slot that a script keeps, when it is its turn to (see [`Scripts::may_wait`]).
+///
+/// [`Scripts::may_wait`]: crate::Scripts::may_wait
+const TURN_PATIENCE: Duration = Duration::from_micros(250);
+
+/// How long it waits for a slot before it is told that a script keeps the server busy: others give slots back sooner.
+const BUSY_PATIENCE: Duration = Duration::from_micros(20);
+
+/// Why slots were not locked: a unit on a thread of its own has one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// The command is to be tried again after so many milliseconds, in which the other clients of the worker have their turn.
+    Later(u64),
+    /// It is told that a script keeps the server busy.
+    Busy,
+}
+
+/// How long a command waits for slots: as long as it takes, unless a long unit holds one of them.
+#[derive(Clone, Copy)]
+pub struct Patience<'h>(pub &'h dyn Host);
+
+impl Patience<'_> {
+    /// Locks a slot, unless a script keeps it.
+    #[inline]
+    pub fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+        keyspace.try_lock(slot).map_or_else(|| self.lock_contended(keyspace, slot), Ok)
+    }
+
+    #[cold]
+    fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+        let scripts = self.0.scripts();
+        loop {
+            let now_us = self.0.monotonic_us();
+            if let Some(taken) = scripts.hold_up(slot, now_us) {
+                let patience = match taken {
+                    _ if scripts.may_wait(now_us) => TURN_PATIENCE,
+                    Taken::Busy => BUSY_PATIENCE,
+                    Taken::Later(_) => Duration::ZERO,
+                };
+                return keyspace.try_lock_for(slot, patience).ok_or(taken);
+            }
+            if let Some(guard) = keyspace.try_lock_for(slot, LOCK_PATIENCE) {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Locks slots, ascending and each once.
+    fn lock_several(
+        self,
+        keyspace: &Keyspace,
+        slots: impl Iterator<Item = SlotId>,
+    ) -> Result<Locked<'_>, Taken> {
+        let mut locked = LockedSlots::none();
+        for slot in slots {
+            locked.add(self.lock(keyspace, slot)?);
+        }
+        Ok(Locked::Many(Box::new(locked)))
+    }
+
+    /// Locks slots in any order, some more than once.
+    fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Result<Locked<'_>, Taken> {
+        match slots[..] {
+            [] => Ok(Locked::None),
+            [slot] => self.lock(keyspace, slot).map(Locked::One),
+            _ => {
+                slots.sort_unstable();
+                slots.dedup();
+                self.lock_several(keyspace, slots.into_iter())
+            }
+        }
+    }
+}
+
+/// Locked slots, for [`Unit::new`](super::Unit::new).
+pub(crate) struct Locks<'k> {
+    pub(super) locked: Locked<'k>,
+    pub(super) known: KnownKeys,
+    pub(super) databases: Option<Box<Databases>>,
+}
+
+impl<'k> Locks<'k> {
+    /// Locks the slot of the only key. `hash` is its hash, if it is known.
+    ///
+    /// # Errors
+    /// A script has it; here and in the others.
+    #[inline]
+    pub fn one(
+        keyspace: &'k Keyspace,
+        key: &[u8],
+        hash: Option<KeyHash>,
+        patience: Patience<'_>,
+    ) -> Result<Locks<'k>, Taken> {
+        let hash = hash.unwrap_or_else(|| keyspace.hash(key));
+        let locked = Locked::One(patience.lock(keyspace, hash.slot())?);
+        Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
+    }
+
+    /// Locks the slots of the keys among `args`, after their memory was asked for. `hash` is that of the key at
+    /// [`Keys::first`], if it is known; `db` the database where most of them are.
+    pub fn keys(
+        keyspace: &'k Keyspace,
+        keys: Keys,
+        args: Args<'_>,
+        hash: Option<KeyHash>,
+        db: DbId,
+        patience: Patience<'_>,
+    ) -> Result<Locks<'k>, Taken> {
+        let first = keys.first().zip(hash);
+        let mut known = KnownKeys::default();
+        let mut slots = Slots::new();
+        keys.for_each(args, |index| {
+            let hash = match first {
+                Some((first, hash)) if first == index => hash,
+                _ => keyspace.hash(args.at(index)),
+            };
+            keyspace.prefetch_slot(&hash);
+            known.push(args.at(index), hash);
+            slots.push(hash.slot());
+        });
+        if slots.len() > 1 {
+            let fetched = || known.hashes().take(FETCHED_KEYS_MAX);
+            fetched().for_each(|hash| keyspace.prefetch_bucket(db, hash));
+            fetched().for_each(|hash| keyspace.prefetch_entry(db, hash));
+        }
+        Ok(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
+    }
+
+    /// Locks slots, in any order and some more than once.
+    pub fn slots(keyspace: &'k Keyspace, slots: Slots, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+        Ok(patience.lock_these(keyspace, slots)?.into())
+    }
+
+    /// Locks one slot.
+    pub fn slot(keyspace: &'k Keyspace, slot: SlotId, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+        Ok(Locked::One(patience.lock(keyspace, slot)?).into())
+    }
+
+    /// With databases that were locked before.
+    #[inline]
+    pub(crate) fn with_databases(self, databases: Option<Box<Databases>>) -> Locks<'k> {
+        Locks { databases, ..self }
+    }
+
+    /// Locks every slot.
+    pub fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+        Ok(patience.lock_several(keyspace, SlotId::all())?.into())
+    }
+}
+
+impl<'k> From<Locked<'k>> for Locks<'k> {
+    fn from(locked: Locked<'k>) -> Self {
+        Locks { locked, known: KnownKeys::default(), databases: None }
+    }
+}

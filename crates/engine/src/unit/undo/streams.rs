@@ -1,0 +1,208 @@
+//! What takes back an effect on a large stream.
+//!
+//! What it is: the blocks of which entries go, the groups and consumers that go, the pending entries that change. What the
+//! effect does not touch is not copied.
+//! What it is not: for streams that are replaced or removed: then all is copied, as of every value.
+
+use keyspace::{
+    ConsumerView, DbId, Effect, GroupView, Listed, StreamBlock, StreamHead, StreamId, StreamView,
+};
+
+use super::Undo;
+
+/// Notes it; `false`: nothing was noted, all of it must be copied.
+pub(super) fn note(
+    undo: &mut Undo,
+    effect: &Effect<'_>,
+    db: DbId,
+    key: &[u8],
+    stream: StreamView<'_>,
+) -> bool {
+    let head: StreamHead = stream.head();
+    let set_head = Effect::StreamSetHead { db, key, head };
+    match *effect {
+        Effect::StreamAdd { id, .. } if id > head.last_id => {
+            undo.add(&Effect::StreamDelete { db, key, ids: Listed::Slices(&[id]) });
+            undo.add(&set_head);
+        }
+        Effect::StreamAdd { .. } | Effect::StreamSetHead { .. } => undo.add(&set_head),
+        Effect::StreamTrim { through, .. } => note_trim(undo, db, key, stream, through),
+        Effect::StreamDelete { ids, .. } => note_delete(undo, db, key, stream, ids),
+        Effect::StreamDropGroup { group, .. } => {
+            let Some(found) = stream.group(group) else { return true };
+            undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
+            found.consumers().for_each(|consumer| put_consumer(undo, db, key, (group, found), consumer));
+        }
+        Effect::StreamDropConsumer { group, consumer, .. } => {
+            let found = stream.group(group).and_then(|found| Some((found, found.consumer(consumer)?)));
+            if let Some((found, consumer)) = found {
+                put_consumer(undo, db, key, (group, found), consumer);
+            }
+        }
+        Effect::StreamPutGroup { group, .. } => match stream.group(group) {
+            Some(found) => {
+                undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
+            }
+            None => undo.add(&Effect::StreamDropGroup { db, key, group }),
+        },
+        Effect::StreamPutConsumer { group, consumer, .. } => {
+            let Some(found) = stream.group(group) else { return true };
+            undo.add(&match found.consumer(consumer).map(|consumer| consumer.times()) {
+                Some(times) => Effect::StreamPutConsumer { db, key, group, consumer, times },
+                None => Effect::StreamDropConsumer { db, key, group, consumer },
+            });
+        }
+        Effect::StreamPend { group, deliveries, .. } => {
+            note_pending(undo, db, key, (stream, group), deliveries.iter().map(|delivery| delivery.id));
+        }
+        Effect::StreamUnpend { group, ids, .. } => note_pending(undo, db, key, (stream, group), ids.iter()),
+        _ => return false,
+    }
+    true
+}
+
+/// The blocks of which entries go. What stays of the last one is removed before it comes back as a whole.
+fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, through: StreamId) {
+    let mut last = None;
+    let mut blocks = Vec::new();
+    for block in stream.blocks() {
+        if block.entries().next().is_none_or(|first| first.id > through) {
+            break;
+        }
+        last = block.entries().last().map(|entry| entry.id).or(last);
+        blocks.push(block);
+    }
+    if let Some(through) = last {
+        undo.add(&Effect::StreamTrim { db, key, through });
+    }
+    blocks.into_iter().for_each(|block| undo.add(&Effect::StreamAddBlock { db, key, block }));
+}
+
+/// The blocks of entries that go from their middle. What stays of a block is removed before it comes back as a whole.
+fn note_delete(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, ids: Listed<'_, StreamId>) {
+    let mut ids: Vec<StreamId> = ids.iter().collect();
+    ids.sort_unstable();
+    let mut blocks: Vec<StreamBlock<'_>> = Vec::new();
+    for block in ids.iter().filter_map(|&id| stream.block_with(id)) {
+        if blocks.last() != Some(&block) {
+            blocks.push(block);
+        }
+    }
+    for &block in &blocks {
+        let stays = block.entries().map(|entry| entry.id).filter(|id| ids.binary_search(id).is_err());
+        let stays: Vec<StreamId> = stays.collect();
+        if !stays.is_empty() {
+            undo.add(&Effect::StreamDelete { db, key, ids: Listed::Slices(&stays) });
+        }
+        undo.add(&Effect::StreamAddBlock { db, key, block });
+    }
+    if !blocks.is_empty() {
+        undo.add(&Effect::StreamSetHead { db, key, head: stream.head() });
+    }
+}
+
+/// A consumer that goes, with what is pending for it.
+fn put_consumer(
+    undo: &mut Undo,
+    db: DbId,
+    key: &[u8],
+    (group, found): (&[u8], GroupView<'_>),
+    consumer: ConsumerView<'_>,
+) {
+    let (name, times) = (consumer.name(), consumer.times());
+    undo.add(&Effect::StreamPutConsumer { db, key, group, consumer: name, times });
+    let pending = consumer.pending_ids(StreamId::ZERO..=StreamId::MAX).filter_map(|id| found.pending(id));
+    let deliveries: Vec<_> = pending.map(|pending| pending.delivery).collect();
+    if !deliveries.is_empty() {
+        let deliveries = Listed::Slices(&deliveries);
+        undo.add(&Effect::StreamPend { db, key, group, consumer: name, deliveries });
+    }
+}
+
+/// For whom each of the entries was pending, if for anybody.
+fn note_pending(
+    undo: &mut Undo,
+    db: DbId,
+    key: &[u8],
+    (stream, group): (StreamView<'_>, &[u8]),
+    ids: impl Iterator<Item = StreamId>,
+) {
+    let Some(found) = stream.group(group) else { return };
+    for id in ids {
+        match found.pending(id) {
+            Some(pending) => {
+                let (consumer, deliveries) = (pending.consumer, Listed::Slices(&[pending.delivery]));
+                undo.add(&Effect::StreamPend { db, key, group, consumer, deliveries });
+            }
+            None => undo.add(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&[id]) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{
+        AccessClock, ConsumerTimes, Delivery, Freed, GroupPosition, Items, Keyspace, Options, View, slot_of,
+    };
+
+    use super::*;
+
+    const DB: DbId = DbId::ZERO;
+    const KEY: &[u8] = b"s";
+    const ENTRIES: u64 = 5000;
+
+    fn id(seq: u64) -> StreamId {
+        StreamId { ms: 1, seq }
+    }
+
+    /// A stream with a group that has delivered ten entries, and one that has delivered all of them.
+    fn keyspace() -> Keyspace {
+        let keyspace = Keyspace::new(Options { hash_seed: 1 });
+        let mut slot = keyspace.lock(slot_of(KEY));
+        let mut freed = Freed::default();
+        let mut apply = |effect: Effect<'_>| {
+            slot.apply(&effect, AccessClock::default(), &mut freed);
+        };
+        for seq in 1..=ENTRIES {
+            let value = format!("value-{seq}");
+            let pairs: [&[u8]; 2] = [b"field", value.as_bytes()];
+            apply(Effect::StreamAdd { db: DB, key: KEY, id: id(seq), pairs: Items::Slices(&pairs) });
+        }
+        for (group, first) in [(&b"small"[..], ENTRIES - 9), (&b"large"[..], 1)] {
+            let position = GroupPosition { last_id: id(ENTRIES), ..GroupPosition::default() };
+            let times = ConsumerTimes::default();
+            apply(Effect::StreamPutGroup { db: DB, key: KEY, group, position });
+            apply(Effect::StreamPutConsumer { db: DB, key: KEY, group, consumer: b"a", times });
+            let deliveries: Vec<Delivery> =
+                (first..=ENTRIES).map(|seq| Delivery { id: id(seq), time_ms: 1, count: 1 }).collect();
+            let deliveries = Listed::Slices(&deliveries);
+            apply(Effect::StreamPend { db: DB, key: KEY, group, consumer: b"a", deliveries });
+        }
+        drop(slot);
+        keyspace
+    }
+
+    #[test]
+    fn what_an_effect_does_not_touch_is_not_copied() {
+        let keyspace = keyspace();
+        let (db, key) = (DB, KEY);
+        let slot = keyspace.lock(slot_of(key));
+        let entry = slot.get(db, &keyspace.hash(key), key, 0).expect("it is there");
+        let View::Stream(stream) = entry.view() else { panic!("a stream") };
+        let undo_bytes = |effect: Effect<'_>| {
+            let mut undo = Undo::default();
+            assert!(note(&mut undo, &effect, db, key, stream), "all would be copied for {effect:?}");
+            undo.effects.len()
+        };
+        let ids = [id(2500), id(2501)];
+        let deleted = undo_bytes(Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
+        let dropped = undo_bytes(Effect::StreamDropGroup { db, key, group: b"small" });
+        let removed = undo_bytes(Effect::StreamDropConsumer { db, key, group: b"small", consumer: b"a" });
+        let all = undo_bytes(Effect::StreamDropGroup { db, key, group: b"large" });
+        assert!(deleted < 8192, "{deleted} bytes for two neighbours");
+        assert!(
+            removed < dropped && dropped < 300 && all > 20_000,
+            "{removed}, {dropped}, {all} bytes for groups"
+        );
+    }
+}

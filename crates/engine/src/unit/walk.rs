@@ -1,0 +1,63 @@
+//! Walks over keys that a command does not name.
+//!
+//! Invariants
+//! - A walk locks one slot at a time, or finds all of them locked: a command that names no key but is not alone in its unit
+//!   (SCAN between MULTI and EXEC) has every slot. A unit with some slots would wait for itself.
+//! - A walk waits for a script no longer than other commands do: it is given up, and begins again from where it began.
+
+use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
+
+use super::{Patience, Taken, Unit, locked::Locked};
+
+impl<'k> Unit<'k> {
+    /// The slots to walk, if they are locked.
+    fn all_slots(&self) -> Option<&LockedSlots<'k>> {
+        match &self.locked {
+            Locked::Many(slots) if slots.is_all() => Some(slots),
+            Locked::None => None,
+            _ => panic!("a walk needs all slots or none"),
+        }
+    }
+
+    /// See [`Keyspace::scan`](keyspace::Keyspace::scan).
+    ///
+    /// # Errors
+    /// A script has a slot; here and in the others.
+    pub fn scan(
+        &self,
+        patience: Patience<'_>,
+        db: DbId,
+        cursor: ScanCursor,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], ValueType),
+    ) -> Result<ScanCursor, Taken> {
+        let lock = |slot| patience.lock(self.keyspace, slot);
+        match self.all_slots() {
+            Some(slots) => Ok(slots.scan(db, cursor, count, self.as_of_ms(), visit)),
+            None => self.keyspace.scan_locking(lock, db, cursor, count, self.as_of_ms(), visit),
+        }
+    }
+
+    /// Looks at one slot.
+    pub fn with_slot<R>(
+        &self,
+        patience: Patience<'_>,
+        slot: SlotId,
+        look: impl FnOnce(&SlotGuard<'_>) -> R,
+    ) -> Result<R, Taken> {
+        match self.all_slots() {
+            Some(slots) => Ok(look(slots.get(slot).expect("every slot is locked"))),
+            None => Ok(look(&patience.lock(self.keyspace, slot)?)),
+        }
+    }
+
+    /// See [`Keyspace::random_key`](keyspace::Keyspace::random_key).
+    pub fn random_key(&mut self, patience: Patience<'_>, db: DbId, out: &mut Vec<u8>) -> Result<bool, Taken> {
+        let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
+        let lock = |slot| patience.lock(self.keyspace, slot);
+        match self.all_slots() {
+            Some(slots) => Ok(slots.random_key(db, seed, as_of_ms, out)),
+            None => self.keyspace.random_key_locking(lock, db, seed, as_of_ms, out),
+        }
+    }
+}
