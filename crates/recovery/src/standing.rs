@@ -21,7 +21,7 @@ use std::{io, path::Path};
 
 use engine::replication::Address;
 use env::{Access, Disk, Entropy};
-use replication::ReplicaId;
+use replication::{Remembered, ReplicaId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use storage::Control;
@@ -54,12 +54,12 @@ pub struct Standing {
     setting: String,
     leader: String,
     /// The highest epoch that was followed.
-    pub seen_epoch: u32,
+    seen_epoch: u32,
     /// The epoch that has begun elsewhere, so that nobody writes here any more; 0 for none.
-    pub fenced_by: u32,
+    fenced_by: u32,
     /// What the log here holds may be more than any leader has committed.
     #[serde(default)]
-    pub is_unconfirmed: bool,
+    is_unconfirmed: bool,
 }
 
 impl Standing {
@@ -83,7 +83,9 @@ impl Standing {
         });
         if is_new || standing.setting != setting {
             if is_new || !setting.is_empty() {
-                standing.set_leader(parse_address(setting));
+                let mut facts = standing.remembered();
+                facts.set_leader(parse_address(setting));
+                standing.remember(&facts);
             }
             standing.setting = setting.into();
             standing.store(disk, dir)?;
@@ -104,27 +106,21 @@ impl Standing {
         ReplicaId::parse(self.replica_id.as_bytes()).unwrap_or(ReplicaId::new([0; 16]))
     }
 
-    /// Whom it follows.
-    pub fn leader(&self) -> Option<Address> {
-        parse_address(&self.leader)
-    }
-
-    /// It follows somebody else, or nobody, from now on.
-    pub fn set_leader(&mut self, leader: Option<Address>) {
-        if self.leader.is_empty() {
-            // What was seen as a leader says nothing about those that are followed now.
-            self.seen_epoch = 0;
-            self.is_unconfirmed = true;
+    /// The facts about its role.
+    pub fn remembered(&self) -> Remembered<Address> {
+        Remembered {
+            leader: parse_address(&self.leader),
+            seen_epoch: self.seen_epoch,
+            fenced_by: self.fenced_by,
+            is_unconfirmed: self.is_unconfirmed,
         }
-        // What a leader has is its own.
-        self.is_unconfirmed &= leader.is_some();
-        self.leader = leader.map_or(String::new(), |leader| leader.to_string());
-        self.fenced_by = 0;
     }
 
-    /// Another leads in this epoch: nobody writes here any more.
-    pub fn set_fenced(&mut self, epoch: u32) {
-        (self.fenced_by, self.is_unconfirmed) = (epoch, true);
+    /// Takes over the facts about its role. They are durable once they are [stored](Standing::store).
+    pub fn remember(&mut self, facts: &Remembered<Address>) {
+        self.leader = facts.leader.as_ref().map_or(String::new(), ToString::to_string);
+        (self.seen_epoch, self.fenced_by) = (facts.seen_epoch, facts.fenced_by);
+        self.is_unconfirmed = facts.is_unconfirmed;
     }
 }
 
@@ -209,23 +205,33 @@ mod tests {
         Standing::load(disk, Path::new("/data"), setting, &SimEntropy::new(1)).unwrap()
     }
 
+    fn leader(standing: &Standing) -> Option<Address> {
+        standing.remembered().leader
+    }
+
+    fn set_leader(standing: &mut Standing, leader: Option<Address>) {
+        let mut facts = standing.remembered();
+        facts.set_leader(leader);
+        standing.remember(&facts);
+    }
+
     #[test]
     fn what_was_commanded_holds_until_the_setting_says_something_else() {
         let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
         disk.create_dir_all(Path::new("/data")).unwrap();
         let mut standing = load(&disk, "");
-        assert_eq!(standing.leader(), None);
+        assert_eq!(leader(&standing), None);
         let other = Address { host: "other".into(), port: 7 };
-        standing.set_leader(Some(other.clone()));
+        set_leader(&mut standing, Some(other.clone()));
         standing.seen_epoch = 9;
         standing.store(&*disk, Path::new("/data")).unwrap();
         let again = load(&disk, "");
-        assert_eq!((again.leader(), again.seen_epoch), (Some(other), 9));
+        assert_eq!((leader(&again), again.seen_epoch), (Some(other), 9));
         assert_eq!(again.replica_id(), standing.replica_id());
         let set = load(&disk, "first:6379");
-        assert_eq!(set.leader(), parse_address("first:6379"));
-        assert_eq!(load(&disk, "").leader(), set.leader(), "a flag that was forgotten makes no leader");
-        assert_eq!(load(&disk, NOBODY).leader(), None);
+        assert_eq!(leader(&set), parse_address("first:6379"));
+        assert_eq!(leader(&load(&disk, "")), leader(&set), "a flag that was forgotten makes no leader");
+        assert_eq!(leader(&load(&disk, NOBODY)), None);
     }
 
     fn new_disk() -> std::sync::Arc<SimDisk> {
@@ -244,7 +250,7 @@ mod tests {
     fn a_file_that_was_cut_or_changed_is_refused() {
         let disk = new_disk();
         let mut standing = load(&disk, "");
-        standing.set_leader(parse_address("other:7"));
+        set_leader(&mut standing, parse_address("other:7"));
         standing.store(&*disk, Path::new("/data")).unwrap();
         let text = disk.read_file(&Path::new("/data").join(NAME)).unwrap();
         assert_eq!(load_text(&text).unwrap(), standing);
@@ -269,7 +275,7 @@ mod tests {
     fn a_file_of_an_earlier_version_has_no_checksum() {
         let earlier = r#"{"replica_id": "00000000000000000000000000000001", "setting": "", "leader": "a:1", "seen_epoch": 5,
             "fenced_by": 0, "copied_end": 8192, "copied_hash": 123}"#;
-        assert_eq!(load_text(earlier.as_bytes()).unwrap().leader(), parse_address("a:1"));
+        assert_eq!(leader(&load_text(earlier.as_bytes()).unwrap()), parse_address("a:1"));
         let misnamed = earlier.replacen('{', r#"{"checksun": "00000000", "#, 1);
         load_text(misnamed.as_bytes()).expect_err("the checksum goes by another name");
     }
@@ -277,13 +283,13 @@ mod tests {
     #[test]
     fn whoever_was_told_to_lead_does_so_until_told_otherwise() {
         let disk = new_disk();
-        assert_eq!(load(&disk, "first:6379").leader(), parse_address("first:6379"));
+        assert_eq!(leader(&load(&disk, "first:6379")), parse_address("first:6379"));
         let mut standing = load(&disk, NOBODY);
-        assert_eq!(standing.leader(), None);
-        standing.set_leader(parse_address("other:7"));
+        assert_eq!(leader(&standing), None);
+        set_leader(&mut standing, parse_address("other:7"));
         standing.store(&*disk, Path::new("/data")).unwrap();
-        assert_eq!(load(&disk, "").leader(), parse_address("other:7"), "the flag was for once");
-        assert_eq!(load(&disk, NOBODY).leader(), None);
+        assert_eq!(leader(&load(&disk, "")), parse_address("other:7"), "the flag was for once");
+        assert_eq!(leader(&load(&disk, NOBODY)), None);
         let entropy = SimEntropy::new(1);
         Standing::load(&*disk, Path::new("/data"), "nobody", &entropy).expect_err("no address");
     }
@@ -298,38 +304,5 @@ mod tests {
             assert_eq!(parse_address(wrong), None, "{wrong}");
         }
         assert_eq!(parse_address(&address("::1", 5).unwrap().to_string()), address("::1", 5));
-    }
-
-    #[test]
-    fn what_a_leader_wrote_itself_is_not_what_it_has_seen() {
-        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
-        disk.create_dir_all(Path::new("/data")).unwrap();
-        let mut standing = load(&disk, "");
-        standing.seen_epoch = 12;
-        standing.set_leader(parse_address("new:1"));
-        assert_eq!(standing.seen_epoch, 0);
-        standing.seen_epoch = 13;
-        standing.set_leader(parse_address("newer:1"));
-        assert_eq!(standing.seen_epoch, 13, "one leader after another");
-    }
-
-    #[test]
-    fn what_a_leader_wrote_last_is_unconfirmed_once_it_follows() {
-        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
-        disk.create_dir_all(Path::new("/data")).unwrap();
-        let mut standing = load(&disk, "");
-        assert!(!standing.is_unconfirmed, "it leads");
-        standing.set_leader(parse_address("new:1"));
-        standing.store(&*disk, Path::new("/data")).unwrap();
-        standing = load(&disk, "");
-        assert!(standing.is_unconfirmed, "a restart does not change that");
-        standing.is_unconfirmed = false;
-        standing.set_leader(parse_address("newer:1"));
-        assert!(!standing.is_unconfirmed, "what was confirmed stays so");
-        standing.set_leader(None);
-        standing.set_fenced(7);
-        assert!(standing.is_unconfirmed);
-        standing.set_leader(None);
-        assert!(!standing.is_unconfirmed && standing.fenced_by == 0, "it leads after all");
     }
 }

@@ -25,9 +25,11 @@
 //! - Decisions are made from what the leader has on its disk, never from what it is about to write.
 
 mod claim;
+mod joining;
 mod probe;
 
 pub use claim::{Answer, Claim, Mark, PROTOCOL_VERSION, format_marks, parse_marks};
+pub use joining::{JoinError, Joiner, Joining, Step, Verdict};
 pub use probe::{MARKS_MAX, Probe, Probed};
 
 use lsn::Lsn;

@@ -35,6 +35,39 @@ pub struct LogBytes<'b> {
     pub epoch_max: u32,
 }
 
+/// Where batches go.
+pub trait Intake {
+    /// Why it takes nothing more.
+    type Error;
+
+    /// Appends as many of these bytes as there is room for, and returns how many.
+    ///
+    /// # Errors
+    /// The log refuses them, or has failed.
+    fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, Self::Error>;
+
+    /// Makes room for more, by writing what was appended.
+    ///
+    /// # Errors
+    /// There is none.
+    fn make_room(&mut self) -> Result<(), Self::Error>;
+
+    /// Keeps an epoch, durably, before anything is acknowledged in it.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    fn saw_epoch(&mut self, epoch: u32) -> Result<(), Self::Error>;
+}
+
+/// Why [`Receiver::take_in`] has ended.
+#[derive(Debug)]
+pub enum TakeError<E> {
+    /// The connection is to be closed, after [`Receiver::farewell`] was sent.
+    Close(Close),
+    /// Of the [`Intake`].
+    Intake(E),
+}
+
 /// A commit, and when the leader told it.
 type Told = (Lsn, u64);
 
@@ -118,6 +151,35 @@ impl Receiver {
             }
         }
         Ok(None)
+    }
+
+    /// Hands all batches that came whole to the log here.
+    ///
+    /// # Errors
+    /// See [`TakeError`].
+    pub fn take_in<I: Intake>(&mut self, now_ms: u64, intake: &mut I) -> Result<(), TakeError<I::Error>> {
+        loop {
+            let known = self.epoch;
+            let next = self.next(now_ms).map_err(TakeError::Close)?;
+            let is_last = next.is_none();
+            if let Some(LogBytes { bytes, epoch_max, .. }) = next {
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    let taken = intake.append(rest, epoch_max).map_err(TakeError::Intake)?;
+                    rest = &rest[taken..];
+                    if !rest.is_empty() {
+                        intake.make_room().map_err(TakeError::Intake)?;
+                    }
+                }
+            }
+            // A heartbeat raises the epoch as well.
+            if self.epoch > known {
+                intake.saw_epoch(self.epoch).map_err(TakeError::Intake)?;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     /// The highest epoch that was seen. To be kept before anything is acknowledged in it.

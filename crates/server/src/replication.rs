@@ -25,7 +25,6 @@ mod failover;
 mod figures;
 mod follower;
 pub(crate) mod full_copy;
-mod history;
 mod leader;
 mod line;
 mod overdue;
@@ -40,6 +39,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -53,7 +53,9 @@ use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 use recovery::{replay::Replayer, standing::Standing};
-use replication::{RelayOptions, ReplicaId, join};
+use replication::{
+    Confirmed, Follow, Led, LogHistory, Promotion, RelayOptions, ReplicaId, Role as NodeRole, join, promote,
+};
 use settings::{Key, Settings};
 use storage::{Log, Mirror};
 use tokio::sync::Notify;
@@ -61,7 +63,6 @@ use tokio::sync::Notify;
 use self::{
     failover::Handover,
     follower::{ApplyParts, Following, LinkParts, Threads},
-    history::LogHistory,
     leader::Leader,
     overdue::Overdue,
     own_addresses::OwnAddresses,
@@ -69,9 +70,6 @@ use self::{
 };
 pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
 use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
-
-/// As a position up to which nothing is confirmed.
-const EVERYTHING: Lsn = Lsn::MAX;
 
 /// How nice those threads are that copy everything from a leader and load it: nobody is served by them yet, and the leader, or
 /// whoever else is on this machine, does serve.
@@ -88,14 +86,6 @@ struct Options {
     password: String,
 }
 
-/// How a server has come to lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Led {
-    Now,
-    /// It was fenced, and its log is in an epoch that has passed.
-    InTheNextLife,
-}
-
 /// Returns when every worker, and every long unit, has ended the round that it was in, or when it is asked to give up: whether they have.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
@@ -104,14 +94,15 @@ pub(crate) struct Node {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
+    /// The file; it has what the role says is to be remembered.
     standing: Mutex<Standing>,
+    role: Mutex<NodeRole<Address>>,
     /// Held by who has this server lead: one at a time, and whoever comes second finds what the first has done.
     promotion: Mutex<()>,
     /// Held while the log is told what replicas have, so that nobody tells it something older.
     acking: Mutex<()>,
-    /// Nothing is appended: it follows another, or hands over, or was fenced.
+    /// Copies of what the role says, for those who ask often.
     is_read_only: AtomicBool,
-    /// Nothing is shown until the leader has committed the log up to here; 0 if it has.
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
     overdue: Mutex<Overdue>,
@@ -147,18 +138,17 @@ impl Node {
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
         let standing = Standing::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
-        let is_read_only = standing.leader().is_some() || standing.fenced_by > 0;
-        let asks_for_acks = standing.leader().is_some() && settings.integer(Key::AckReplicas) > 0;
-        let unconfirmed = if standing.is_unconfirmed || asks_for_acks { EVERYTHING } else { Lsn::ZERO };
+        let role = NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0);
         let node = Node {
             dir: dir.to_path_buf(),
             clock,
             entropy,
             standing: Mutex::new(standing),
+            is_read_only: role.is_read_only().into(),
+            unconfirmed: role.unconfirmed().get().into(),
+            role: Mutex::new(role),
             promotion: Mutex::new(()),
             acking: Mutex::new(()),
-            is_read_only: is_read_only.into(),
-            unconfirmed: unconfirmed.get().into(),
             lacks_replicas: false.into(),
             overdue: Mutex::default(),
             options: RwLock::default(),
@@ -217,7 +207,24 @@ impl Node {
 
     /// Whether this life is that of a replica.
     pub(crate) fn is_replica(&self) -> bool {
-        self.standing.lock().leader().is_some()
+        self.role.lock().leader().is_some()
+    }
+
+    /// Changes the role; what is new in it is remembered if the second part of what `change` returns says so.
+    fn change_role<T>(
+        &self,
+        change: impl FnOnce(&mut NodeRole<Address>) -> (T, bool),
+    ) -> (T, Result<(), String>) {
+        let mut role = self.role.lock();
+        let (outcome, is_news) = change(&mut role);
+        self.is_read_only.store(role.is_read_only(), SeqCst);
+        self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
+        let remembered = if is_news { self.remember(&role) } else { Ok(()) };
+        (outcome, remembered)
+    }
+
+    fn set_read_only(&self, is_read_only: bool) {
+        let _ = self.change_role(|role| (role.set_read_only(is_read_only), false));
     }
 
     fn unconfirmed(&self) -> Lsn {
@@ -228,27 +235,14 @@ impl Node {
         self.unconfirmed() > Lsn::ZERO
     }
 
-    /// Until a leader has committed what is here, or this server leads.
-    fn show_nothing(&self) {
-        self.unconfirmed.store(EVERYTHING.get(), SeqCst);
-    }
-
     /// The leader that is followed has committed this much of what is here. Whether all of it may be shown.
     fn confirm(&self, committed: Lsn) -> Result<bool, String> {
-        if committed < self.unconfirmed() {
-            return Ok(false);
-        }
-        let mut standing = self.standing.lock();
-        if standing.is_unconfirmed && committed > Lsn::ZERO {
-            standing.is_unconfirmed = false;
-            self.remember(&standing)?;
-        }
-        drop(standing);
-        if self.unconfirmed.swap(0, SeqCst) > 0 {
+        let (confirmed, remembered) = self.change_role(|role| role.confirm(committed));
+        if confirmed == Confirmed::Now {
             tracing::info!(target: "replication", %committed, "the leader has committed all that was here: it is shown");
             self.settle_waits();
         }
-        Ok(true)
+        remembered.map(|()| confirmed != Confirmed::NotYet)
     }
 
     /// Where this server listens.
@@ -286,11 +280,9 @@ impl Node {
     ) {
         let _ = self.rounds_end.set(Box::new(rounds_end));
         if log.is_mirror() {
-            if self.options.read().ack_replicas > 0 {
-                self.show_nothing();
-            }
-            // It ends where it was cut by now, and an empty log has nothing to be confirmed.
-            self.unconfirmed.fetch_min(log.appended_lsn().get(), SeqCst);
+            let awaits_acks = self.options.read().ack_replicas > 0;
+            // It ends where it was cut by now.
+            let _ = self.change_role(|role| (role.recovered(log.appended_lsn(), awaits_acks), false));
             if self.is_stale() {
                 let up_to = self.unconfirmed();
                 tracing::info!(target: "replication", %up_to, "nothing is shown before the leader has committed all that is here");
@@ -446,7 +438,7 @@ impl Node {
     }
 
     fn leader_address(&self) -> Option<Address> {
-        self.standing.lock().leader()
+        self.role.lock().leader().cloned()
     }
 
     fn master_password(&self) -> String {
@@ -459,29 +451,25 @@ impl Node {
 
     /// What a claim says besides the log: the highest epoch that was followed, and who this is.
     fn claim(&self) -> (u32, ReplicaId) {
-        let standing = self.standing.lock();
-        (standing.seen_epoch, standing.replica_id())
+        let seen_epoch = self.role.lock().remembered().seen_epoch;
+        (seen_epoch, self.standing.lock().replica_id())
     }
 
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
-        let standing = self.standing.lock();
         // A leader whose directory was copied, to make a replica of it, follows nobody.
-        standing.replica_id() == id && standing.leader().is_some()
+        self.is_replica() && self.standing.lock().replica_id() == id
     }
 
     /// Remembers an epoch before anything is acknowledged in it.
     fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
         log.note_epoch(epoch).map_err(|error| error.to_string())?;
-        let mut standing = self.standing.lock();
-        if standing.seen_epoch < epoch {
-            standing.seen_epoch = epoch;
-            return self.remember(&standing);
-        }
-        Ok(())
+        self.change_role(|role| ((), role.saw_epoch(epoch))).1
     }
 
-    fn remember(&self, standing: &Standing) -> Result<(), String> {
+    fn remember(&self, role: &NodeRole<Address>) -> Result<(), String> {
+        let mut standing = self.standing.lock();
+        standing.remember(role.remembered());
         standing
             .store(&RealDisk, &self.dir)
             .map_err(|error| format!("cannot write replication.json: {error}"))
@@ -549,14 +537,16 @@ impl Node {
 
     /// Another leads in a higher epoch: nothing more is written here.
     fn fence(&self, epoch: u32) {
-        let mut standing = self.standing.lock();
-        if standing.leader().is_some() || standing.fenced_by >= epoch || self.is_restarting() {
+        if self.is_restarting() {
             return;
         }
-        self.is_read_only.store(true, SeqCst);
-        self.show_nothing();
-        standing.set_fenced(epoch);
-        let remembered = self.remember(&standing);
+        let (led, remembered) = self.change_role(|role| {
+            let led = role.fence(epoch);
+            (led, led)
+        });
+        if !led {
+            return;
+        }
         tracing::error!(
             target: "replication", epoch,
             "another server leads in a higher epoch: this one takes no writes and shows nothing any more. Have it follow the \
@@ -616,33 +606,11 @@ impl Node {
                 "ERR what was begun to have this server lead has failed: restart it, and try again".into()
             );
         }
-        if let Some((following, Threads { link, apply })) = taken {
-            following.stop();
-            let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
-            if self.is_restarting() {
-                return Err("ERR this server starts anew, try again".into());
-            }
-            let failed = |error: storage::Error| format!("ERR cannot lead: {error}");
-            log.make_durable(mirror.position()).map_err(failed)?;
-            following.drain(log);
-            apply.join().map_err(|_| "ERR what was taken in cannot be applied")?;
-            if following.applied() < mirror.position() {
-                return Err("ERR what was taken in cannot be applied, see the server's log".into());
-            }
-            let epoch = mirror.promote().map_err(failed)?;
-            tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
-        }
+        if promote(&mut Promoting { node: self, log, taken, applier: None, mirror: None })?
+            == Led::AfterRestart
         {
-            let mut standing = self.standing.lock();
-            let fenced_by = standing.fenced_by;
-            standing.set_leader(None);
-            self.remember(&standing).map_err(|error| format!("ERR {error}"))?;
-            if fenced_by > 0 {
-                // The epoch here is a lower one, and is begun anew with a life. Until then the other one fences nobody.
-                log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
-                self.is_restarting.store(true, SeqCst);
-                return Ok(Led::InTheNextLife);
-            }
+            self.is_restarting.store(true, SeqCst);
+            return Ok(Led::AfterRestart);
         }
         if let Some(act) = self.before_leading.get() {
             act();
@@ -650,12 +618,76 @@ impl Node {
         self.ask_for_acks(log, true);
         // From here on replicas say what is committed.
         *self.following.lock() = None;
-        self.unconfirmed.store(0, SeqCst);
-        self.is_read_only.store(false, SeqCst);
+        let _ = self.change_role(|role| (role.open(), false));
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
             tracing::warn!(target: "replication", %error, "cannot remove what was copied of a leader");
         }
         Ok(Led::Now)
+    }
+}
+
+/// The steps of a promotion, with the threads of a replica.
+struct Promoting<'n> {
+    node: &'n Node,
+    log: &'n Log,
+    /// The link and the applier; `None` for a server that was fenced.
+    taken: Option<(Arc<Following>, Threads)>,
+    /// The applier of what the link has received.
+    applier: Option<(Arc<Following>, JoinHandle<()>)>,
+    /// The right to append.
+    mirror: Option<Mirror>,
+}
+
+impl Promoting<'_> {
+    fn failed(error: storage::Error) -> String {
+        format!("ERR cannot lead: {error}")
+    }
+}
+
+impl Promotion for Promoting<'_> {
+    type Error = String;
+
+    fn end_link(&mut self) -> Result<Option<Lsn>, String> {
+        let Some((following, Threads { link, apply })) = self.taken.take() else { return Ok(None) };
+        following.stop();
+        let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
+        if self.node.is_restarting() {
+            return Err("ERR this server starts anew, try again".into());
+        }
+        let end = mirror.position();
+        (self.mirror, self.applier) = (Some(mirror), Some((following, apply)));
+        Ok(Some(end))
+    }
+
+    fn make_durable(&mut self, end: Lsn) -> Result<(), String> {
+        self.log.make_durable(end).map_err(Self::failed)
+    }
+
+    fn apply_all(&mut self, end: Lsn) -> Result<(), String> {
+        let Some((following, apply)) = self.applier.take() else { return Ok(()) };
+        following.drain(self.log);
+        apply.join().map_err(|_| "ERR what was taken in cannot be applied")?;
+        if following.applied() < end {
+            return Err("ERR what was taken in cannot be applied, see the server's log".into());
+        }
+        Ok(())
+    }
+
+    fn begin_epoch(&mut self) -> Result<(), String> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let epoch = mirror.promote().map_err(Self::failed)?;
+        tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
+        Ok(())
+    }
+
+    fn stop_following(&mut self) -> Result<u32, String> {
+        let (fenced_by, remembered) = self.node.change_role(|role| (role.lead(), true));
+        remembered.map(|()| fenced_by).map_err(|error| format!("ERR {error}"))
+    }
+
+    fn outbid(&mut self, epoch: u32) -> Result<(), String> {
+        // Until the restart, the other leader fences nobody.
+        self.log.outbid_epoch(epoch).map_err(Self::failed)
     }
 }
 
@@ -704,22 +736,18 @@ impl Replication for Asked {
         if node.own.get().is_some_and(|own| own.include(&leader)) {
             return Err(format!("ERR {leader} is this server itself"));
         }
-        let mut standing = node.standing.lock();
-        let before = standing.leader();
-        if before.as_ref() == Some(&leader) {
+        let (follow, remembered) = node.change_role(|role| {
+            let follow = role.follow(leader.clone());
+            (follow, follow != Follow::Already)
+        });
+        if follow == Follow::Already {
             return Ok(Followed::Already);
         }
         tracing::info!(target: "replication", %leader, "this server is to follow another");
-        standing.set_leader(Some(leader));
-        node.remember(&standing).map_err(|error| format!("ERR {error}"))?;
-        drop(standing);
+        remembered.map_err(|error| format!("ERR {error}"))?;
         match node.following() {
-            Some(following) if before.is_some() => following.reconnect(),
-            _ => {
-                node.is_read_only.store(true, SeqCst);
-                node.show_nothing();
-                node.request_restart();
-            }
+            Some(following) if follow == Follow::Reconnect => following.reconnect(),
+            _ => node.request_restart(),
         }
         Ok(Followed::Begun)
     }
@@ -733,7 +761,7 @@ impl Replication for Asked {
             }
             promise.keep(led.as_ref().map(drop).map_err(String::clone));
             // The client has its answer before connections end.
-            if led == Ok(Led::InTheNextLife) {
+            if led == Ok(Led::AfterRestart) {
                 node.request_restart();
             }
         };

@@ -23,6 +23,7 @@ mod copying;
 mod following;
 mod history;
 mod leading;
+mod member;
 mod network;
 mod node;
 mod operator;
@@ -68,11 +69,14 @@ impl Cluster {
     pub fn new(options: ClusterOptions) -> Cluster {
         let mut prng = Prng::new(options.seed);
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
-        let node = |id| {
-            let durability = if prng.chance(85) { Durability::Strict } else { Durability::Interval };
-            Node::new(id, order(id), durability, &mut prng)
-        };
-        let nodes: Vec<Node> = (0..options.nodes).map(node).collect();
+        let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
+        let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
+        // The judge calls committed what is on the leader's disk, which replicas may be ahead of where it syncs in intervals.
+        let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
+        let awaits_acks = options.acks > 0 || !is_strict;
+        let node =
+            |(id, durability)| Node::new(id, order(id), durability, (options.acks, awaits_acks), &mut prng);
+        let nodes: Vec<Node> = durabilities.into_iter().enumerate().map(node).collect();
         Cluster {
             options,
             network: Network::new(nodes.len(), prng.fork()),
@@ -141,7 +145,8 @@ impl Cluster {
     /// Whether the leader that there is to be leads.
     fn is_led(&self) -> bool {
         let leader = self.operator.leader().map(|id| &self.nodes[id].role);
-        matches!(leader, Some(Role::Leader(leading)) if leading.fenced_by.is_none())
+        matches!(leader, Some(Role::Leader(_)))
+            && self.operator.leader().is_some_and(|id| self.nodes[id].takes_writes())
     }
 
     fn pass(&mut self, ms: u64) {
@@ -150,7 +155,7 @@ impl Cluster {
 
     /// A client writes to whoever takes it, from this server on.
     fn write(&mut self, id: NodeId) -> Result<(), String> {
-        let takes_writes = |id: &NodeId| matches!(self.nodes[*id].role, Role::Leader(_));
+        let takes_writes = |id: &NodeId| self.nodes[*id].takes_writes();
         let Some(id) = (id..self.nodes.len()).chain(0..id).find(takes_writes) else { return Ok(()) };
         let Role::Leader(leading) = &mut self.nodes[id].role else { return Ok(()) };
         self.writes += 1;
@@ -181,10 +186,12 @@ impl Cluster {
         match &mut node.role {
             Role::Down => Ok(()),
             Role::Leader(leading) => {
+                let Some(member) = &mut node.member else { return Ok(()) };
                 let stepped = leading.step(&mut leading::Around {
                     number: id,
                     network: &mut self.network,
                     truth: &mut self.truth,
+                    member,
                     clock: &node.clock,
                     prng: &mut node.prng,
                     acks: self.options.acks,
@@ -209,7 +216,10 @@ impl Cluster {
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &node.role else { return Ok(()) };
         node.is_witness |= following.log.durable_lsn() >= self.truth.end();
-        let Some(applied) = following.shown() else { return Ok(()) };
+        if !node.shows() {
+            return Ok(());
+        }
+        let applied = following.applied();
         self.truth.check(&following.keyspace, applied).map_err(|wrong| format!("server {id} {wrong}"))
     }
 
@@ -243,6 +253,8 @@ impl Cluster {
             Err(failure) => return self.failed(from, failure),
         };
         let (source, life) = ((node.disk.clone(), leading.dir.clone()), node.life);
+        // A copy shows what it has once it starts: the judge is to know before that it is committed.
+        self.exchange(from)?;
         let node = &mut self.nodes[id];
         if let Some(plan) = planned
             && matches!(node.role, Role::Replica(_))
@@ -358,12 +370,13 @@ impl Cluster {
         let node = &mut self.nodes[id];
         let replica = node.replica_id();
         let Role::Replica(following) = &mut node.role else { return None };
+        let member = node.member.as_mut()?;
         let leader = if let Order::Follow(leader) = node.order { Some(leader) } else { None };
         let (clock, prng, treason) = (&*node.clock, &mut node.prng, self.options.treason);
         let network = &mut self.network;
         Some(act(
             following,
-            &mut following::Around { id: replica, number: id, leader, network, clock, prng, treason },
+            &mut following::Around { id: replica, number: id, leader, network, member, clock, prng, treason },
         ))
     }
 }

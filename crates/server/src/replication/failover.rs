@@ -107,7 +107,7 @@ fn run(
     failover: &Failover,
 ) -> Result<(), String> {
     tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
-    node.is_read_only.store(true, SeqCst);
+    node.set_read_only(true);
     let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
     let is_over = || until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms);
     let gives_up = || handover.aborted.load(SeqCst) || is_over();
@@ -127,7 +127,7 @@ fn run(
     let mut replica = match led {
         Ok(replica) => replica,
         Err(reason) => {
-            node.is_read_only.store(false, SeqCst);
+            node.set_read_only(false);
             return Err(reason);
         }
     };
@@ -136,7 +136,7 @@ fn run(
     match answer {
         Ok(answer) if answer.starts_with("+OK") => {}
         Ok(refused) => {
-            node.is_read_only.store(false, SeqCst);
+            node.set_read_only(false);
             return Err(format!("the replica refuses to lead: {refused}"));
         }
         Err(error) => {
@@ -147,11 +147,7 @@ fn run(
             ));
         }
     }
-    let mut standing = node.standing.lock();
-    standing.set_leader(Some(target.clone()));
-    node.remember(&standing)?;
-    drop(standing);
-    node.show_nothing();
+    node.change_role(|role| (role.hand_over(target.clone()), true)).1?;
     tracing::info!(target: "replication", leader = %target, "handed over");
     node.request_restart();
     Ok(())

@@ -46,7 +46,7 @@ impl Node {
             (options.replicas_min, options.lag_ms_max)
         };
         let (log, leader) = (self.log(), self.leader_address());
-        let fenced_by = self.standing.lock().fenced_by;
+        let fenced_by = self.role.lock().remembered().fenced_by;
         Figures {
             now_ms,
             epoch: log.map_or(0, |log| log.epoch()),

@@ -27,25 +27,20 @@ use std::{
 };
 
 use backup::fetch::Breaker;
-use engine::{
-    Onlookers,
-    replication::{Address, Link},
-};
+use engine::{Onlookers, replication::Link};
 use env::thread::run_nice;
 use keyspace::{Effect, Item};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use recovery::replay::{Replayer, decode};
 use replication::{
-    ACK_BUSY_MS, Backoff, Receiver,
-    epoch::is_too_far,
-    join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
+    ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
+    join::{JoinError, Joiner, Joining, Step, Verdict},
 };
 use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
 
 use super::{
     JOINING_NICE, Node, full_copy,
-    history::LogHistory,
     line::{ask, connect},
 };
 use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
@@ -299,37 +294,72 @@ impl LinkParts {
         let end = self.mirror.position();
         self.log.make_durable(end).map_err(text)?;
         let (seen_epoch, replica) = self.node.claim();
-        let known_epoch = seen_epoch.max(self.log.epoch());
-        let chain = LogHistory(&self.log).batch_ending_at(end).map_err(text)?.map_or(0, |it| it.chain);
-        let mark =
-            if self.node.copies_anew() { Mark { end: Lsn::ZERO, chain: 0 } } else { Mark { end, chain } };
-        let (log_id, port) = (self.log.id(), self.node.redis_port());
-        let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch: seen_epoch, mark, port, replica };
-        let words = ["REPLICATE".to_string()].into_iter().chain(claim.arguments()).collect::<Vec<_>>();
-        let line = ask(&mut socket, &words)?;
-        let answer = line.strip_prefix('+').and_then(|line| Answer::parse(line.as_bytes()));
-        match answer {
-            Some(Answer::Resume { epoch, .. }) if epoch < seen_epoch => {
-                Err(format!("{leader} leads in epoch {epoch}, epoch {seen_epoch} has begun"))
+        let joiner = Joiner {
+            log_id: self.log.id(),
+            replica,
+            port: self.node.redis_port(),
+            seen_epoch,
+            log_epoch: self.log.epoch(),
+            end,
+            copies_anew: self.node.copies_anew(),
+        };
+        let log = self.log.clone();
+        let history = LogHistory(&log);
+        let (mut joining, mut step) = Joining::begin(joiner, &history).map_err(text)?;
+        let mut asked = 0;
+        let verdict = loop {
+            let arguments = match step {
+                Step::Ask(arguments) => arguments,
+                Step::Settled(verdict) => break verdict,
+            };
+            if asked == 1 {
+                // The connection on which the logs were found to differ is over.
+                socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
             }
-            Some(Answer::Resume { epoch, .. }) if is_too_far(epoch, known_epoch) => Err(format!(
-                "{leader} leads in epoch {epoch}, it says: too far ahead of epoch {known_epoch} to be believed. If it is true, start \
-                 this server on an empty directory"
-            )),
-            Some(Answer::Resume { end: at, epoch }) if at == end => {
+            let words: Vec<String> = ["REPLICATE".to_string()].into_iter().chain(arguments).collect();
+            let line = ask(&mut socket, &words)?;
+            step = match joining.hear(&line, &history) {
+                Ok(step) => step,
+                // Whatever is said against what is here: it is nothing, or says what is to be done with data that are not there, and
+                // may go.
+                Err(JoinError::Refused(_))
+                    if asked == 0
+                        && !self.node.copies_anew()
+                        && !self.log.holds_records(holds_data).map_err(text)? =>
+                {
+                    self.node.copy_anew();
+                    return self.attempt(backoff);
+                }
+                Err(error) => return Err(format!("{leader} {error}")),
+            };
+            asked += 1;
+        };
+        match verdict {
+            Verdict::Follow { epoch } => {
                 self.node.saw_epoch(&self.log, epoch)?;
-                tracing::info!(target: "replication", %leader, from = %at, epoch, "following");
+                tracing::info!(target: "replication", %leader, from = %end, epoch, "following");
                 backoff.reset();
                 self.confirm(Lsn::ZERO, false)?;
                 let reason = self.receive(socket, epoch);
                 *self.following.session.lock() = None;
                 Ok(Ended::Again(reason))
             }
-            Some(Answer::Probe) => {
-                drop(socket);
-                self.probe(&leader, &password)
+            Verdict::Cut(at) => {
+                tracing::warn!(
+                    target: "replication", %at, %end,
+                    "the log here has parted from the leader's: what is behind is cut off and kept in a file"
+                );
+                self.node.ask_for_cut(at);
+                Ok(Ended::Restart)
             }
-            Some(Answer::Full { http_port }) => {
+            Verdict::CopyAnew => {
+                tracing::warn!(
+                    target: "replication", "the log here has nothing in common with the leader's that is still kept"
+                );
+                self.node.copy_anew();
+                Ok(Ended::Again("everything is to be copied".into()))
+            }
+            Verdict::Copy { http_port } => {
                 drop(socket);
                 self.following.set_link(Link::Copying, self.node.now_ms());
                 tracing::info!(target: "replication", %leader, "copying everything from the leader");
@@ -342,50 +372,6 @@ impl LinkParts {
                     backoff.reset();
                 }
                 fetched.map(|()| Ended::Restart)
-            }
-            // Whatever is said against what is here: it is nothing, or says what is to be done with data that are not there, and may go.
-            _ if !self.node.copies_anew() && !self.log.holds_records(holds_data).map_err(text)? => {
-                self.node.copy_anew();
-                self.attempt(backoff)
-            }
-            _ => Err(format!("{leader} refuses: {line}")),
-        }
-    }
-
-    /// Finds out where the log here parts from the leader's, and asks for it to be cut there.
-    fn probe(&self, leader: &Address, password: &str) -> Result<Ended, String> {
-        let history = LogHistory(&self.log);
-        let mut socket = connect(leader, password, |socket| self.following.begins(socket))?;
-        let (mut probe, mut answer) = (Probe::new(self.mirror.position()), None);
-        loop {
-            match probe.next(answer, &history).map_err(|error| error.to_string())? {
-                Probed::Common(at) => {
-                    let is_ours = history.batch_ending_at(at).map_err(|error| error.to_string())?.is_some();
-                    if !is_ours {
-                        return Err(format!("{leader} names lsn {at}, where no batch ends here"));
-                    }
-                    tracing::warn!(
-                        target: "replication", %at, end = %self.mirror.position(),
-                        "the log here has parted from the leader's: what is behind is cut off and kept in a file"
-                    );
-                    self.node.ask_for_cut(at);
-                    return Ok(Ended::Restart);
-                }
-                Probed::Nothing => {
-                    tracing::warn!(
-                        target: "replication", "the log here has nothing in common with the leader's that is still kept"
-                    );
-                    self.node.copy_anew();
-                    return Ok(Ended::Again("everything is to be copied".into()));
-                }
-                Probed::Ask(marks) => {
-                    let words = ["REPLICATE".to_string(), "MARKS".into()];
-                    let words: Vec<String> = words.into_iter().chain(format_marks(&marks)).collect();
-                    let line = ask(&mut socket, &words)?;
-                    let common = line.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
-                    let common = common.ok_or_else(|| format!("{leader} refuses: {line}"))?;
-                    answer = u64::try_from(common).ok().map(Lsn::new);
-                }
             }
         }
     }
@@ -425,29 +411,14 @@ impl LinkParts {
         let Some((receiver, socket)) = &mut *session else { return Err("the connection has ended".into()) };
         let now_ms = self.node.now_ms();
         receiver.inbox().extend_from_slice(bytes);
-        loop {
-            let epoch = receiver.epoch();
-            let batches = match receiver.next(now_ms) {
-                Ok(Some(batches)) => batches,
-                Ok(None) => break,
-                Err(close) => {
-                    let _ = socket.write_all(&receiver.farewell());
-                    return Err(close.to_string());
-                }
-            };
-            let mut rest = batches.bytes;
-            while !rest.is_empty() {
-                let taken = self.mirror.append(rest, batches.epoch_max).map_err(|error| error.to_string())?;
-                rest = &rest[taken..];
-                if rest.is_empty() {
-                    break;
-                }
-                // The ring is full: what is in it has to leave first.
-                self.make_room()?;
+        let mut intake = LinkIntake { mirror: &mut self.mirror, log: &self.log, node: &self.node };
+        match receiver.take_in(now_ms, &mut intake) {
+            Ok(()) => {}
+            Err(TakeError::Close(close)) => {
+                let _ = socket.write_all(&receiver.farewell());
+                return Err(close.to_string());
             }
-            if receiver.epoch() > epoch {
-                self.node.saw_epoch(&self.log, receiver.epoch())?;
-            }
+            Err(TakeError::Intake(reason)) => return Err(reason),
         }
         if !bytes.is_empty() {
             self.following.heard_ms.store(now_ms, SeqCst);
@@ -477,9 +448,23 @@ impl LinkParts {
         }
         Ok(())
     }
+}
 
-    /// Writes what is in the ring, so that it can take more.
-    fn make_room(&self) -> Result<(), String> {
+/// The log here, as it takes in what the leader sends.
+struct LinkIntake<'l> {
+    mirror: &'l mut Mirror,
+    log: &'l Log,
+    node: &'l Node,
+}
+
+impl Intake for LinkIntake<'_> {
+    type Error = String;
+
+    fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, String> {
+        self.mirror.append(batches, epoch_max).map_err(|error| error.to_string())
+    }
+
+    fn make_room(&mut self) -> Result<(), String> {
         let text = |error: storage::Error| error.to_string();
         if self.log.flush().map_err(text)? == Flush::NeedSegment
             && self.log.prepare_segment().map_err(text)? == Prepare::NoRoom
@@ -487,6 +472,10 @@ impl LinkParts {
             return Err(format!("the disk has no room for the log: {}", self.log.no_room_reason()));
         }
         Ok(())
+    }
+
+    fn saw_epoch(&mut self, epoch: u32) -> Result<(), String> {
+        self.node.saw_epoch(self.log, epoch)
     }
 }
 

@@ -26,13 +26,13 @@ use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{
-    Acked, Acks, Chunk, HEARTBEAT_MS, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
-    Retention, SILENCE_MS, Session, Source, Turn,
+    Acked, Acks, HEARTBEAT_MS, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
+    Retention, SILENCE_MS, Session, Tail, Turn,
     join::{Answer, Claim, Decision, decide},
 };
-use storage::{Followed, Log, LogFollower, Pin};
+use storage::{Log, Pin};
 
-use super::{Node, history::LogHistory};
+use super::Node;
 
 /// Replicas that are served at a time.
 const REPLICAS_MAX: usize = 64;
@@ -382,27 +382,6 @@ fn read_acks(
                 }
                 return Some(close.to_string());
             }
-        }
-    }
-}
-
-/// The log as a relay reads it.
-struct Tail(LogFollower);
-
-impl Source for Tail {
-    type Bytes = Arc<[u8]>;
-    type Error = String;
-
-    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
-        match self.0.read(bytes_max as usize) {
-            Ok(Followed::Chunk(chunk)) => {
-                Ok(Some(Chunk { start: chunk.start, end: chunk.end, bytes: chunk.bytes }))
-            }
-            Ok(Followed::UpToDate) => Ok(None),
-            Ok(Followed::Forgotten(start)) => {
-                Err(format!("the log is not kept any more before lsn {start}: it was too far behind"))
-            }
-            Err(error) => Err(error.to_string()),
         }
     }
 }

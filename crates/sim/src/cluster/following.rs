@@ -18,15 +18,16 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use recovery::replay::Replayer;
 use replication::{
-    Backoff, Receiver, ReplicaId, SILENCE_MS,
-    epoch::EPOCH_JUMP_MAX,
-    join::{Answer, Claim, History, Mark, PROTOCOL_VERSION, Probe, Probed, format_marks},
+    Backoff, Confirmed, Intake, Led, Promotion, Receiver, ReplicaId, SILENCE_MS, TakeError,
+    join::{JoinError, Joiner, Joining, Step, Verdict},
+    promote,
 };
 use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror};
 
 use super::{
     Treason,
-    history::LogHistory,
+    history::JudgedHistory,
+    member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
     node::{Failure, flush},
 };
@@ -37,7 +38,7 @@ const APPLY_BYTES: usize = 64 << 10;
 /// How the connection to the leader stands.
 enum Link {
     Away { until_ms: u64 },
-    Asking { conn: ConnId, since_ms: u64, probe: Option<Probe> },
+    Asking { conn: ConnId, since_ms: u64, joining: Joining },
     Streaming { conn: ConnId, receiver: Box<Receiver> },
 }
 
@@ -60,14 +61,8 @@ pub(super) struct Following {
     replayer: Replayer,
     own: LogFollower,
     chunk: Option<Chunk>,
-    /// Received, and not in the log yet.
-    backlog: Vec<u8>,
     link: Link,
     backoff: Backoff,
-    /// The highest epoch that was seen, and is on disk.
-    epoch: u32,
-    /// All that is applied is known to be committed.
-    is_confirmed: bool,
 }
 
 /// What a step of a replica may use.
@@ -77,6 +72,7 @@ pub(super) struct Around<'a> {
     /// Whom it follows.
     pub(super) leader: Option<NodeId>,
     pub(super) network: &'a mut Network,
+    pub(super) member: &'a mut Member,
     pub(super) clock: &'a SimClock,
     pub(super) prng: &'a mut Prng,
     pub(super) treason: Option<Treason>,
@@ -98,15 +94,8 @@ impl Following {
     ) -> Following {
         let end = log.durable_lsn();
         let (replayer, own) = (Replayer::new(keyspace.clone(), chains, end), log.follow(end));
-        let epoch = log.epoch();
-        let (chunk, backlog, link) = (None, Vec::new(), Link::Away { until_ms: now_ms });
-        let (backoff, is_confirmed) = (Backoff::default(), false);
-        Following { log, mirror, keyspace, replayer, own, chunk, backlog, link, backoff, epoch, is_confirmed }
-    }
-
-    /// What clients may be shown, if anything.
-    pub(super) fn shown(&self) -> Option<Lsn> {
-        self.is_confirmed.then(|| self.replayer.applied())
+        let (chunk, link, backoff) = (None, Link::Away { until_ms: now_ms }, Backoff::default());
+        Following { log, mirror, keyspace, replayer, own, chunk, link, backoff }
     }
 
     /// Everything up to here is in memory.
@@ -152,122 +141,98 @@ impl Following {
             around.network.close(conn, Side::Replica, now_ms);
             self.link = Link::Away { until_ms: now_ms + self.backoff.wait_ms(around.prng.next_u64()) };
         }
-        self.backlog.clear();
     }
 
-    /// Makes a leader of it, in an epoch above `epoch`; everything in its log is applied then.
-    pub(super) fn promote(&mut self, epoch: u32) -> Result<u32, Failure> {
+    /// Makes a leader of it, in an epoch above `epoch`.
+    pub(super) fn promote(
+        &mut self,
+        epoch: u32,
+        member: &mut Member,
+        treason: Option<Treason>,
+    ) -> Result<(), Failure> {
         self.log.note_epoch(epoch)?;
-        let promoted = self.mirror.promote()?;
-        self.apply_up_to(Lsn::MAX)?;
-        Ok(promoted)
+        let led = promote(&mut Promoting { following: self, member, treason })?;
+        assert_eq!(led, Led::Now, "a replica was not fenced");
+        member.change(|role| (role.open(), false))
     }
 
     fn ask(&mut self, leader: NodeId, around: &mut Around<'_>) -> Result<(), Failure> {
-        let end = self.log.durable_lsn();
-        let chain =
-            LogHistory::new(&self.log, around.treason).batch_ending_at(end)?.map_or(0, |batch| batch.chain);
-        let claim = Claim {
-            version: PROTOCOL_VERSION,
+        let joiner = Joiner {
             log_id: self.log.id(),
-            epoch: self.epoch,
-            mark: Mark { end, chain },
-            port: 6379,
             replica: around.id,
+            port: 6379,
+            seen_epoch: around.member.role().remembered().seen_epoch,
+            log_epoch: self.log.epoch(),
+            end: self.log.durable_lsn(),
+            copies_anew: false,
         };
+        let (joining, step) = Joining::begin(joiner, &JudgedHistory::new(&self.log, around.treason))?;
+        let Step::Ask(arguments) = step else { return Ok(()) };
         let (conn, since_ms) = (around.network.connect(around.number, leader), around.now_ms());
-        around.network.send(conn, Side::Leader, Message::Claim(claim.arguments().to_vec()), since_ms);
-        self.link = Link::Asking { conn, since_ms, probe: None };
+        around.network.send(conn, Side::Leader, Message::Claim(arguments), since_ms);
+        self.link = Link::Asking { conn, since_ms, joining };
         Ok(())
     }
 
     fn hear_answer(&mut self, around: &mut Around<'_>) -> Result<Next, Failure> {
         let now_ms = around.now_ms();
-        let Link::Asking { conn, probe, .. } = &mut self.link else { return Ok(Next::Stay) };
+        let Link::Asking { conn, joining, .. } = &mut self.link else { return Ok(Next::Stay) };
         let conn = *conn;
-        let common = match around.network.receive(conn, Side::Replica, now_ms) {
+        let step = match around.network.receive(conn, Side::Replica, now_ms) {
             None => return Ok(Next::Stay),
-            Some(Message::Common(common)) => common,
-            Some(Message::Line(line)) => match Answer::parse(line.as_bytes()) {
-                Some(Answer::Resume { end, epoch })
-                    if end == self.mirror.position() && epoch >= self.epoch =>
-                {
-                    self.note_epoch(epoch)?;
-                    let receiver = Receiver::new(epoch, end, now_ms).into();
-                    self.backoff.reset();
-                    self.link = Link::Streaming { conn, receiver };
-                    return Ok(Next::Stay);
+            Some(Message::Line(line)) => {
+                match joining.hear(&line, &JudgedHistory::new(&self.log, around.treason)) {
+                    Ok(step) => Some(step),
+                    Err(JoinError::Log(error)) => return Err(error.into()),
+                    Err(_) => None,
                 }
-                Some(Answer::Probe) => {
-                    *probe = Some(Probe::new(self.log.durable_lsn()));
-                    None
-                }
-                Some(Answer::Full { .. }) => {
-                    self.leave(around);
-                    return Ok(Next::Copy);
-                }
-                _ => {
-                    self.leave(around);
-                    return Ok(Next::Stay);
-                }
-            },
-            Some(_) => {
-                self.leave(around);
+            }
+            Some(_) => None,
+        };
+        let next = match step {
+            Some(Step::Ask(words)) => {
+                let marks = words.into_iter().skip(1).collect();
+                around.network.send(conn, Side::Leader, Message::Marks(marks), now_ms);
                 return Ok(Next::Stay);
             }
+            Some(Step::Settled(Verdict::Follow { epoch })) => {
+                self.saw_epoch(epoch, around.member)?;
+                self.backoff.reset();
+                let receiver = Receiver::new(epoch, self.mirror.position(), now_ms).into();
+                self.link = Link::Streaming { conn, receiver };
+                return Ok(Next::Stay);
+            }
+            Some(Step::Settled(Verdict::Cut(at))) => Next::Cut(at),
+            Some(Step::Settled(Verdict::Copy { .. } | Verdict::CopyAnew)) => Next::Copy,
+            None => Next::Stay,
         };
-        let Some(probe) = probe else {
-            self.leave(around);
-            return Ok(Next::Stay);
-        };
-        match probe.next(common, &LogHistory::new(&self.log, around.treason))? {
-            Probed::Ask(marks) => {
-                let marks = Message::Marks(format_marks(&marks));
-                around.network.send(conn, Side::Leader, marks, now_ms);
-                Ok(Next::Stay)
-            }
-            Probed::Common(at) => {
-                self.leave(around);
-                Ok(Next::Cut(at))
-            }
-            Probed::Nothing => {
-                self.leave(around);
-                Ok(Next::Copy)
-            }
-        }
+        self.leave(around);
+        Ok(next)
     }
 
     fn stream(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         let now_ms = around.now_ms();
-        self.take_backlog()?;
         let Link::Streaming { conn, receiver } = &mut self.link else { return Ok(()) };
         let conn = *conn;
         let mut has_ended = receiver.check(now_ms).is_err();
-        while self.backlog.is_empty() && !has_ended {
+        while !has_ended {
             match around.network.receive(conn, Side::Replica, now_ms) {
                 None => break,
                 Some(Message::Frames(bytes)) => receiver.inbox().extend_from_slice(&bytes),
                 Some(_) => has_ended = true,
             }
-            loop {
-                match receiver.next(now_ms) {
-                    Ok(Some(batches)) => self.backlog.extend_from_slice(batches.bytes),
-                    Ok(None) => break,
-                    Err(_) => {
-                        has_ended = true;
-                        break;
-                    }
-                }
+            let mut intake =
+                LogIntake { mirror: &mut self.mirror, log: &self.log, member: &mut *around.member };
+            match receiver.take_in(now_ms, &mut intake) {
+                Ok(()) => {}
+                Err(TakeError::Close(_) | TakeError::Intake(IntakeError::NoRoom)) => has_ended = true,
+                Err(TakeError::Intake(IntakeError::Failed(failure))) => return Err(failure),
             }
         }
-        let epoch = receiver.epoch();
-        self.note_epoch(epoch)?;
-        self.take_backlog()?;
         if has_ended {
             self.leave(around);
             return Ok(());
         }
-        let Link::Streaming { receiver, .. } = &mut self.link else { return Ok(()) };
         let flushed = match around.treason {
             Some(Treason::AckBeforeFlush) => self.mirror.position(),
             _ => self.log.durable_lsn(),
@@ -275,23 +240,8 @@ impl Following {
         if let Some(ack) = receiver.ack(now_ms, flushed, self.replayer.applied()) {
             around.network.send(conn, Side::Leader, Message::Frames(ack.to_vec()), now_ms);
         }
-        Ok(())
-    }
-
-    /// Hands to the log what it has room for.
-    fn take_backlog(&mut self) -> Result<(), Failure> {
-        while !self.backlog.is_empty() {
-            let taken = self.mirror.append(&self.backlog, self.epoch.saturating_add(EPOCH_JUMP_MAX))?;
-            self.backlog.drain(..taken);
-            if taken == 0 {
-                let before = self.log.written_lsn();
-                flush(&self.log)?;
-                if self.log.written_lsn() == before {
-                    break;
-                }
-            }
-        }
-        Ok(())
+        let committed = receiver.committed();
+        around.member.change(|role| role.confirm(committed)).map(|_: Confirmed| ())
     }
 
     fn apply(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
@@ -301,7 +251,6 @@ impl Following {
             Some(Treason::ApplyBeforeCommit) => durable,
             _ => receiver.applicable(durable),
         };
-        self.is_confirmed |= receiver.committed() >= self.replayer.applied();
         self.apply_up_to(until)
     }
 
@@ -328,13 +277,85 @@ impl Following {
         Ok(())
     }
 
-    /// Keeps the epoch before anything is acknowledged in it.
-    fn note_epoch(&mut self, epoch: u32) -> Result<(), Failure> {
-        if epoch > self.epoch {
-            self.log.note_epoch(epoch)?;
-            self.epoch = epoch;
+    fn saw_epoch(&mut self, epoch: u32, member: &mut Member) -> Result<(), Failure> {
+        saw_epoch(&self.log, epoch, member)
+    }
+}
+
+/// Keeps an epoch before anything is acknowledged in it.
+fn saw_epoch(log: &Log, epoch: u32, member: &mut Member) -> Result<(), Failure> {
+    log.note_epoch(epoch)?;
+    member.change(|role| ((), role.saw_epoch(epoch)))
+}
+
+/// The log of a replica, as it takes in what its leader sends.
+struct LogIntake<'l> {
+    mirror: &'l mut Mirror,
+    log: &'l Log,
+    member: &'l mut Member,
+}
+
+/// Why a log takes nothing more in.
+enum IntakeError {
+    /// The disk is full, for now.
+    NoRoom,
+    Failed(Failure),
+}
+
+impl Intake for LogIntake<'_> {
+    type Error = IntakeError;
+
+    fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, IntakeError> {
+        self.mirror.append(batches, epoch_max).map_err(|error| IntakeError::Failed(error.into()))
+    }
+
+    fn make_room(&mut self) -> Result<(), IntakeError> {
+        let before = self.log.written_lsn();
+        flush(self.log).map_err(IntakeError::Failed)?;
+        if self.log.written_lsn() == before { Err(IntakeError::NoRoom) } else { Ok(()) }
+    }
+
+    fn saw_epoch(&mut self, epoch: u32) -> Result<(), IntakeError> {
+        saw_epoch(self.log, epoch, self.member).map_err(IntakeError::Failed)
+    }
+}
+
+/// The steps of a promotion, on one thread.
+struct Promoting<'f> {
+    following: &'f mut Following,
+    member: &'f mut Member,
+    treason: Option<Treason>,
+}
+
+impl Promotion for Promoting<'_> {
+    type Error = Failure;
+
+    fn end_link(&mut self) -> Result<Option<Lsn>, Failure> {
+        Ok(Some(self.following.mirror.position()))
+    }
+
+    fn make_durable(&mut self, end: Lsn) -> Result<(), Failure> {
+        Ok(self.following.log.make_durable(end)?)
+    }
+
+    fn apply_all(&mut self, end: Lsn) -> Result<(), Failure> {
+        if self.treason == Some(Treason::LeadBeforeApplying) {
+            return Ok(());
         }
+        self.following.apply_up_to(end)
+    }
+
+    fn begin_epoch(&mut self) -> Result<(), Failure> {
+        self.following.mirror.promote()?;
         Ok(())
+    }
+
+    fn stop_following(&mut self) -> Result<u32, Failure> {
+        self.member.change(|role| (role.lead(), true))
+    }
+
+    fn outbid(&mut self, epoch: u32) -> Result<(), Failure> {
+        Ok(self.following.log.outbid_epoch(epoch)?)
     }
 }
 
@@ -346,6 +367,6 @@ impl fmt::Debug for Following {
             Link::Streaming { conn, receiver } => format!("streams over {conn} from {}", receiver.position()),
         };
         let (start, end, applied) = (self.log.start_lsn(), self.mirror.position(), self.applied());
-        write!(f, "replica, epoch {}, log {start}..{end}, applied {applied}, {link}", self.epoch)
+        write!(f, "replica, epoch {}, log {start}..{end}, applied {applied}, {link}", self.log.epoch())
     }
 }

@@ -1,68 +1,41 @@
-//! The log of a server as the machines of `replication` want to read it.
-
-use std::sync::Arc;
+//! The log of a server as joins see it, also of one that takes logs of the same length for the same.
 
 use lsn::Lsn;
 use replication::{
-    Chunk, Source,
+    LogHistory,
     join::{Ending, History},
 };
-use storage::{Followed, Log, LogFollower};
+use storage::Log;
 
 use super::Treason;
 
 /// What a join asks of a log.
-pub(super) struct LogHistory<'l> {
-    log: &'l Log,
+pub(super) struct JudgedHistory<'l> {
+    log: LogHistory<'l>,
     /// Takes positions for what is there.
     by_position: bool,
 }
 
-impl<'l> LogHistory<'l> {
-    pub(super) fn new(log: &'l Log, treason: Option<Treason>) -> LogHistory<'l> {
-        LogHistory { log, by_position: treason == Some(Treason::JoinByPosition) }
-    }
-
-    fn chain(&self, end: Lsn, chain: u64) -> u64 {
-        if self.by_position { end.get() } else { chain }
+impl<'l> JudgedHistory<'l> {
+    pub(super) fn new(log: &'l Log, treason: Option<Treason>) -> JudgedHistory<'l> {
+        JudgedHistory { log: LogHistory(log), by_position: treason == Some(Treason::JoinByPosition) }
     }
 }
 
-impl History for LogHistory<'_> {
+impl History for JudgedHistory<'_> {
     type Error = storage::Error;
 
     fn start(&self) -> Lsn {
-        self.log.start_lsn()
+        self.log.start()
     }
 
     fn end(&self) -> Lsn {
-        self.log.durable_lsn()
+        self.log.end()
     }
 
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, storage::Error> {
-        match self.log.batch_ending_at(end)? {
-            Some(batch) => Ok(Some(Ending { start: batch.start, chain: self.chain(end, batch.chain) })),
-            None if end == self.start() => {
-                let chain = self.log.chain_at(end)?;
-                Ok(chain.map(|chain| Ending { start: end, chain: self.chain(end, chain) }))
-            }
-            None => Ok(None),
-        }
-    }
-}
-
-/// Where a relay reads a log.
-pub(super) struct Tail(pub(super) LogFollower);
-
-impl Source for Tail {
-    type Bytes = Arc<[u8]>;
-    type Error = String;
-
-    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
-        match self.0.read(bytes_max as usize).map_err(|error| error.to_string())? {
-            Followed::Chunk(storage::Chunk { start, end, bytes }) => Ok(Some(Chunk { start, end, bytes })),
-            Followed::UpToDate => Ok(None),
-            Followed::Forgotten(start) => Err(format!("the log is kept from lsn {start} on")),
-        }
+        let ending = self.log.batch_ending_at(end)?;
+        let by_position = |ending: Ending| Ending { chain: end.get(), ..ending };
+        Ok(if self.by_position { ending.map(by_position) } else { ending })
     }
 }

@@ -19,14 +19,15 @@ use keyspace::{AccessClock, Freed, Keyspace, slot_of};
 use lsn::Lsn;
 use replication::{
     Acks, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, Retention, SILENCE_MS,
-    Session,
+    Session, Tail,
     join::{Answer, Claim, Decision, decide, newest_common, parse_marks},
 };
 use storage::{Admission, Appender, CopyPlan, Followed, Log, LogFollower, Pin, snapshot};
 
 use super::{
     Treason,
-    history::{LogHistory, Tail},
+    history::JudgedHistory,
+    member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
     node::{Failure, flush},
     truth::Truth,
@@ -72,8 +73,6 @@ pub(super) struct Leading {
     pub(super) log: Log,
     pub(super) keyspace: Arc<Keyspace>,
     pub(super) dir: PathBuf,
-    /// The epoch that has begun elsewhere, once it has heard of one.
-    pub(super) fenced_by: Option<u32>,
     appender: Appender,
     record: Vec<u8>,
     acks: Acks,
@@ -95,6 +94,7 @@ pub(super) struct Around<'a> {
     pub(super) number: NodeId,
     pub(super) network: &'a mut Network,
     pub(super) truth: &'a mut Truth,
+    pub(super) member: &'a mut Member,
     pub(super) clock: &'a SimClock,
     pub(super) prng: &'a mut Prng,
     /// Replicas that must have what is committed.
@@ -107,11 +107,12 @@ impl Leading {
         log: Log,
         keyspace: Arc<Keyspace>,
         dir: PathBuf,
+        acks: usize,
         treason: Option<Treason>,
     ) -> Result<Leading, Failure> {
-        // An empty log has no earlier leaders.
+        // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before it led.
         let is_first = log.written_lsn() == Lsn::ZERO || treason == Some(Treason::CommitLeftovers);
-        let floor = if is_first { Lsn::ZERO } else { log.mark_epoch()? };
+        let floor = if is_first || acks == 0 { Lsn::ZERO } else { log.mark_epoch()? };
         let appender = log.appender();
         let witness = log.follow(log.start_lsn());
         Ok(Leading {
@@ -125,7 +126,6 @@ impl Leading {
             witness,
             committed: Lsn::ZERO,
             ahead: None,
-            fenced_by: None,
             treason,
             log,
             keyspace,
@@ -135,9 +135,6 @@ impl Leading {
 
     /// Executes a write if the log takes it.
     pub(super) fn write(&mut self, number: u64, prng: &mut Prng) -> Result<(), Failure> {
-        if self.fenced_by.is_some() {
-            return Ok(());
-        }
         if self.log.admit(64 << 10) != Admission::Go {
             flush(&self.log)?;
             if self.log.admit(64 << 10) != Admission::Go {
@@ -210,6 +207,10 @@ impl Leading {
 
     /// Serves every connection once, then tells clients what is committed.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
+        // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it at once.
+        if !around.member.role().is_read_only() {
+            self.commit(around)?;
+        }
         for conn in around.network.conns_to(around.number) {
             let since_ms = around.clock.monotonic_us() / 1000;
             let mut served = self.conns.remove(&conn).unwrap_or(Served::Talking { since_ms });
@@ -219,13 +220,18 @@ impl Leading {
                     self.drop_conn(conn, &served, around);
                     match end {
                         End::Closed => {}
-                        End::Fenced(epoch) => self.fenced_by = Some(epoch),
+                        End::Fenced(epoch) => {
+                            around.member.change(|role| {
+                                let led = role.fence(epoch);
+                                (led, led)
+                            })?;
+                        }
                         End::Failed(failure) => return Err(failure),
                     }
                 }
             }
         }
-        if self.fenced_by.is_none() {
+        if !around.member.role().is_read_only() {
             self.commit(around)?;
             self.retain(around)?;
         }
@@ -234,7 +240,7 @@ impl Leading {
 
     fn serve(&mut self, conn: ConnId, served: &mut Served, around: &mut Around<'_>) -> Result<(), End> {
         let now_ms = around.clock.monotonic_us() / 1000;
-        if self.fenced_by.is_some() {
+        if around.member.role().is_read_only() {
             return Err(End::Closed);
         }
         while let Some(message) = around.network.receive(conn, Side::Leader, now_ms) {
@@ -245,8 +251,9 @@ impl Leading {
                 (Message::Marks(words), Served::Talking { .. }) => {
                     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
                     let marks = parse_marks(&words).ok_or(End::Closed)?;
-                    let common = newest_common(&marks, &LogHistory::new(&self.log, self.treason))?;
-                    around.network.send(conn, Side::Replica, Message::Common(common), now_ms);
+                    let common = newest_common(&marks, &JudgedHistory::new(&self.log, self.treason))?;
+                    let line = common.map_or(":-1".into(), |end| format!(":{end}"));
+                    around.network.send(conn, Side::Replica, Message::Line(line), now_ms);
                 }
                 (Message::Frames(bytes), Served::Shipping { relay, session, replica, .. }) => {
                     relay.inbox().extend_from_slice(&bytes);
@@ -297,7 +304,8 @@ impl Leading {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let claim = Claim::parse(&words).ok_or(End::Closed)?;
         let epoch = self.log.epoch();
-        let answer = match decide(&claim, self.log.id(), epoch, &LogHistory::new(&self.log, self.treason))? {
+        let answer = match decide(&claim, self.log.id(), epoch, &JudgedHistory::new(&self.log, self.treason))?
+        {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, now_ms);
                 let session = self.acks.join(claim.replica, relay.acked());
@@ -311,7 +319,7 @@ impl Leading {
             Decision::Refuse(refusal) => return Err(End::Failed(Failure::Breach(refusal.to_string()))),
             Decision::Fenced { epoch } => return Err(End::Fenced(epoch)),
         };
-        around.network.send(conn, Side::Replica, Message::Line(answer.line()), now_ms);
+        around.network.send(conn, Side::Replica, Message::Line(format!("+{}", answer.line())), now_ms);
         Ok(())
     }
 

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use env::Prng;
-use lsn::Lsn;
 
 /// A server of the cluster.
 pub(super) type NodeId = usize;
@@ -22,12 +21,10 @@ const WINDOW_BYTES: usize = 64 << 10;
 pub(super) enum Message {
     /// Arguments of REPLICATE.
     Claim(Vec<String>),
-    /// The line that answers it.
-    Line(String),
     /// Arguments of REPLICATE MARKS.
     Marks(Vec<String>),
-    /// What answers them.
-    Common(Option<Lsn>),
+    /// The line that answers them.
+    Line(String),
     /// Bytes of frames, cut anywhere.
     Frames(Vec<u8>),
     /// Nothing more comes.

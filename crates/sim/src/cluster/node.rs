@@ -13,6 +13,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use env::{Clock, Prng, SimClock, SimDisk, SimEntropy, sim::CrashMode, sim::SimDiskOptions};
 use keyspace::{Keyspace, Options};
+use lsn::Lsn;
 use recovery::{
     progress::LoadProgress,
     recover::{Mode, RecoverError, Source, load},
@@ -20,7 +21,9 @@ use recovery::{
 use replication::ReplicaId;
 use storage::{Control, Durability, Flush, LogOptions, MirrorError, Prepare};
 
-use super::{Treason, copying::Copying, following::Following, leading::Leading, network::NodeId};
+use super::{
+    Treason, copying::Copying, following::Following, leading::Leading, member::Member, network::NodeId,
+};
 
 /// Why a step of a server failed.
 #[derive(Debug)]
@@ -78,6 +81,8 @@ pub(super) struct Node {
     pub(super) clock: Arc<SimClock>,
     pub(super) order: Order,
     pub(super) role: Role,
+    /// Its role among others, by the server's own rules; `None` while it is down.
+    pub(super) member: Option<Member>,
     /// Starts so far.
     pub(super) life: u64,
     /// Its disk has failed or will: whatever goes wrong is no wonder.
@@ -87,11 +92,21 @@ pub(super) struct Node {
     /// The newest directory; older ones were copied over.
     home: u64,
     durability: Durability,
+    /// Replicas that must have a write before it is acknowledged.
+    acks: usize,
+    /// A replica that starts shows nothing before its leader has committed all that it has.
+    awaits_acks: bool,
     pub(super) prng: Prng,
 }
 
 impl Node {
-    pub(super) fn new(id: NodeId, order: Order, durability: Durability, prng: &mut Prng) -> Node {
+    pub(super) fn new(
+        id: NodeId,
+        order: Order,
+        durability: Durability,
+        (acks, awaits_acks): (usize, bool),
+        prng: &mut Prng,
+    ) -> Node {
         let mut prng = prng.fork();
         // Clocks are apart by up to a minute.
         let clock = Arc::new(SimClock::new(1_700_000_000_000 + prng.below(60_000)));
@@ -101,11 +116,14 @@ impl Node {
             clock,
             order,
             role: Role::Down,
+            member: None,
             life: 0,
             is_troubled: false,
             is_witness: true,
             home: 0,
             durability,
+            acks,
+            awaits_acks,
             prng,
         }
     }
@@ -152,6 +170,7 @@ impl Node {
         let seed = self.prng.next_u64();
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: seed }));
         let (dir, entropy) = (self.home(), SimEntropy::new(seed));
+        let mut member = Member::start(&self.disk, self.order, self.awaits_acks, &entropy)?;
         let source = Source {
             disk: self.disk.clone(),
             dir: &dir,
@@ -164,19 +183,36 @@ impl Node {
         };
         let mut recovery = load(source, &keyspace, &LoadProgress::new(self.clock.clone()))?;
         let chains = recovery.take_chains();
-        self.role = if self.order == Order::Lead {
+        self.role = if member.role().leader().is_none() {
             let log = recovery.finish(self.clock.clone())?;
-            Role::Leader(Leading::new(log, keyspace, dir, treason)?.into())
+            Role::Leader(Leading::new(log, keyspace, dir, self.acks, treason)?.into())
         } else {
             let (log, mirror) = recovery.finish_as_mirror(self.clock.clone())?;
+            let (end, awaits_acks) = match treason {
+                Some(Treason::ShowLeftovers) => (Lsn::ZERO, false),
+                _ => (log.durable_lsn(), self.awaits_acks),
+            };
+            member.change(|role| (role.recovered(end, awaits_acks), false))?;
             Role::Replica(Following::new(log, mirror, keyspace, chains, self.now_ms()).into())
         };
+        self.member = Some(member);
         Ok(())
+    }
+
+    /// Whether it leads, and was not fenced.
+    pub(super) fn takes_writes(&self) -> bool {
+        let is_open = self.member.as_ref().is_some_and(|member| !member.role().is_read_only());
+        is_open && matches!(self.role, Role::Leader(_))
+    }
+
+    /// Whether clients are shown what it has applied.
+    pub(super) fn shows(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.role().unconfirmed() == Lsn::ZERO)
     }
 
     /// The process ends, or the whole machine: what was not synced is settled in some way.
     pub(super) fn crash(&mut self, mode: CrashMode) {
-        self.role = Role::Down;
+        (self.role, self.member) = (Role::Down, None);
         self.disk.set_space_limit(None);
         self.disk.crash(mode);
         self.is_troubled = false;
@@ -184,7 +220,7 @@ impl Node {
 
     /// All that was on its disk is gone.
     pub(super) fn lose_disk(&mut self) {
-        self.role = Role::Down;
+        (self.role, self.member) = (Role::Down, None);
         self.disk = SimDisk::new(SimDiskOptions { seed: self.prng.next_u64(), ..SimDiskOptions::default() });
         (self.home, self.is_troubled, self.is_witness) = (0, false, false);
     }

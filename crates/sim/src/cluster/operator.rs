@@ -16,10 +16,13 @@
 //! - What the old leader is told reaches it later, or when it comes back.
 
 use lsn::Lsn;
+use replication::{Led, Promotion, promote};
+use storage::Log;
 
 use super::{
     Cluster, Treason,
     leading::{Leading, holds},
+    member::Member,
     network::NodeId,
     node::{Failure, Node, Order, Role},
 };
@@ -71,10 +74,7 @@ impl Cluster {
             return Ok(());
         }
         if self.operator.held.is_empty() {
-            if !self.reinstate()? {
-                self.hold();
-            }
-            return Ok(());
+            return if self.reinstate()? { Ok(()) } else { self.hold() };
         }
         let is_up = |&id: &NodeId| matches!(self.nodes[id].role, Role::Replica(_));
         if self.operator.held.iter().all(is_up) { self.promote() } else { Ok(()) }
@@ -88,7 +88,11 @@ impl Cluster {
             return Ok(());
         }
         let was = std::mem::replace(&mut node.order, order);
-        match (&mut node.role, order) {
+        let obeyed = node.member.as_mut().map_or(Ok(()), |member| member.obey(order));
+        if let Err(failure) = obeyed {
+            return self.failed(id, failure);
+        }
+        match (&mut self.nodes[id].role, order) {
             (Role::Leader(_), _) => {
                 // It starts again as what it is now.
                 self.stop(id);
@@ -106,19 +110,23 @@ impl Cluster {
     /// above it. Returns whether that was needed.
     fn reinstate(&mut self) -> Result<bool, String> {
         let Some(id) = self.operator.leader() else { return Ok(false) };
-        let Role::Leader(leading) = &self.nodes[id].role else { return Ok(false) };
-        let Some(epoch) = leading.fenced_by else { return Ok(false) };
-        match leading.log.note_epoch(epoch) {
-            Ok(()) => {
+        let node = &mut self.nodes[id];
+        let (Role::Leader(leading), Some(member)) = (&node.role, &mut node.member) else { return Ok(false) };
+        if !member.role().is_read_only() {
+            return Ok(false);
+        }
+        match promote(&mut Reinstating { log: &leading.log, member }) {
+            Ok(led) => {
+                assert_eq!(led, Led::AfterRestart, "a leader that takes no writes was fenced");
                 self.stop(id);
                 self.start(id)?;
             }
-            Err(error) => self.failed(id, error.into())?,
+            Err(failure) => self.failed(id, failure)?,
         }
         Ok(true)
     }
 
-    fn hold(&mut self) {
+    fn hold(&mut self) -> Result<(), String> {
         let leader = self.operator.leader();
         let others = |node: &&Node| Some(node.id) != leader && node.is_witness;
         let mut held: Vec<NodeId> = self.nodes.iter().filter(others).map(|node| node.id).collect();
@@ -128,11 +136,16 @@ impl Cluster {
             held.swap_remove(self.prng.below(held.len() as u64) as usize);
         }
         if held.len() < wanted {
-            return;
+            return Ok(());
         }
         for &id in &held {
             self.operator.orders[id] = Order::Hold;
             self.nodes[id].order = Order::Hold;
+            if let Some(member) = &mut self.nodes[id].member
+                && let Err(failure) = member.obey(Order::Hold)
+            {
+                self.failed(id, failure)?;
+            }
             // What copies, or still takes itself for the leader, starts again as what it is now.
             if matches!(self.nodes[id].role, Role::Copying(_) | Role::Leader(_)) {
                 self.stop(id);
@@ -140,6 +153,7 @@ impl Cluster {
             self.with_replica(id, |following, around| following.leave(around));
         }
         self.operator.held = held;
+        Ok(())
     }
 
     fn promote(&mut self) -> Result<(), String> {
@@ -172,13 +186,14 @@ impl Cluster {
         let epoch = self.truth.epoch();
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &mut node.role else { return Ok(()) };
-        let promoted = following.promote(epoch)?;
+        let Some(member) = &mut node.member else { return Ok(()) };
+        following.promote(epoch, member, self.options.treason)?;
         let (log, keyspace) = (following.log.clone(), following.keyspace.clone());
-        let leading = Leading::new(log, keyspace, node.home(), self.options.treason)?;
+        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, self.options.treason)?;
         node.order = Order::Lead;
         holds(&leading.log, &self.truth)?
             .map_err(|lost| Failure::Breach(format!("server {id} is promoted: {lost}")))?;
-        self.truth.leads(promoted, id, node.life).map_err(Failure::Breach)?;
+        self.truth.leads(leading.log.epoch(), id, node.life).map_err(Failure::Breach)?;
         node.role = Role::Leader(leading.into());
         self.operator.held.clear();
         for order in &mut self.operator.orders {
@@ -187,5 +202,39 @@ impl Cluster {
         self.operator.orders[id] = Order::Lead;
         self.failovers += 1;
         Ok(())
+    }
+}
+
+/// A leader that was fenced is to lead again.
+struct Reinstating<'l> {
+    log: &'l Log,
+    member: &'l mut Member,
+}
+
+impl Promotion for Reinstating<'_> {
+    type Error = Failure;
+
+    fn end_link(&mut self) -> Result<Option<Lsn>, Failure> {
+        Ok(None)
+    }
+
+    fn make_durable(&mut self, _: Lsn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn apply_all(&mut self, _: Lsn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn begin_epoch(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn stop_following(&mut self) -> Result<u32, Failure> {
+        self.member.change(|role| (role.lead(), true))
+    }
+
+    fn outbid(&mut self, epoch: u32) -> Result<(), Failure> {
+        Ok(self.log.outbid_epoch(epoch)?)
     }
 }

@@ -13,6 +13,10 @@ pub enum Treason {
     JoinByPosition,
     /// A leader commits what earlier ones have left before anything of its own.
     CommitLeftovers,
+    /// Replicas show what they find in their logs when they start.
+    ShowLeftovers,
+    /// A replica leads before it has applied its log.
+    LeadBeforeApplying,
 }
 
 /// How a cluster is set up.

@@ -71,10 +71,11 @@ impl Cluster {
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };
-        following.promote(epoch)?;
+        let Some(member) = &mut node.member else { return Err(Failure::Breach("it is down".into())) };
+        following.promote(epoch, member, treason)?;
         following.log.set_durability(Durability::Strict);
         let (log, keyspace) = (following.log.clone(), following.keyspace.clone());
-        let leading = Leading::new(log, keyspace, node.home(), treason)?;
+        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, treason)?;
         node.order = Order::Lead;
         node.role = Role::Leader(leading.into());
         Ok(())

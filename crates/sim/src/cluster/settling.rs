@@ -58,7 +58,7 @@ impl Cluster {
         let end = leading.log.appended_lsn();
         let is_done = |node: &super::Node| match &node.role {
             Role::Leader(leading) => node.id == leader && leading.has_told_all(),
-            Role::Replica(following) => following.applied() == end && following.shown().is_some(),
+            Role::Replica(following) => following.applied() == end && node.shows(),
             Role::Down | Role::Copying(_) => false,
         };
         self.truth.end() == end && self.nodes.iter().all(is_done)
@@ -95,7 +95,7 @@ impl Cluster {
                 Role::Leader(leading) => format!(
                     "leads epoch {}, fenced by {:?}, log {}..{}",
                     leading.log.epoch(),
-                    leading.fenced_by,
+                    node.member.as_ref().map(|member| member.role().remembered().fenced_by),
                     leading.log.start_lsn(),
                     leading.log.appended_lsn()
                 ),

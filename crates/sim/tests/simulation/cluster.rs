@@ -100,6 +100,16 @@ fn a_leader_that_has_not_all_is_found() {
 }
 
 #[test]
+fn a_replica_that_shows_what_no_leader_has_committed_is_found() {
+    assert_found(Treason::ShowLeftovers, 1);
+}
+
+#[test]
+fn a_replica_that_leads_before_it_has_applied_its_log_is_found() {
+    assert_found(Treason::LeadBeforeApplying, 1);
+}
+
+#[test]
 fn commits_of_what_only_earlier_epochs_have_written_are_found() {
     assert_found(Treason::CommitLeftovers, 1);
 }

@@ -1,14 +1,20 @@
-//! The log as both sides of a join look at it.
+//! The log of a server as joins ([`History`]) and relays ([`Source`]) read it.
 //!
-//! A log that was copied begins behind a batch of which nothing but the chain value may be known: its footer is in an earlier segment.
-//! That is enough for a replica that ends there as well to go on from there.
+//! A log that was copied begins behind a batch of which nothing but the chain value may be known: its footer is in an earlier
+//! segment. That is enough for a replica that ends there as well to go on from there.
+
+use std::sync::Arc;
 
 use lsn::Lsn;
-use replication::join::{Ending, History};
-use storage::{Error, Log};
+use storage::{Error, Followed, Log, LogFollower};
 
-/// See the module documentation.
-pub(super) struct LogHistory<'l>(pub(super) &'l Log);
+use crate::{
+    Chunk, Source,
+    join::{Ending, History},
+};
+
+/// A log as both sides of a join look at it.
+pub struct LogHistory<'l>(pub &'l Log);
 
 impl History for LogHistory<'_> {
     type Error = Error;
@@ -28,6 +34,27 @@ impl History for LogHistory<'_> {
                 Ok(self.0.chain_at(end)?.map(|chain| Ending { start: end, chain }))
             }
             None => Ok(None),
+        }
+    }
+}
+
+/// A log as a relay reads it.
+pub struct Tail(pub LogFollower);
+
+impl Source for Tail {
+    type Bytes = Arc<[u8]>;
+    type Error = String;
+
+    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
+        match self.0.read(bytes_max as usize) {
+            Ok(Followed::Chunk(chunk)) => {
+                Ok(Some(Chunk { start: chunk.start, end: chunk.end, bytes: chunk.bytes }))
+            }
+            Ok(Followed::UpToDate) => Ok(None),
+            Ok(Followed::Forgotten(start)) => {
+                Err(format!("the log is not kept any more before lsn {start}: it was too far behind"))
+            }
+            Err(error) => Err(error.to_string()),
         }
     }
 }

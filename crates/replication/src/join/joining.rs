@@ -1,0 +1,169 @@
+//! The replica's side of a join: what each answer of the leader means, and what is asked next.
+//!
+//! ```text
+//! claim --> +RESUME ------------------------> Follow
+//!       --> +PROBE --> marks --> :<end> ----> Cut          (again while the leader knows none of the marks)
+//!       |                   '--> none kept -> CopyAnew
+//!       '-> +FULL ---------------------------> Copy
+//! ```
+//!
+//! What it is not: the connection. The questions go out, and the lines come in, as their owner likes: over one connection or
+//! several.
+//!
+//! Invariants
+//! - A leader of a lower epoch than one that was followed is not followed.
+//! - Nothing is cut at a position where no batch of the log here ends.
+
+use lsn::Lsn;
+
+use super::{Answer, History, Mark, PROTOCOL_VERSION, Probe, Probed, claim::Claim, format_marks};
+use crate::{ReplicaId, epoch::is_too_far};
+
+/// What a replica knows of itself when it joins.
+#[derive(Debug, Clone, Copy)]
+pub struct Joiner {
+    /// The identity of its log.
+    pub log_id: [u8; 16],
+    /// Its own identity.
+    pub replica: ReplicaId,
+    /// The port on which it serves clients.
+    pub port: u16,
+    /// The highest epoch that it has followed.
+    pub seen_epoch: u32,
+    /// The highest epoch that its log has had.
+    pub log_epoch: u32,
+    /// Where its log ends, durably.
+    pub end: Lsn,
+    /// Its log is of no use: it asks for a copy of everything.
+    pub copies_anew: bool,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The leader is to be sent REPLICATE with these arguments.
+    Ask(Vec<String>),
+    /// The join has ended.
+    Settled(Verdict),
+}
+
+/// How a join has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Frames follow on the connection of the answer.
+    Follow {
+        /// The leader's epoch.
+        epoch: u32,
+    },
+    /// The logs are the same up to here: the rest is to be cut.
+    Cut(Lsn),
+    /// The logs have nothing in common that is still kept: join again, as one that copies anew.
+    CopyAnew,
+    /// Everything is to be copied.
+    Copy {
+        /// From this port of the leader's host.
+        http_port: u16,
+    },
+}
+
+/// Why a leader is not followed, as the rest of a sentence that begins with its address.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError<E> {
+    /// Its answer is an error, or none that is known.
+    #[error("refuses: {0}")]
+    Refused(String),
+    /// It leads in an earlier epoch.
+    #[error("leads in epoch {epoch}, epoch {seen} has begun")]
+    Deposed {
+        /// Its epoch.
+        epoch: u32,
+        /// The higher one.
+        seen: u32,
+    },
+    /// It speaks of an epoch that nobody can have reached.
+    #[error(
+        "leads in epoch {epoch}, it says: too far ahead of epoch {known} to be believed. If it is true, start this server on an \
+         empty directory"
+    )]
+    TooFar {
+        /// What it says.
+        epoch: u32,
+        /// The highest that is known here.
+        known: u32,
+    },
+    /// It names a position that is no batch boundary here.
+    #[error("names lsn {0}, where no batch ends here")]
+    NoBatch(Lsn),
+    /// The log here cannot be read.
+    #[error(transparent)]
+    Log(E),
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Joining {
+    joiner: Joiner,
+    probe: Option<Probe>,
+}
+
+impl Joining {
+    /// Begins to join: the first step asks to be let in.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn begin<H: History>(joiner: Joiner, history: &H) -> Result<(Joining, Step), H::Error> {
+        let mark = if joiner.copies_anew {
+            Mark { end: Lsn::ZERO, chain: 0 }
+        } else {
+            let chain = history.batch_ending_at(joiner.end)?.map_or(0, |batch| batch.chain);
+            Mark { end: joiner.end, chain }
+        };
+        let Joiner { log_id, replica, port, seen_epoch, .. } = joiner;
+        let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch: seen_epoch, mark, port, replica };
+        Ok((Joining { joiner, probe: None }, Step::Ask(claim.arguments().to_vec())))
+    }
+
+    /// The leader has answered with this line, without what ends it.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn hear<H: History>(&mut self, line: &str, history: &H) -> Result<Step, JoinError<H::Error>> {
+        let refused = || JoinError::Refused(line.to_string());
+        if self.probe.is_some() {
+            let common = line.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
+            let common = common.ok_or_else(refused)?;
+            return self.probe(u64::try_from(common).ok().map(Lsn::new), history);
+        }
+        let Joiner { seen_epoch, log_epoch, end, .. } = self.joiner;
+        let answer = line.strip_prefix('+').and_then(|line| Answer::parse(line.as_bytes()));
+        match answer.ok_or_else(refused)? {
+            Answer::Resume { epoch, .. } if epoch < seen_epoch => {
+                Err(JoinError::Deposed { epoch, seen: seen_epoch })
+            }
+            Answer::Resume { epoch, .. } if is_too_far(epoch, seen_epoch.max(log_epoch)) => {
+                Err(JoinError::TooFar { epoch, known: seen_epoch.max(log_epoch) })
+            }
+            Answer::Resume { end: at, epoch } if at == end => Ok(Step::Settled(Verdict::Follow { epoch })),
+            Answer::Resume { .. } => Err(refused()),
+            Answer::Full { http_port } => Ok(Step::Settled(Verdict::Copy { http_port })),
+            Answer::Probe => {
+                self.probe = Some(Probe::new(end));
+                self.probe(None, history)
+            }
+        }
+    }
+
+    fn probe<H: History>(&mut self, answer: Option<Lsn>, history: &H) -> Result<Step, JoinError<H::Error>> {
+        let Some(probe) = &mut self.probe else { return Ok(Step::Settled(Verdict::CopyAnew)) };
+        match probe.next(answer, history).map_err(JoinError::Log)? {
+            Probed::Ask(marks) => {
+                Ok(Step::Ask(["MARKS".to_string()].into_iter().chain(format_marks(&marks)).collect()))
+            }
+            Probed::Nothing => Ok(Step::Settled(Verdict::CopyAnew)),
+            Probed::Common(at) => {
+                let is_ours = history.batch_ending_at(at).map_err(JoinError::Log)?.is_some();
+                if is_ours { Ok(Step::Settled(Verdict::Cut(at))) } else { Err(JoinError::NoBatch(at)) }
+            }
+        }
+    }
+}

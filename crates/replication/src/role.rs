@@ -1,0 +1,266 @@
+//! What a server is among others: it leads, follows, or was fenced; and what of its data may be shown.
+//!
+//! ```text
+//!             follow                      confirm: the leader has committed all that was here
+//! leads -----------------> follows, shows nothing ------------------------> follows, shows what is committed
+//!   |  ^                         |                                                |
+//!   |  '------- lead, open ------+------------------------------------------------'
+//!   '--fence--> takes no writes, shows nothing --lead--> leads after a restart, in a higher epoch
+//! ```
+//!
+//! What it is: the rules. What it is not: the file that remembers them, or the order of a promotion ([`crate::promote`]).
+//!
+//! Invariants
+//! - A server that follows another, or was fenced, takes no writes.
+//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or is fenced, has such
+//!   a log; so has a starting replica whose group waits for acknowledgements.
+//! - The epochs that a server saw as a leader say nothing about the leaders that it follows later.
+//! - Whoever changes a role keeps [`Role::remembered`] on disk where the change says so, before it acts on it.
+
+use lsn::Lsn;
+
+/// A position that no log reaches: nothing is confirmed.
+const EVERYTHING: Lsn = Lsn::MAX;
+
+/// The facts that outlive a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered<A> {
+    /// The leader that is followed.
+    pub leader: Option<A>,
+    /// The highest epoch that was followed.
+    pub seen_epoch: u32,
+    /// The epoch that has begun elsewhere, so that this server takes no writes; 0 for none.
+    pub fenced_by: u32,
+    /// The log may hold more than any leader has committed.
+    pub is_unconfirmed: bool,
+}
+
+impl<A> Default for Remembered<A> {
+    fn default() -> Self {
+        Remembered { leader: None, seen_epoch: 0, fenced_by: 0, is_unconfirmed: false }
+    }
+}
+
+impl<A> Remembered<A> {
+    /// The server follows another leader, or leads, from now on.
+    pub fn set_leader(&mut self, leader: Option<A>) {
+        if self.leader.is_none() {
+            self.seen_epoch = 0;
+            self.is_unconfirmed = true;
+        }
+        // The log of a leader is confirmed by itself.
+        self.is_unconfirmed &= leader.is_some();
+        self.leader = leader;
+        self.fenced_by = 0;
+    }
+}
+
+/// The outcome of [`Role::follow`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// It followed this leader before.
+    Already,
+    /// It followed another: the link is to be made anew.
+    Reconnect,
+    /// It led: it must start anew, with an empty memory.
+    Restart,
+}
+
+/// The outcome of [`Role::confirm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    /// The leader has yet to commit a part of the log here.
+    NotYet,
+    /// All of it may be shown, as before.
+    Known,
+    /// All of it may be shown from now on.
+    Now,
+}
+
+/// See the module documentation.
+#[derive(Debug, Clone)]
+pub struct Role<A> {
+    remembered: Remembered<A>,
+    is_read_only: bool,
+    /// Nothing is shown until the leader has committed the log up to here.
+    unconfirmed: Lsn,
+}
+
+impl<A: PartialEq> Role<A> {
+    /// The role of a server that starts; `awaits_acks`: its group waits for acknowledgements of replicas.
+    pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
+        let follows = remembered.leader.is_some();
+        let is_read_only = follows || remembered.fenced_by > 0;
+        let is_unconfirmed = remembered.is_unconfirmed || follows && awaits_acks;
+        let unconfirmed = if is_unconfirmed { EVERYTHING } else { Lsn::ZERO };
+        Role { remembered, is_read_only, unconfirmed }
+    }
+
+    /// The log of a replica is recovered and ends at `end`: there is no more to be confirmed than that.
+    pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
+        if awaits_acks {
+            self.unconfirmed = EVERYTHING;
+        }
+        self.unconfirmed = self.unconfirmed.min(end);
+    }
+
+    /// What is to be on disk.
+    pub fn remembered(&self) -> &Remembered<A> {
+        &self.remembered
+    }
+
+    /// The leader that is followed.
+    pub fn leader(&self) -> Option<&A> {
+        self.remembered.leader.as_ref()
+    }
+
+    /// Whether clients may not write.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// The position up to which the leader must have committed the log before any of it is shown; zero if all may be shown.
+    pub fn unconfirmed(&self) -> Lsn {
+        self.unconfirmed
+    }
+
+    /// Follows `leader`. Unless it did already, that is to be remembered.
+    pub fn follow(&mut self, leader: A) -> Follow {
+        if self.leader() == Some(&leader) {
+            return Follow::Already;
+        }
+        let followed = self.leader().is_some();
+        self.remembered.set_leader(Some(leader));
+        if followed {
+            return Follow::Reconnect;
+        }
+        self.is_read_only = true;
+        self.unconfirmed = EVERYTHING;
+        Follow::Restart
+    }
+
+    /// The leader has committed the log here up to `committed`. The second part: whether there is news to remember.
+    pub fn confirm(&mut self, committed: Lsn) -> (Confirmed, bool) {
+        if committed < self.unconfirmed {
+            return (Confirmed::NotYet, false);
+        }
+        let is_news = self.remembered.is_unconfirmed && committed > Lsn::ZERO;
+        self.remembered.is_unconfirmed &= !is_news;
+        let confirmed = if self.unconfirmed > Lsn::ZERO { Confirmed::Now } else { Confirmed::Known };
+        self.unconfirmed = Lsn::ZERO;
+        (confirmed, is_news)
+    }
+
+    /// A leader is in this epoch. Whether that is to be remembered, before anything is acknowledged in it.
+    pub fn saw_epoch(&mut self, epoch: u32) -> bool {
+        let is_news = self.remembered.seen_epoch < epoch;
+        self.remembered.seen_epoch = self.remembered.seen_epoch.max(epoch);
+        is_news
+    }
+
+    /// Another server leads in a higher epoch. Whether this one led until now; then that is to be remembered.
+    pub fn fence(&mut self, epoch: u32) -> bool {
+        if self.leader().is_some() || self.remembered.fenced_by >= epoch {
+            return false;
+        }
+        self.is_read_only = true;
+        self.unconfirmed = EVERYTHING;
+        (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (epoch, true);
+        true
+    }
+
+    /// Stops or resumes writes, around a hand-over.
+    pub fn set_read_only(&mut self, is_read_only: bool) {
+        self.is_read_only = is_read_only;
+    }
+
+    /// A replica leads in its place: follows it. That is to be remembered.
+    pub fn hand_over(&mut self, to: A) {
+        self.remembered.set_leader(Some(to));
+        self.unconfirmed = EVERYTHING;
+    }
+
+    /// Follows nobody any more, which is to be remembered. Returns the epoch that it was fenced by, or 0. It takes writes
+    /// after [`Role::open`].
+    pub fn lead(&mut self) -> u32 {
+        let fenced_by = self.remembered.fenced_by;
+        self.remembered.set_leader(None);
+        fenced_by
+    }
+
+    /// Takes writes and shows everything.
+    pub fn open(&mut self) {
+        self.is_read_only = false;
+        self.unconfirmed = Lsn::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: u64) -> Lsn {
+        Lsn::new(position)
+    }
+
+    fn follower(awaits_acks: bool) -> Role<&'static str> {
+        let remembered = Remembered { leader: Some("a"), ..Remembered::default() };
+        Role::start(remembered, awaits_acks)
+    }
+
+    #[test]
+    fn a_leader_that_follows_shows_nothing_until_all_it_has_is_committed() {
+        let mut role = Role::start(Remembered::default(), false);
+        assert!(!role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
+        assert_eq!(role.follow("a"), Follow::Restart);
+        assert!(role.is_read_only() && role.remembered().is_unconfirmed);
+        let mut role = Role::start(role.remembered().clone(), false);
+        role.recovered(at(8192), false);
+        assert_eq!(role.confirm(at(4096)), (Confirmed::NotYet, false));
+        assert_eq!(role.confirm(at(8192)), (Confirmed::Now, true));
+        assert_eq!(role.confirm(at(8192)), (Confirmed::Known, false));
+        assert_eq!(role.follow("a"), Follow::Already);
+        assert_eq!(role.follow("b"), Follow::Reconnect);
+        assert!(!role.remembered().is_unconfirmed, "it showed what was committed before");
+    }
+
+    #[test]
+    fn a_replica_that_starts_shows_nothing_where_acknowledgements_are_waited_for() {
+        for (awaits_acks, unconfirmed) in [(false, Lsn::ZERO), (true, at(4096))] {
+            let mut role = follower(awaits_acks);
+            role.recovered(at(4096), awaits_acks);
+            assert_eq!(role.unconfirmed(), unconfirmed);
+        }
+        let mut empty = follower(true);
+        empty.recovered(Lsn::ZERO, true);
+        assert_eq!(empty.confirm(Lsn::ZERO), (Confirmed::Known, false), "there is nothing to confirm");
+    }
+
+    #[test]
+    fn a_fenced_leader_leads_only_after_it_was_told_to() {
+        let mut role: Role<&str> = Role::start(Remembered::default(), false);
+        assert!(role.fence(7));
+        assert!(!role.fence(7) && role.fence(8), "only a higher epoch is news");
+        let mut role = Role::start(role.remembered().clone(), false);
+        assert!(role.is_read_only() && role.unconfirmed() == EVERYTHING);
+        assert_eq!(role.lead(), 8);
+        assert!(role.is_read_only(), "not before it is opened");
+        role.open();
+        assert!(!role.is_read_only() && *role.remembered() == Remembered::default());
+        let mut replica = follower(false);
+        assert!(!replica.fence(9), "it takes no writes anyway");
+    }
+
+    #[test]
+    fn what_a_leader_saw_says_nothing_about_those_it_follows() {
+        let mut role = follower(false);
+        assert!(role.saw_epoch(5) && !role.saw_epoch(5) && !role.saw_epoch(4));
+        assert_eq!(role.lead(), 0);
+        assert_eq!(role.remembered().seen_epoch, 5);
+        assert_eq!(role.follow("b"), Follow::Restart);
+        assert_eq!(role.remembered().seen_epoch, 0);
+        assert!(role.saw_epoch(6));
+        assert_eq!(role.follow("c"), Follow::Reconnect);
+        assert_eq!(role.remembered().seen_epoch, 6, "one leader after another");
+    }
+}
