@@ -30,7 +30,7 @@
 //!   and durable by then.
 //! - An increment changes no byte that the backup consists of, and removes none before it is the backup: at every
 //!   moment the directory is the earlier backup or the later one. Whoever reads it sees what its `backup.json` names
-//!   ([`view`]), and nothing else.
+//!   ([`view()`]), and nothing else.
 //! - A backup holds one history: where it ends, the log of the server goes on. The chain value at its end says so (`storage`,
 //!   `log/footer.rs`), not its position.
 //! - A backup is neither served nor imported into: what was written there would no longer be what was verified.

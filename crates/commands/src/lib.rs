@@ -121,7 +121,7 @@ pub(crate) fn resolve_call(args: Args<'_>) -> Result<Found, CommandError> {
     table().resolve_call(args)
 }
 
-/// See [`engine::row::wrapped`].
+/// See [`engine::row::wrapped()`].
 pub(crate) fn wrapped(args: Args<'_>) -> Result<(Found, Args<'_>), CommandError> {
     engine::row::wrapped(table(), args)
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of commands.
-//! What it is not: the commands themselves (`commands` hands their [`Table`] in). It owns no socket, thread, clock or
+//! What it is not: the commands themselves (`commands` hands their [`CommandTable`] in). It owns no socket, thread, clock or
 //! file. What a command asks of the process around it goes through [`Host`].
 //!
 //! Invariants

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
-//! - Rows are unique by name; [`resolve`] is case-insensitive.
+//! - Rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
 
 mod flags;
 mod keys;

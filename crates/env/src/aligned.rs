@@ -1,6 +1,6 @@
 //! `AlignedBytes`: a growable byte buffer whose address and capacity fit direct I/O.
 //!
-//! What it is: a `Vec<u8>` aligned to [`BLOCK_BYTES`](crate::BLOCK_BYTES), for `write_durable_at` and for reads.
+//! What it is: a `Vec<u8>` aligned to [`BLOCK_BYTES`], for `write_durable_at` and for reads.
 //! What it is not: a pool, or shared; one owner, freed on drop.
 //!
 //! Invariants

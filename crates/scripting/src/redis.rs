@@ -1,6 +1,6 @@
 //! The `redis` table: what needs nobody but the machine. `call`, `pcall`, `log` and `acl_check_cmd` ask who runs the script.
 //!
-//! Errors of this table are tables with a field `err`: see [`raised`](crate::error::raised).
+//! Errors of this table are tables with a field `err`: see [`raised`].
 
 use std::sync::{
     Arc,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as blobs, sums over any range
-//! in a walk from the root. The module [`format`] describes every byte.
+//! in a walk from the root. The module [`mod@format`] describes every byte.
 //! What it is not: durable per change. What changes between two checkpoints must be in a log, and is applied again after
 //! [`Snapshot::applied_lsn`]. Nor does it own threads, locks or clocks, or know what keys and values mean.
 //!

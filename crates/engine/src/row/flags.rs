@@ -70,7 +70,7 @@ impl Flags {
     /// Runs at once even where a script keeps the server busy.
     pub const ALLOW_BUSY: Flags = Flags(1 << 24);
 
-    /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped).
+    /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped()).
     pub const WRAPS: Flags = Flags(1 << 23);
 
     /// Takes time in proportion to all that its keys hold: see [`crate::LongUnit`].

@@ -66,7 +66,7 @@ impl Scratch {
 /// When a unit runs, and what its reads do.
 pub(crate) struct UnitAccess {
     pub clock: AccessClock,
-    /// See [`Unit::as_of_ms`].
+    /// See [`Unit::as_of_ms`](crate::Unit::as_of_ms).
     pub as_of_ms: u64,
     /// Whether reads renew access stamps.
     pub(crate) touches: bool,

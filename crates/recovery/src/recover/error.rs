@@ -77,7 +77,7 @@ pub enum RecoverError {
         /// What can be done besides.
         way_out: WayOut,
     },
-    /// There is nothing that begins at the position of [`Mode::From`].
+    /// There is nothing that begins at the position of [`Mode::From`](super::Mode::From).
     #[error("cannot recover from lsn {from}: no snapshot begins there that the log reaches back to. {}", listed(.possible))]
     NoBase {
         /// The position that was asked for.

@@ -1,6 +1,6 @@
 //! The functions of the `redis` table that ask who runs the script.
 //!
-//! They are made once for each machine. Who runs the script is known only while it runs, and is found in [`RUNNER`].
+//! They are made once for each machine. Who runs the script is known only while it runs, and is found in [`struct@RUNNER`].
 
 use std::{cell::RefCell, rc::Rc};
 

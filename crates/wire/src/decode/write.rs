@@ -3,7 +3,7 @@
 use crate::{Aggregate, ReplyWriter, Value};
 
 impl Value {
-    /// Writes the value in the types of the writer's version. Attributes are left out. A value that [`decode`](crate::decode) has
+    /// Writes the value in the types of the writer's version. Attributes are left out. A value that [`decode`](crate::decode()) has
     /// made is nested no deeper than its limits, and so is this call.
     pub fn write(&self, reply: &mut ReplyWriter<'_>) {
         match self {
