@@ -42,7 +42,7 @@ pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// The epoch of the last start or promotion; raised by each.
+    /// The highest epoch noted in this directory; raised by every start and promotion.
     pub epoch: u32,
     /// Identifies the log; every segment carries it.
     pub log_id: [u8; 16],
