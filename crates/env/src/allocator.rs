@@ -136,7 +136,7 @@ unsafe extern "C" {
 /// Returns the unused memory of this thread's heap, including blocks that other threads have freed, to the
 /// OS. Takes milliseconds per gigabyte.
 pub fn release_unused() {
-    // SAFETY: callable at any time from any thread; it touches only what the allocator owns.
+    // SAFETY: callable at any time from any thread; it touches only memory of the allocator.
     unsafe { mi_collect(true) };
 }
 

@@ -83,7 +83,7 @@ impl Recovery {
     /// As [`Recovery::finish`].
     ///
     /// # Panics
-    /// As [`Recovery::finish`], and if the ring is larger than [`RUN_BYTES_MAX`].
+    /// As [`Recovery::finish`], and if the ring is larger than `RUN_BYTES_MAX`, 4 MiB.
     pub fn finish_as_mirror(self, clock: Arc<dyn Clock>) -> Result<(Log, Mirror), Error> {
         assert!(self.options.ring_bytes <= RUN_BYTES_MAX);
         let old = self.reader.control();
