@@ -1,11 +1,11 @@
 //! `AlignedBytes`: a growable byte buffer whose address and capacity fit direct I/O.
 //!
-//! What it is: a `Vec<u8>` aligned to [`BLOCK_BYTES`], for `write_durable_at` and for reads.
-//! What it is not: a pool, or shared; one owner, freed on drop.
+//! A `Vec<u8>` aligned to [`BLOCK_BYTES`], for `write_durable_at` and for reads. It has
+//! one owner and is freed on drop; it is not a pool.
 //!
 //! Invariants
-//! - The address is a multiple of `BLOCK_BYTES` whenever the capacity is not 0; so is the capacity.
-//! - All `capacity` bytes are initialised; bytes in `len..capacity` are left over from earlier contents.
+//! - The address and the capacity are multiples of `BLOCK_BYTES` whenever the capacity is not 0.
+//! - All `capacity` bytes are initialised; bytes in `len..capacity` are stale contents.
 
 #![allow(unsafe_code)]
 
@@ -67,7 +67,8 @@ impl AlignedBytes {
         // SAFETY: `capacity >= needed > 0`, so the layout is not empty.
         let start =
             NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        // SAFETY: `len` bytes are initialised in the old allocation and fit the new one, which is distinct.
+        // SAFETY: `len` bytes are initialised in the old allocation and fit the new one; the two are
+        // distinct.
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr(), start.as_ptr(), self.len) };
         self.free();
         (self.start, self.capacity) = (start, capacity);
@@ -81,7 +82,7 @@ impl AlignedBytes {
         self[old_len..].copy_from_slice(bytes);
     }
 
-    /// Cuts the buffer, or grows it with zeros, to `len` bytes.
+    /// Truncates the buffer, or extends it with zeros, to `len` bytes.
     pub fn resize(&mut self, len: usize) {
         let old_len = self.len;
         self.reserve(len.saturating_sub(old_len));
@@ -103,7 +104,7 @@ impl AlignedBytes {
 
     fn free(&mut self) {
         if self.capacity > 0 {
-            // SAFETY: allocated in `reserve` with this very layout; the caller replaces or drops `start`.
+            // SAFETY: allocated in `reserve` with the same layout; the caller replaces or drops `start`.
             unsafe { dealloc(self.start.as_ptr(), layout_of(self.capacity)) };
         }
     }

@@ -1,7 +1,7 @@
-//! The memory allocator: mimalloc behind Rust's interface, what it can say about itself, and giving memory back.
+//! The memory allocator: mimalloc behind [`GlobalAlloc`], its statistics, and returning memory to the OS.
 //!
-//! What it is: an [`Allocator`] for binaries, and calls that Rust's interface lacks. What it is not: the choice of the
-//! allocator, which is the binary's; where it has chosen another one, the figures here are those of an unused one.
+//! [`Allocator`] is for binaries, which choose their global allocator themselves. In a binary that has chosen
+//! another one, the figures of this module describe an unused mimalloc.
 
 #![allow(unsafe_code)]
 
@@ -16,36 +16,38 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
-/// What mimalloc aligns to without being asked, unless less is allocated than this.
+/// Alignment in bytes that mimalloc gives every block of at least this size without a request.
 const NATURAL_ALIGN: usize = 16;
-/// What it aligns smaller things to.
+/// Alignment in bytes of smaller blocks.
 const SMALL_ALIGN: usize = 8;
 
-/// The pages of blocks of this size and larger go back to the OS when they are freed.
+/// Blocks of at least this many bytes return their pages to the OS when they are freed.
 const LARGE_BYTES: usize = 16 << 20;
-/// The unit in which the OS takes memory back.
+/// Granularity of `madvise`: the OS takes memory back in units of this size.
 const PAGE_BYTES: usize = 4096;
 
 static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
 
-/// mimalloc. Asked for an alignment it takes a longer way, also for one that everything has anyhow.
+/// mimalloc as a global allocator. Its aligned functions are slower, so they are called only for alignments
+/// that the plain ones do not give anyway.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-/// Whether everything of this size has this alignment.
+/// Whether the plain functions give every block of this size this alignment.
 #[inline]
 fn is_natural(size: usize, align: usize) -> bool {
     align <= SMALL_ALIGN || align <= NATURAL_ALIGN && size >= NATURAL_ALIGN
 }
 
-// SAFETY: mimalloc's memory is valid for the size and alignment that it was asked for, until it is freed. Where no alignment is
-// asked for, the block has it all the same: sizes are rounded up to classes of 8 bytes and of multiples of 16 (its
-// `MI_MAX_ALIGN_SIZE`), and pages begin at multiples of their class. It does not unwind.
+// SAFETY: mimalloc's memory is valid for the requested size and alignment until it is freed. The plain
+// functions are called only for an `is_natural` alignment, which their blocks have: sizes are rounded up to
+// classes of 8 bytes and of multiples of 16 (mimalloc's `MI_MAX_ALIGN_SIZE`), and pages begin at multiples of
+// their class. mimalloc does not unwind.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        // SAFETY: any size may be asked for; the alignment is a power of two.
+        // SAFETY: any size is allowed; the alignment is a power of two.
         unsafe { if is_natural(size, align) { mi_malloc(size) } else { mi_malloc_aligned(size, align) } }
             .cast()
     }
@@ -61,11 +63,11 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         if layout.size() >= LARGE_BYTES {
-            // SAFETY: the caller has it from this allocator and is done with it.
+            // SAFETY: the caller got the block from this allocator and no longer uses it.
             unsafe { give_back(ptr, layout.size()) };
             note_large_freed();
         }
-        // SAFETY: the caller has it from this allocator.
+        // SAFETY: the caller got the block from this allocator.
         unsafe { mi_free(ptr.cast()) }
     }
 
@@ -75,7 +77,7 @@ unsafe impl GlobalAlloc for Allocator {
         if layout.size() >= LARGE_BYTES {
             note_large_freed();
         }
-        // SAFETY: the caller has `ptr` from this allocator; for the rest as above.
+        // SAFETY: the caller got `ptr` from this allocator; otherwise as above.
         unsafe {
             if is_natural(size, align) { mi_realloc(ptr, size) } else { mi_realloc_aligned(ptr, size, align) }
         }
@@ -83,16 +85,18 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Gives the pages within a block back. mimalloc does so in its own time, and lazily for a block that another thread has allocated: it
-/// would count as resident until that thread has much to do again, or somebody else wants the memory.
+/// Returns the whole pages within a block to the OS. mimalloc does so with a delay, and lazily for a block
+/// that another thread allocated: the block would count as resident until that thread is busy again or the
+/// memory is reused.
 ///
 /// # Safety
-/// The block has so many bytes, and nobody needs what is in it any more.
+/// `block` is valid for `bytes` bytes, and their contents are no longer needed.
 #[cold]
 unsafe fn give_back(block: *mut u8, bytes: usize) {
     let start = block.align_offset(PAGE_BYTES);
     let whole = bytes.saturating_sub(start) / PAGE_BYTES * PAGE_BYTES;
-    // SAFETY: the pages are within the block. Where the OS uses larger ones it refuses, and nothing happens.
+    // SAFETY: the pages are within the block. If the OS uses larger pages it refuses the call, which is
+    // harmless.
     unsafe { libc::madvise(block.add(start).cast(), whole, libc::MADV_DONTNEED) };
 }
 
@@ -101,13 +105,14 @@ fn note_large_freed() {
     LARGE_FREED.fetch_add(1, Relaxed);
 }
 
-/// How many blocks of 16 MiB and larger were freed so far. By itself the allocator gives their memory back only when much else is
-/// allocated or freed later, so a server without load would keep it: see [`release_unused`].
+/// Number of blocks of at least 16 MiB (`LARGE_BYTES`) freed so far. The allocator purges such memory only in
+/// the course of later allocations and frees, so an idle server would keep it: see [`release_unused`].
 pub fn large_blocks_freed() -> u64 {
     LARGE_FREED.load(Relaxed)
 }
 
-/// `mi_option_purge_delay`: milliseconds after which the OS gets unused pages back; whole segments after ten times as many.
+/// Index of `mi_option_purge_delay`: milliseconds after which unused pages go back to the OS; whole segments
+/// go after ten times as long.
 const PURGE_DELAY: c_int = 15;
 
 type Output = unsafe extern "C" fn(text: *const c_char, to: *mut c_void);
@@ -128,40 +133,43 @@ unsafe extern "C" {
     );
 }
 
-/// Gives memory that this thread has freed, and that was freed for it, back to the OS. Takes milliseconds per gigabyte.
+/// Returns the unused memory of this thread's heap, including blocks that other threads have freed, to the
+/// OS. Takes milliseconds per gigabyte.
 pub fn release_unused() {
-    // SAFETY: callable at any time from any thread; it touches only what the allocator owns.
+    // SAFETY: callable at any time from any thread; it touches only memory of the allocator.
     unsafe { mi_collect(true) };
 }
 
-/// How long the allocator keeps pages that nothing uses, unless `MIMALLOC_PURGE_DELAY` says it: 10 ms by itself. Whoever needs as much
-/// again within this time pays no page faults for it.
+/// Sets how long the allocator keeps unused pages (mimalloc's default: 10 ms), unless the environment
+/// variable `MIMALLOC_PURGE_DELAY` sets it. Allocations that reuse the pages within this time cause no page
+/// faults.
 pub fn keep_unused_for_ms(delay_ms: u16) {
     // SAFETY: callable at any time from any thread; the option exists.
     unsafe { mi_option_set_default(PURGE_DELAY, c_long::from(delay_ms)) };
 }
 
-/// Bytes that the allocator has taken from the OS and not given back, in use or not.
+/// Bytes that the allocator has taken from the OS and not returned, in use or not.
 pub fn committed_bytes() -> u64 {
     let mut committed = 0;
     let null = ptr::null_mut();
-    // SAFETY: every argument may be null but is written through otherwise; `committed` is writable.
+    // SAFETY: every argument is null or a writable `usize`; `committed` is writable.
     unsafe { mi_process_info(null, null, null, null, null, &mut committed, null, null) };
     committed as u64
 }
 
-/// The allocator's own report, for people.
+/// The allocator's own report in readable text.
 pub fn report() -> String {
     let mut text = Vec::new();
-    // SAFETY: `append` is called only before the call returns, with the address of `text`, which nothing else uses meanwhile.
+    // SAFETY: `append` is called only during this call, with the address of `text`, which nothing else uses
+    // meanwhile.
     unsafe { mi_stats_print_out(Some(append), (&raw mut text).cast()) };
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// # Safety
-/// `text` is a C string; `to` is the address of a `Vec<u8>` that nothing else uses.
+/// `text` is a C string; `to` is the address of a `Vec<u8>` that is not used elsewhere during the call.
 unsafe extern "C" fn append(text: *const c_char, to: *mut c_void) {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees both.
     let (text, to) = unsafe { (CStr::from_ptr(text), &mut *to.cast::<Vec<u8>>()) };
     to.extend_from_slice(text.to_bytes());
 }
@@ -174,7 +182,7 @@ mod tests {
     fn the_allocator_answers() {
         super::release_unused();
         assert!(!super::report().is_empty());
-        // Whatever has used it in this process or not.
+        // True even if nothing in this process has used the allocator.
         assert!(super::committed_bytes() < u64::MAX / 2);
     }
 
@@ -182,7 +190,8 @@ mod tests {
     fn a_large_block_is_given_back_by_whoever_frees_it() {
         const BYTES: usize = 256 << 20;
         let layout = Layout::from_size_align(BYTES, 16).expect("a layout");
-        // SAFETY: the layout is not empty; the block is written within its size and freed once, with its layout.
+        // SAFETY: the layout is not empty; the block is written within its size and freed once, with its
+        // layout.
         let address = unsafe {
             let block = Allocator.alloc(layout);
             assert!(!block.is_null());

@@ -1,11 +1,11 @@
 //! `Clock`: the time of day and a monotonic time, real or set by hand.
 //!
-//! What it is: the only place that asks the OS what time it is.
-//! What it is not: a timer; nothing here waits.
+//! This module is the only one that reads the OS clocks. It has no timers; nothing here waits.
 //!
 //! Invariants
-//! - `monotonic_us` never decreases; its origin is arbitrary, so only differences mean anything.
-//! - `unix_ms` may jump in both directions when the machine's clock is set. Durations are never taken from it.
+//! - `monotonic_us` never decreases; its origin is arbitrary, so only differences are meaningful.
+//! - `unix_ms` may jump in both directions when the machine's clock is set. Durations are never taken from
+//!   it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that stands still until it is moved by hand.
+/// A clock that moves only through its methods.
 #[derive(Debug)]
 pub struct SimClock {
     unix_us: AtomicU64,
@@ -61,7 +61,7 @@ impl SimClock {
         self.advance_us(ms * 1000);
     }
 
-    /// Sets the time of day, also backwards; the monotonic time is unmoved.
+    /// Sets the time of day, also backwards; the monotonic time does not change.
     pub fn set_unix_ms(&self, unix_ms: u64) {
         self.unix_us.store(unix_ms * 1000, Ordering::Relaxed);
     }

@@ -1,19 +1,20 @@
-//! The file dances that survive a crash, once, so that no caller invents its own.
+//! Multi-step file operations that survive a crash, in one place so that no caller invents its own.
 //!
-//! What it is: atomic replacement, durable rename, durable removal, and the cleaning of what a crash left behind.
-//! What it is not: for files that grow (log, trees); those have protocols of their own.
+//! They are atomic replacement, durable rename, durable removal, and removal of temporary files after a
+//! crash. They are not for files that grow (log, trees), which have protocols of their own.
 //!
 //! Which sync is needed, and why
 //! - *Contents before name*: a rename may reach the disk before the data of the file. Without the sync of the
 //!   temporary file a crash can leave the final name with an empty or torn file.
-//! - *Directory after name*: a name lives in its directory. Without the sync of the directory a crash can bring
-//!   back the old file although the caller was told that it is replaced.
-//! - *Destination before source*, if the directories differ: where a file system does not tie the two halves of a
-//!   rename together, a crash in between leaves two names rather than none.
+//! - *Directory after name*: a name lives in its directory. Without the sync of the directory a crash can
+//!   bring back the old file although success was reported.
+//! - *Destination before source*, if the directories differ: on a file system whose renames are not atomic
+//!   across directories, a crash in between leaves two names rather than none.
 //!
 //! Invariants
-//! - A reader of `path` sees the old or the new contents, whole, at any moment and after any crash.
-//! - Everything unfinished ends in `.tmp`, and nothing else does.
+//! - A reader of `path` sees the complete old or the complete new contents, at any moment and after any
+//!   crash.
+//! - Every unfinished file ends in `.tmp`, and no other file does.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,21 +23,21 @@ use std::sync::Arc;
 
 use crate::{Disk, File, RealDisk};
 
-/// Suffix of files that are being written; whatever bears it after a crash is garbage.
+/// Suffix of files that are being written; such a file is garbage after a crash.
 pub const TMP_SUFFIX: &str = ".tmp";
 
-/// Replaces or creates `path` with `bytes`, durably and atomically: the way for small files.
+/// Replaces or creates `path` with `bytes`, durably and atomically. For small files.
 ///
 /// # Errors
-/// If one is returned, `path` holds the old or the new contents, whole.
+/// I/O errors; `path` then holds the complete old or the complete new contents.
 pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_atomically_with(disk, path, |file| file.write_all_at(bytes, 0))
 }
 
-/// Replaces or creates `path` with what `write` writes to a new file, durably and atomically.
+/// Replaces or creates `path` with a new file that `write` fills, durably and atomically.
 ///
 /// # Errors
-/// If one is returned, `path` holds the old or the new contents, whole.
+/// I/O errors, also those of `write`; `path` then holds the complete old or the complete new contents.
 pub fn write_atomically_with(
     disk: &dyn Disk,
     path: &Path,
@@ -45,17 +46,17 @@ pub fn write_atomically_with(
     let tmp = tmp_path(path);
     remove_if_present(disk, &tmp)?;
     if let Err(error) = write_new(disk, &tmp, write) {
-        // Frees the space now if the disk is full; the first error is the one to report.
+        // Frees the space now if the disk is full; only the first error is reported.
         let _ = disk.remove(&tmp);
         return Err(error);
     }
     rename_durably(disk, &tmp, path)
 }
 
-/// As [`write_atomically`], on the disk of this machine and with these permissions: for files with secrets.
+/// As [`write_atomically`], on [`RealDisk`] and with the permissions `mode`: for files with secrets.
 ///
 /// # Errors
-/// If one is returned, `path` holds the old or the new contents, whole.
+/// I/O errors; `path` then holds the complete old or the complete new contents.
 pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (disk, tmp) = (&RealDisk, tmp_path(path));
     remove_if_present(disk, &tmp)?;
@@ -77,7 +78,7 @@ pub fn tmp_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Renames, replacing `to`; durable on return. The contents must have been synced before.
+/// Renames a file, replacing `to`; durable on return. The caller must have synced the contents.
 pub fn rename_durably(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
     disk.rename(from, to)?;
     disk.sync_dir(dir_of(to))?;
@@ -90,8 +91,8 @@ pub fn remove_durably(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     disk.sync_dir(dir_of(path))
 }
 
-/// Removes the `*.tmp` files that a crash left in `dir` and returns their names. To be called before anything is
-/// written there.
+/// Removes the `*.tmp` files that a crash left in `dir` and returns their names. Must be called before
+/// anything is written there.
 pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<String>> {
     let mut names = disk.list(dir)?;
     names.retain(|name| name.ends_with(TMP_SUFFIX));

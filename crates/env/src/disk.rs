@@ -1,15 +1,18 @@
-//! `Disk` and `File`: what Sheaf may ask of a file system, and what each call promises after a power cut.
+//! `Disk` and `File`: the file system operations that Sheaf uses, and the guarantees of each after a power
+//! cut.
 //!
-//! What it is: the contract that [`RealDisk`](crate::RealDisk) and [`SimDisk`](crate::SimDisk) both keep, so
-//! that the log, snapshots and trees can be run against a disk that tears, reorders and forgets.
-//! What it is not: a portable file API. Only what is needed, with the promises written down.
+//! [`RealDisk`](crate::RealDisk) and [`SimDisk`](crate::SimDisk) both keep this contract, so the log,
+//! snapshots and trees can be tested against a disk that tears, reorders and loses writes.
+//! It is not a portable file API: it has only the operations that Sheaf needs.
 //!
 //! Invariants
-//! - Handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache` (contents
-//!   and size of one file), `sync_dir` (names in one directory) and `create_dir_all` make anything durable.
-//! - A failed sync or durable write says nothing about what is on disk, and the next sync may claim success
+//! - Data handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache`
+//!   (contents and size of one file), `sync_dir` (names in one directory) and `create_dir_all` make anything
+//!   durable.
+//! - After a failed sync or durable write the state on disk is unknown, and the next sync may succeed
 //!   although data was lost. Never retry one: stop, and read the file again after [`File::drop_cache`].
-//! - Every call may come from any thread. Overlapping concurrent writes leave either content.
+//! - Every method may be called from any thread. Where concurrent writes overlap, the result is the content
+//!   of either.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 /// Unit of [`File::write_durable_at`]: address, length and offset are multiples of this many bytes.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// What an opened file may be used for.
+/// The access rights of an opened file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Reading only; writes, syncs and `set_len` may fail.
@@ -27,9 +30,9 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A file system: names of files in directories.
+/// A file system: files by name in directories.
 pub trait Disk: Send + Sync + 'static {
-    /// Creates `dir` and its missing parents; those that it creates are durable on return.
+    /// Creates `dir` and its missing parents; the directories that it creates are durable on return.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Creates an empty file for reading and writing. Its name is durable only after [`Disk::sync_dir`].
@@ -41,18 +44,18 @@ pub trait Disk: Send + Sync + 'static {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if the file does not exist.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
-    /// Renames a file, replacing `to` if it exists: at any moment, also after a crash, one of the two states is
-    /// seen. Durable after [`Disk::sync_dir`]. Says nothing about the contents: sync the file first.
+    /// Renames a file, replacing `to` if it exists. Atomic, also across a crash: either the old or the new
+    /// state is seen. Durable after [`Disk::sync_dir`]. Does not sync the contents: sync the file first.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a name. The file may come back after a crash until [`Disk::sync_dir`].
+    /// Removes a name. Until [`Disk::sync_dir`], a crash may bring the file back.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Names of the regular files in `dir`, sorted. Directories, and names that are not UTF-8 (never ours), are
-    /// left out.
+    /// Names of the regular files in `dir`, sorted. Directories, and names that are not UTF-8 (never ours),
+    /// are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Makes all creations, renames and removals in `dir` durable.
@@ -64,13 +67,14 @@ pub trait Disk: Send + Sync + 'static {
 
 /// An open file. It stays usable after it is renamed or removed.
 pub trait File: Send + Sync {
-    /// Reads at most `buf.len()` bytes from `offset`; fewer only at the end of the file, 0 at or after the end.
+    /// Reads at most `buf.len()` bytes from `offset`; fewer only at the end of the file, 0 at or after the
+    /// end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Fills `buf` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before.
+    /// `UnexpectedEof` if the file has too few bytes.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         match self.read_at(buf, offset)? {
             read if read == buf.len() => Ok(()),
@@ -82,16 +86,16 @@ pub trait File: Send + Sync {
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `buf` and returns when exactly this range, and a file size that covers it, is on stable
-    /// storage. Earlier unsynced writes to *other* ranges are not made durable by it. Address, length and offset
+    /// storage. Does not make earlier unsynced writes to *other* ranges durable. Address, length and offset
     /// must be multiples of [`BLOCK_BYTES`]; [`AlignedBytes`](crate::AlignedBytes) provides such buffers.
     ///
     /// # Errors
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `buf` past the page cache, where the file system can: the device has it on return, but may lose it
-    /// in a power cut. For bulk that is not read back soon: it costs neither the copy nor the memory of the
-    /// cache. Alignment as for [`File::write_durable_at`]. Not durable.
+    /// Writes all of `buf` past the page cache where the file system supports it: the device has the data on
+    /// return, but may lose it in a power cut. For bulk data that is not read again soon: it saves the copy
+    /// into the cache and its memory. Alignment as for [`File::write_durable_at`]. Not durable.
     ///
     /// # Errors
     /// As [`File::write_durable_at`].
@@ -100,23 +104,24 @@ pub trait File: Send + Sync {
     /// Makes all contents and the size durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Like [`File::sync_data`], and the times and permissions as well.
+    /// Like [`File::sync_data`], and makes the times and permissions durable as well.
     fn sync_all(&self) -> io::Result<()>;
 
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file holds no bytes.
+    /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|bytes| bytes == 0)
     }
 
-    /// Cuts the file, or grows it with zeros, to `len` bytes. Growing allocates no space. Not durable.
+    /// Truncates the file, or extends it with zeros, to `len` bytes. Extending allocates no space. Not
+    /// durable.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows what the
-    /// disk holds: after a failed sync the cache shows data that never arrived. The cache is dropped even if
-    /// making the pages durable fails, and that error is returned.
+    /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows the
+    /// contents on disk: after a failed sync the cache shows data that never reached it. The cache is dropped
+    /// even if making the pages durable fails; that error is returned.
     fn drop_cache(&self) -> io::Result<()>;
 }
 

@@ -1,11 +1,12 @@
 //! `Entropy`: random numbers from the OS, or repeatable ones from a seed.
 //!
-//! What it is: the source of ids, seeds and hash keys ([`RealEntropy`]), and [`Prng`], the small fast generator
-//! for simulations and eviction sampling.
-//! What it is not: cryptography. `RealEntropy` is fit for secrets, `Prng` and `SimEntropy` never are.
+//! [`RealEntropy`] is the source of ids, seeds and hash keys; [`Prng`] is the small fast generator for
+//! simulations and eviction sampling.
+//! Only `RealEntropy` is fit for secrets; `Prng` and `SimEntropy` are not cryptographic.
 //!
 //! Invariants
-//! - The same seed gives the same numbers on every machine and in every version: failures are reported by seed.
+//! - The same seed gives the same numbers on every machine and in every version, so failures are reported by
+//!   seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +22,7 @@ pub struct RealEntropy;
 
 impl Entropy for RealEntropy {
     /// # Panics
-    /// If the kernel refuses random bytes, which it does only where the system call is forbidden.
+    /// If the kernel refuses random bytes, as it does only where the system call is forbidden.
     fn random_u64(&self) -> u64 {
         getrandom::u64().expect("the kernel hands out random bytes to every process")
     }
@@ -34,7 +35,8 @@ pub struct SimEntropy {
 }
 
 impl SimEntropy {
-    /// A source whose numbers follow from `seed` (and, among threads, from who asks first).
+    /// A source whose numbers follow from `seed`; threads that share it split the sequence in the order of
+    /// their calls.
     pub fn new(seed: u64) -> Self {
         SimEntropy { state: AtomicU64::new(seed) }
     }

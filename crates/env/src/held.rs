@@ -1,14 +1,16 @@
 //! `HeldDisk`: the disk of a server, in a data directory that it has locked.
 //!
-//! What it is: [`RealDisk`], with every success in doubt once the directory is not the one that was locked.
-//! What it is not: a lock. It only asks its [`DirLock`].
+//! It is [`RealDisk`], but operations fail once the path no longer leads to the locked directory. It is not a
+//! lock itself: it asks its [`DirLock`].
 //!
 //! Invariants
-//! - Once the lock is lost, no write is reported as done, and no name is made, changed or removed: the path may lead to what is
-//!   another server's. Whoever takes the directory away after a write was begun may still see it reported.
-//! - What is lost stays lost.
+//! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
+//!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked;
+//!   the sync that would make them durable is. Writes and syncs are checked afterwards, changes of names
+//!   before; a directory that is taken away after the check goes unnoticed until the next one.
+//! - A lost lock stays lost.
 //!
-//! A look at the lock is one `stat`, about a microsecond; a durable write takes tens.
+//! A check costs one `stat`, about a microsecond; a durable write costs tens.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{Access, DirLock, Disk, File, LockLost, RealDisk};
 
-/// See the module documentation.
+/// [`RealDisk`] in a locked data directory: operations fail once the lock is lost.
 #[derive(Clone)]
 pub struct HeldDisk {
     hold: Arc<Hold>,
@@ -41,15 +43,15 @@ impl Hold {
 }
 
 impl HeldDisk {
-    /// The disk while `lock` is held.
+    /// The disk of the directory that `lock` protects.
     pub fn new(lock: DirLock) -> HeldDisk {
         HeldDisk { hold: Arc::new(Hold { lock, lost: OnceLock::new() }) }
     }
 
-    /// Whether the directory is still the one that was locked.
+    /// Checks that the directory is still the locked one.
     ///
     /// # Errors
-    /// If it is not.
+    /// [`LockLost`] if it is not, now or at an earlier check.
     pub fn verify(&self) -> Result<(), LockLost> {
         self.hold.verify()
     }
@@ -99,7 +101,7 @@ impl Disk for HeldDisk {
     }
 }
 
-/// A file that is written.
+/// A file opened for writing.
 struct HeldFile {
     file: Arc<dyn File>,
     hold: Arc<Hold>,

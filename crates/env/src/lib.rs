@@ -1,14 +1,16 @@
-//! `env`: the only door to the operating system: files, clock, randomness, locks, memory mappings, process statistics.
+//! `env`: the only crate that calls the operating system: files, clock, randomness, locks, memory mappings,
+//! process statistics.
 //!
-//! What it is: small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]) with a real and a simulated
-//! implementation each, and the few things that exist only for real (directory lock, ring memory, `/proc`).
-//! What it is not: sockets and threads, which belong to `server`; nor any format or policy of what is stored.
+//! It consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a simulated
+//! implementation, and of a few parts with only a real one (directory lock, ring memory, `/proc`).
+//! Sockets and threads belong to `server`; file formats and storage policies belong to the crates above.
 //!
 //! Invariants
-//! - No other crate calls the OS for files, time or randomness (enforced by `clippy.toml`), so a whole server runs
-//!   on [`SimDisk`], [`SimClock`] and [`SimEntropy`], and a failure is repeated from one seed.
-//! - The promises about durability are those of the traits; the simulation breaks everything they do not promise.
-//! - Unsafe code is confined to the modules that allow it, each block with its argument.
+//! - No other crate calls the OS for files, time or randomness (enforced by `clippy.toml`), so a whole server
+//!   runs on [`SimDisk`], [`SimClock`] and [`SimEntropy`], and a failure can be reproduced from one seed.
+//! - The traits define the durability guarantees; the simulation breaks everything that they do not
+//!   guarantee.
+//! - Unsafe code is confined to the modules that allow it; each block has a `SAFETY` comment.
 
 #![allow(clippy::disallowed_methods, reason = "the one crate that may ask the OS")]
 

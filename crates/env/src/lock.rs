@@ -1,16 +1,19 @@
 //! `DirLock`: one server per data directory.
 //!
-//! What it is: advisory `flock`s on the directory itself and on `sheaf.lock` inside it; the file says who holds them.
-//! What it is not: a lock between threads, or across machines on network file systems that do not forward `flock`.
+//! The locks are advisory `flock`s on the directory itself and on `sheaf.lock` inside it, which contains the
+//! holder's process id. They do not exclude threads of one process from each other, nor machines that share a
+//! network file system without `flock` forwarding.
 //!
-//! The lock of the directory cannot be removed as a file can. That of the file keeps earlier versions out, which know no other, and is
-//! the only one where a file system locks no directories (NFS).
+//! The locked directory cannot be replaced unnoticed by deleting a file in it. The lock file excludes earlier
+//! versions, which lock only the file, and is the only lock on file systems that cannot lock directories
+//! (NFS).
 //!
 //! Invariants
-//! - The kernel releases the locks when the holder dies, however it dies; the file itself means nothing.
-//! - The file is never removed here. While somebody holds the lock, the path leads to the directory and the file that were locked, or
-//!   [`DirLock::verify`] says that it does not: a directory that was moved, removed or replaced, or whose lock file is gone, is not
-//!   protected from another server any more.
+//! - The kernel releases the locks when the holder dies in any way; the existence of the file alone means
+//!   nothing.
+//! - The file is never removed here. While the lock is held, the path leads to the locked directory and file,
+//!   or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock file was
+//!   removed, is no longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -18,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// An exclusive hold on a directory; released on drop.
+/// An exclusive lock on a directory; released on drop.
 #[derive(Debug)]
 pub struct DirLock {
     path: PathBuf,
@@ -31,7 +34,7 @@ pub struct DirLock {
 /// Why a directory could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error("{} is held by {}: a directory serves one server at a time", path.display(), holder(*pid))]
     Held {
         /// The process that wrote the lock file, if it could be read.
@@ -44,12 +47,12 @@ pub enum LockError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the OS.
         source: io::Error,
     },
 }
 
-/// What was locked is not where it was.
+/// The path of the lock file no longer leads to the locked file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} is not the file any more that this process has locked ({what}): the data directory was moved, replaced or removed, or its \
@@ -69,6 +72,10 @@ impl DirLock {
     pub const NAME: &str = "sheaf.lock";
 
     /// Locks the existing directory `dir`, without waiting.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] if another process holds a lock; [`LockError::Io`] if a file cannot be opened,
+    /// locked or written.
     pub fn acquire(dir: &Path) -> Result<DirLock, LockError> {
         let path = dir.join(Self::NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };
@@ -77,10 +84,10 @@ impl DirLock {
         let locks_directory = match directory.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Err(held(path)),
-            // As on NFS, which locks what is open for writing.
+            // For example NFS, which locks only files that are open for writing.
             Err(TryLockError::Error(_)) => false,
         };
-        // Not truncated at open: the pid in it belongs to the holder until the lock is ours.
+        // Not truncated at open: until the lock is acquired, the pid in the file is the current holder's.
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -97,7 +104,7 @@ impl DirLock {
         Ok(DirLock { path, file, _directory: directory, locks_directory })
     }
 
-    /// Whether somebody holds `dir` now, for who only looks: what cannot be found out counts as no.
+    /// Whether a process holds `dir` now; for tools that only inspect. False if it cannot be determined.
     pub fn is_held(dir: &Path) -> bool {
         let is_locked = |path: &Path| {
             File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -105,15 +112,15 @@ impl DirLock {
         is_locked(dir) || is_locked(&dir.join(Self::NAME))
     }
 
-    /// Whether the directory itself is locked, not only the file in it.
+    /// Whether the directory itself is locked, not only the lock file.
     pub fn locks_directory(&self) -> bool {
         self.locks_directory
     }
 
-    /// Whether the path still leads to what is locked. What cannot be found out counts as unchanged.
+    /// Checks that the path still leads to the locked file. A failure to find out counts as unchanged.
     ///
     /// # Errors
-    /// If it does not.
+    /// [`LockLost`] if the file is missing or another one.
     pub fn verify(&self) -> Result<(), LockLost> {
         let lost = |what| Err(LockLost { path: self.path.clone(), what });
         let is_gone = |error: &io::Error| {

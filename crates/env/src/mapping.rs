@@ -1,12 +1,14 @@
 //! `RingMemory`: a ring buffer whose memory is mapped twice, back to back, so that no range of it wraps.
 //!
-//! What it is: memory and address arithmetic. Offsets are those of an endless stream (an LSN fits); the byte at
-//! `offset` lives at `offset mod len`, and any range of at most `len` bytes is one contiguous slice.
-//! What it is not: a queue. Who may touch which range when is the caller's protocol; hence the unsafe accessors.
+//! It provides memory and address arithmetic. Offsets are those of an endless stream (such as LSNs); the byte
+//! at `offset` lives at `offset mod len`, and any range of at most `len` bytes is one contiguous slice.
+//! It is not a queue: the caller's protocol decides which thread may access which range when, so the
+//! accessors are unsafe.
 //!
 //! Invariants
-//! - The address is page-aligned, so a slice at a block-aligned offset can be written with O_DIRECT.
-//! - All pages exist before `new` returns: no page fault on the write path, no SIGBUS under memory pressure.
+//! - The address is page-aligned, so a slice at a block-aligned offset can be written with `O_DIRECT`.
+//! - All pages are allocated before `new` returns: no page fault on the write path, no SIGBUS under memory
+//!   pressure.
 
 #![allow(unsafe_code)]
 
@@ -17,15 +19,15 @@ use std::ptr::{self, NonNull};
 
 use crate::BLOCK_BYTES;
 
-/// Double-mapped ring memory. See the module documentation.
+/// A ring of memory, mapped twice in a row.
 #[derive(Debug)]
 pub struct RingMemory {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and may be unmapped on any thread. Shared access hands out only
-// a raw pointer and unsafe accessors, whose callers promise the absence of data races.
+// SAFETY: the mapping belongs to this value alone and may be unmapped on any thread. Shared access gives only
+// a raw pointer and unsafe accessors, whose callers must exclude data races.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above; no safe method touches the mapped bytes.
 unsafe impl Sync for RingMemory {}
@@ -34,7 +36,7 @@ impl RingMemory {
     /// Maps a zeroed ring of `bytes`, a power of two and a multiple of the page size.
     ///
     /// # Errors
-    /// `InvalidInput` for another size; the error of the OS if memory or address space is short.
+    /// `InvalidInput` for any other size; the error of the OS if memory or address space is short.
     pub fn new(bytes: usize) -> io::Result<RingMemory> {
         let page_bytes = page_bytes();
         if !bytes.is_power_of_two() || !bytes.is_multiple_of(page_bytes) || bytes.checked_mul(2).is_none() {
@@ -44,19 +46,19 @@ impl RingMemory {
         }
         let memory = allocate_memory_file(bytes)?;
         let ring = RingMemory { base: reserve_addresses(2 * bytes)?, len: bytes };
-        // From here on the drop of `ring` unmaps both halves, whatever they hold. The mappings keep the memory
-        // alive, so the descriptor is closed on return.
+        // From here on, dropping `ring` unmaps both halves, mapped or only reserved. The mappings keep the
+        // memory alive, so the descriptor is closed on return.
         ring.map_half(&memory, 0)?;
         ring.map_half(&memory, bytes)?;
         Ok(ring)
     }
 
-    /// Puts the memory file at `base + at`, in place of the reservation there.
+    /// Maps the memory file at `base + at`, in place of the reservation there.
     fn map_half(&self, memory: &OwnedFd, at: usize) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
-        // SAFETY: `base + at .. base + at + len` lies inside the reservation of `2 * len` bytes that this value
-        // owns and that nobody else has seen yet, so MAP_FIXED replaces nothing of anyone else.
+        // SAFETY: `base + at .. base + at + len` lies inside the reservation of `2 * len` bytes, which this
+        // value owns and has not handed out yet, so MAP_FIXED replaces no other mapping.
         let mapped = unsafe {
             libc::mmap(self.base.as_ptr().add(at).cast(), self.len, protection, flags, memory.as_raw_fd(), 0)
         };
@@ -85,7 +87,7 @@ impl RingMemory {
     /// The `len` bytes from stream position `offset` on.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody writes to these ring bytes, through either mapping: positions that
+    /// As long as the slice lives, these ring bytes are not written through either mapping: positions that
     /// differ by a multiple of the capacity are the same memory.
     ///
     /// # Panics
@@ -93,16 +95,16 @@ impl RingMemory {
     #[inline]
     pub unsafe fn slice(&self, offset: u64, len: usize) -> &[u8] {
         assert!(len <= self.len, "{len} bytes out of a ring of {}", self.len);
-        // SAFETY: `at` is in the first mapping and `len <= capacity` bytes follow it in the two mappings; they
-        // are initialised (zeroed by the kernel); the caller excludes writers.
+        // SAFETY: `at` is in the first mapping and `len <= capacity` bytes follow it in the two mappings;
+        // they are initialised (zeroed by the kernel); the caller excludes writers.
         unsafe { std::slice::from_raw_parts(self.at(offset), len) }
     }
 
     /// The `len` bytes from stream position `offset` on, for writing.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody else reads or writes these ring bytes, through either mapping:
-    /// positions that differ by a multiple of the capacity are the same memory.
+    /// As long as the slice lives, these ring bytes are not read or written elsewhere, through either
+    /// mapping: positions that differ by a multiple of the capacity are the same memory.
     ///
     /// # Panics
     /// If `len` exceeds the capacity.
@@ -117,7 +119,8 @@ impl RingMemory {
 
 impl Drop for RingMemory {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `reserve_addresses` returned; no slice outlives the borrow of `self`.
+        // SAFETY: exactly the range that `reserve_addresses` returned; no slice outlives the borrow of
+        // `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * self.len) };
     }
 }
@@ -129,9 +132,9 @@ fn allocate_memory_file(bytes: usize) -> io::Result<OwnedFd> {
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `raw` is a fresh descriptor that nobody else owns.
+    // SAFETY: `raw` is a fresh descriptor without another owner.
     let memory = unsafe { OwnedFd::from_raw_fd(raw) };
-    // Unlike ftruncate this allocates the pages now, or fails: no SIGBUS later.
+    // Unlike `ftruncate` this allocates the pages now, or fails: no SIGBUS later.
     // SAFETY: a valid descriptor.
     match unsafe { libc::fallocate(memory.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
         0 => Ok(memory),
@@ -139,7 +142,7 @@ fn allocate_memory_file(bytes: usize) -> io::Result<OwnedFd> {
     }
 }
 
-/// Address space that nothing else will be mapped into. Costs no memory.
+/// Reserves address space against other mappings. Costs no memory.
 fn reserve_addresses(bytes: usize) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.

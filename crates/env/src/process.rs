@@ -1,10 +1,11 @@
-//! What the OS knows about this process and machine: memory, CPU time, descriptors, cores.
+//! Figures of the OS about this process and machine: memory, CPU time, descriptors, cores.
 //!
-//! What it is: figures for INFO and metrics, and the sizing of defaults at start.
-//! What it is not: cheap. A few system calls or small files per figure; never on a request path.
+//! They serve INFO, metrics and the sizing of defaults at start. Each costs a few system calls or reads of
+//! small files, so they are not for request paths.
 //!
 //! Invariants
-//! - Nothing here fails the server: a figure the OS does not give is 0 (or unlimited), as documented on each.
+//! - Nothing here fails the server: a figure that the OS does not give has the documented value (0, zeros or
+//!   1).
 
 #![allow(unsafe_code)]
 
@@ -19,13 +20,13 @@ pub fn rss_bytes() -> u64 {
     kib_field("/proc/self/status", "VmRSS:").unwrap_or(0)
 }
 
-/// The most resident memory this process ever had, in bytes; 0 if unknown.
+/// The highest resident memory of this process so far, in bytes; 0 if unknown.
 pub fn peak_rss_bytes() -> u64 {
     kib_field("/proc/self/status", "VmHWM:").unwrap_or(0)
 }
 
-/// Memory this process may count on, in bytes: that of the machine, or of the control group if that is less.
-/// 0 if unknown.
+/// Memory available to this process, in bytes: that of the machine, or the limit of the control group if that
+/// is less. 0 if unknown.
 pub fn memory_total_bytes() -> u64 {
     let machine = kib_field("/proc/meminfo", "MemTotal:").unwrap_or(0);
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
@@ -43,9 +44,9 @@ pub fn cores_available() -> usize {
 /// CPU time used by all threads of this process so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CpuTime {
-    /// In our own code, microseconds.
+    /// In user space, microseconds.
     pub user_us: u64,
-    /// In the kernel on our behalf, microseconds.
+    /// In the kernel, microseconds.
     pub system_us: u64,
 }
 
@@ -70,14 +71,14 @@ pub fn open_files_max() -> u64 {
     open_files_limit().map_or(0, |limit| limit.rlim_cur)
 }
 
-/// Raises the limit of open descriptors to `wanted`, or as far as it goes, and returns the limit now in force.
-/// Never lowers it.
+/// Raises the limit of open descriptors to `wanted`, or as far as allowed, and returns the limit now in
+/// force; 0 if it is unknown. Never lowers it.
 pub fn raise_open_files_limit(wanted: u64) -> u64 {
     let Ok(limit) = open_files_limit() else { return 0 };
     if limit.rlim_cur >= wanted {
         return limit.rlim_cur;
     }
-    // The hard limit can be raised only with privilege: try that, then be content with what is allowed.
+    // Raising the hard limit needs privilege: try that first, then the largest allowed value.
     let full = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
     let allowed = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), rlim_max: limit.rlim_max };
     for target in [full, allowed] {
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn memory_figures_are_plausible() {
-        // Read in this order: the peak can only grow after the figure was taken.
+        // In this order: the peak cannot fall after `rss` was read.
         let rss = rss_bytes();
         assert!(rss > 100 * 1024 && rss <= peak_rss_bytes() && rss < memory_total_bytes());
     }

@@ -1,20 +1,24 @@
 //! `RealDisk`: the Linux file system.
 //!
-//! What it is: [`Disk`] and [`File`] over the system calls, with one fast path: durable writes with direct I/O.
-//! What it is not: a cache, a retry policy or an asynchronous interface. Calls block their thread.
+//! It implements [`Disk`] and [`File`] with system calls, and adds one fast path: durable writes with direct
+//! I/O. It has no cache of its own, no retry policy and no asynchronous interface: calls block their thread.
 //!
-//! **Direct and durable writes.** Each file has a buffered descriptor and, opened at the first direct write, a second one
-//! with `O_DIRECT`; durable writes add `RWF_DSYNC`. Overwriting a pre-written file that way took 55-122 us on ext4 here, `pwrite` + `fdatasync`
-//! 195 us: no copy into the page cache, no metadata, and on devices with FUA no separate cache flush. Where
-//! direct I/O is refused (some file systems answer `EINVAL`, at open or at the first write) a buffered write with
-//! `RWF_DSYNC` gives the same promise.
+//! **Direct and durable writes.** Each file has a buffered descriptor and, opened at the first direct write,
+//! a second one with `O_DIRECT`; durable writes add `RWF_DSYNC`. Overwriting a pre-written file in this way
+//! took 55-122 us on ext4 on the development machine, `pwrite` + `fdatasync` 195 us: no copy into the page
+//! cache, no metadata, and no separate cache flush on devices with FUA. Where direct I/O is refused (some
+//! file systems return `EINVAL`, at open or at the first write), a buffered write with `RWF_DSYNC` gives the
+//! same guarantee.
 //!
-//! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write Linux writes back
-//! and drops the cached pages of its range, and drops them again afterwards, so a later buffered read sees the
-//! new bytes. A buffered access *concurrent* with a direct write to the same range sees either. `RWF_DSYNC` syncs only their own range: dirty pages elsewhere in the file stay dirty until [`File::sync_data`].
+//! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write Linux writes
+//! back and drops the cached pages of its range, and drops them again afterwards, so a later buffered read
+//! sees the new bytes. A buffered access *concurrent* with a direct write to the same range sees the old or
+//! the new bytes. `RWF_DSYNC` syncs only the range of its write: dirty pages elsewhere in the file stay dirty
+//! until [`File::sync_data`].
 //!
 //! Invariants
-//! - A success was reported by the kernel for every byte: interrupted calls are repeated, short ones continued.
+//! - Success means that the kernel reported success for every byte: interrupted calls are repeated, short
+//!   ones continued.
 //! - The second descriptor is the same inode as the first, also after a rename (it is opened through
 //!   `/proc/self/fd`, not by path).
 
@@ -34,7 +38,7 @@ mod syscalls;
 
 use syscalls::Promise;
 
-/// Owner reads and writes, group reads: a database file is not everybody's business.
+/// The owner reads and writes, the group reads, others have no access.
 const FILE_MODE: u32 = 0o640;
 
 /// The file system of the machine.
@@ -42,10 +46,10 @@ const FILE_MODE: u32 = 0o640;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// As [`Disk::create_new`], with these permissions, whatever the process masks.
+    /// As [`Disk::create_new`], with exactly these permissions, independent of the umask.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::create_new`].
     pub(crate) fn create_new_with_mode(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(mode).open(path)?;
@@ -62,7 +66,7 @@ impl Disk for RealDisk {
         let parent = parent_of(dir);
         self.create_dir_all(parent)?;
         match fs::create_dir(dir) {
-            // Created by somebody else meanwhile: the sync below makes it durable all the same.
+            // Created concurrently: the sync below makes it durable all the same.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             other => other?,
         }
@@ -110,7 +114,7 @@ impl Disk for RealDisk {
 }
 
 impl RealDisk {
-    /// All names in `dir`, of directories and other things as well.
+    /// Names of all entries in `dir`, also of directories and special files. Unsorted.
     ///
     /// # Errors
     /// I/O errors.
@@ -129,13 +133,13 @@ fn or_current(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// An open file: see the module documentation for its two descriptors.
+/// An open file with its two descriptors.
 struct RealFile {
     buffered: fs::File,
     access: Access,
     /// `None` inside if the file system refused direct I/O at open.
     direct: OnceLock<Option<fs::File>>,
-    /// Set when the file system accepted the flag at open and refused the first write.
+    /// Set when the file system accepted `O_DIRECT` at open and refused the first write.
     direct_refused: AtomicBool,
 }
 
@@ -144,9 +148,9 @@ impl RealFile {
         RealFile { buffered, access, direct: OnceLock::new(), direct_refused: AtomicBool::new(false) }
     }
 
-    /// The descriptor for direct writes, if the file system has such a thing.
+    /// The descriptor for direct writes; `None` if the file was opened for reading or direct I/O is refused.
     fn direct(&self) -> Option<&fs::File> {
-        // Opening once more would quietly give a reader the right to write.
+        // A second open would silently give a reader the right to write.
         if self.access == Access::Read || self.direct_refused.load(Ordering::Relaxed) {
             return None;
         }
@@ -160,8 +164,8 @@ fn open_direct(file: &fs::File) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary: the kernel accepts
-/// only whole blocks, and writing a few bytes twice does no harm.
+/// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary, because the
+/// kernel accepts only whole blocks; writing some bytes twice is harmless.
 fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
@@ -175,7 +179,7 @@ fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: Promise
     Ok(())
 }
 
-/// Writes all of `buf` through the page cache; each part keeps the promise when its call returns.
+/// Writes all of `buf` through the page cache; each part keeps `promise` when its call returns.
 fn write_all_buffered(buffered: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
@@ -190,12 +194,12 @@ fn write_all_buffered(buffered: &fs::File, buf: &[u8], offset: u64, promise: Pro
 }
 
 impl RealFile {
-    /// Writes with direct I/O where the file system can, else through the page cache.
+    /// Writes with direct I/O where the file system supports it, else through the page cache.
     fn write_past_cache(&self, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
         require_block_aligned(buf, offset)?;
         if let Some(direct) = self.direct() {
             match write_all_direct(direct, buf, offset, promise) {
-                // Aligned and still invalid: this file system or device does not do direct I/O of our block size.
+                // Aligned and still refused: no direct I/O with our block size on this file system or device.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     self.direct_refused.store(true, Ordering::Relaxed);
                 }
@@ -249,8 +253,8 @@ impl File for RealFile {
     }
 
     fn drop_cache(&self) -> io::Result<()> {
-        // Only clean pages can be dropped. After a failed sync the kernel has marked the pages clean, which is
-        // exactly the lie to get rid of.
+        // Only clean pages can be dropped. A failed sync leaves its pages marked clean, so these are dropped
+        // too, as intended: they do not match the disk.
         let synced = self.buffered.sync_data();
         syscalls::drop_clean_pages(&self.buffered)?;
         synced

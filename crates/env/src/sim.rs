@@ -1,23 +1,27 @@
-//! The simulated disk: everything a real one may do to us between two syncs, repeatable from a seed.
+//! The simulated disk: every effect that a real disk may have on data between two syncs, reproducible from a
+//! seed.
 //!
-//! What it is: [`SimDisk`], a [`Disk`](crate::Disk) in memory with a page cache that forgets, tears and reorders
-//! at a crash; a [`FaultPlan`] that fails or stops the n-th I/O; tools to damage and inspect files.
-//! What it is not: a performance model (no call takes time), nor more forgiving than POSIX: an `fsync` of a file
-//! does not make its name durable here, although ext4 would.
+//! [`SimDisk`] is a [`Disk`](crate::Disk) in memory with a page cache that loses, tears and reorders writes
+//! at a crash. A [`FaultPlan`] fails or stops the n-th I/O, and tests can damage and inspect files.
+//! It is not a performance model: no call takes time. Nor is it more forgiving than POSIX: an `fsync` of a
+//! file does not make its name durable here, although ext4 would.
 //!
 //! The model
-//! - A file is a *durable* image, a *visible* image (what programs read), and for every 512-byte sector the
-//!   versions written since the last sync. A crash keeps any one version of each sector (also an older one),
-//!   or none, or a torn mix; sizes likewise. A truncation not yet synced may leave the old bytes.
-//! - Directory operations since the last `sync_dir` are each kept or lost on their own; a rename is atomic.
-//! - A failed sync reports its error once, forgets that the pages were dirty and loses some of them: the next sync
-//!   succeeds, reads show the lost data until the cache is dropped, a crash shows the truth.
-//! - Rot is put in by hand: `flip_bits`, `corrupt`, `truncate`.
+//! - A file is a *durable* image, a *visible* image (the one that programs read), and for every 512-byte
+//!   sector the versions written since the last sync. A crash keeps any one version of each sector (also an
+//!   older one), or none, or a torn mix; sizes likewise. An unsynced truncation may leave the old bytes.
+//! - Each directory operation since the last `sync_dir` is kept or lost independently; a rename is atomic.
+//! - A failed sync reports its error once, marks the pages clean and loses some of them: the next sync
+//!   succeeds, and reads show the lost data until the cache is dropped. A crash keeps only the data that
+//!   reached the disk.
+//! - Bit rot is injected by tests: `flip_bits`, `corrupt`, `truncate`.
 //!
 //! Invariants
-//! - What the contract of [`Disk`](crate::Disk) and [`File`](crate::File) calls durable survives every crash.
+//! - Everything that the contracts of [`Disk`](crate::Disk) and [`File`](crate::File) call durable survives
+//!   every crash.
 //! - The same seed and the same calls in the same order give the same disk.
-//! - Zeros cost no memory: a pre-filled segment is free, and copying the state copies references to pages.
+//! - Zero pages cost no memory: a pre-filled segment is free, and copying the state copies references to
+//!   pages.
 
 mod crash;
 mod disk;

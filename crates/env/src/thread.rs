@@ -1,7 +1,7 @@
-//! The scheduling priority of the calling thread, and the time that it has had.
+//! The scheduling priority of the calling thread, and its CPU time.
 //!
-//! What it is: `nice` and CPU time per thread, which Linux has and the standard library does not show.
-//! What it is not: spawning or naming threads; the standard library does that, and only `server` owns threads.
+//! Linux has both per thread; the standard library exposes neither. Spawning and naming threads is left to
+//! the standard library, and only `server` owns long-lived threads.
 //!
 //! Invariants
 //! - Only the calling thread is affected.
@@ -10,23 +10,27 @@
 
 use std::{io, panic::resume_unwind, thread};
 
-/// Sets the nice value of the calling thread: 0 normal, up to 19 for work that must yield to everything else.
-/// Negative values need privilege.
+/// Sets the nice value of the calling thread: 0 is normal, 19 yields to everything else. Lowering the value
+/// needs privilege.
 pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: no memory is passed. On Linux `PRIO_PROCESS` with a thread id is about that thread only.
     let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, nice) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Runs `work` on a thread of its own with this nice value, which the threads that it starts have as well, and waits for it:
-/// nobody can take a nice value back without privilege, but a thread can end.
+/// Runs `work` on a thread of its own with this nice value and waits for it. Threads that `work` starts
+/// inherit the value. A thread of its own, because lowering a nice value again needs privilege. If the nice
+/// value is refused, `work` runs at the caller's priority.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// If the thread cannot be started.
+///
+/// # Panics
+/// With the panic of `work`.
 pub fn run_nice<T: Send>(name: &str, nice: i32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let run = || {
-            // Where it is refused, the work is done all the same.
+            // If the value is refused, the work is done all the same.
             let _ = set_nice(nice);
             work()
         };
@@ -38,7 +42,7 @@ pub fn run_nice<T: Send>(name: &str, nice: i32, work: impl FnOnce() -> T + Send)
 /// CPU time that the calling thread has used since it was started, in microseconds.
 pub fn cpu_time_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a `timespec` that is borrowed exclusively for the call, which keeps nothing of it.
+    // SAFETY: the pointer is to a `timespec` that is borrowed exclusively during the call and not retained.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(status, 0, "every Linux has this clock");
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000

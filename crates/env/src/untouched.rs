@@ -1,7 +1,8 @@
-//! `Untouched`: a disk that is read and left as it is, for whoever runs what also cleans up to see what it would find.
+//! `Untouched`: a read-only view of a disk, on which code that also cleans up can run without changing
+//! anything.
 //!
-//! What it is: another disk, on which removing, renaming and syncing are taken and not done, and nothing can be made or written.
-//! What it is not: a copy that remembers such changes: what was "removed" is still found.
+//! Removing, renaming and syncing succeed without effect; creating and writing files fail. The view does not
+//! remember such changes: a "removed" file is still found.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use crate::{Access, Disk, File};
 
-/// See the module documentation.
+/// A read-only view of a disk; changes of names succeed without effect, new files and writes fail.
 pub struct Untouched(pub Arc<dyn Disk>);
 
 impl Disk for Untouched {
@@ -36,7 +37,7 @@ impl Disk for Untouched {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match self.0.list(dir) {
-            // It counts as made.
+            // `create_dir_all` reports success for a directory that does not exist, so it lists as empty.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             names => names,
         }

@@ -1,8 +1,8 @@
 //! `Lsn`: a position in the logical log, in bytes.
 //!
-//! What it is: the one type that every layer shares (log, keyspace, replies, replicas), so it lives in a
-//! crate of its own and keeps the pure crates free of anything that can do I/O.
-//! What it is not: a Redis replication offset, an update sequence of a document database, or a file offset.
+//! The type is shared by every layer (log, keyspace, replies, replicas). It has a crate of its own so that
+//! the pure crates need not depend on any crate that does I/O.
+//! It is not a Redis replication offset, an update sequence of a document database, or a file offset.
 //!
 //! Invariants
 //! - The LSN *of a record* is the position just after its last byte: a record is durable exactly when
@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-/// A byte position in the logical log. See the module documentation for what the LSN of a record means.
+/// A byte position in the logical log. The LSN of a record is the position just after its last byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Lsn(u64);

@@ -1,23 +1,23 @@
-//! The control file: which log this directory holds, and how its last server ended.
+//! The control file: the identity of the log in this directory, and how its last server ended.
 //!
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
-//!  8  u32      format version, 4 (version 1 had no snapshots and zeros at 56, version 2 a 0 or 1 there, version 3 ended at 64)
+//!  8  u32      format version, 4 (1: no snapshots, zeros at 56; 2: a 0 or 1 at 56; 3: the file ended at 64)
 //! 12  u32      epoch: higher than that of every earlier start
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
 //! 40  u64      log_start: the oldest position still needed, a batch boundary
 //! 48  u64      clean_end: where the log ended when it was closed in order, 0 while it is open
-//! 56  u32      bit 31: what lies before log_start is in a snapshot; else it is not needed at all
-//!              bits 0 to 30: the last epoch whose batches may have come from another server, 0 if none have,
-//!              all ones while they still come
+//! 56  u32      bit 31: the state before log_start is in a snapshot; else it is not needed at all
+//!              bits 0 to 30: the last epoch whose batches may have been copied from another server,
+//!              0 if none were, all ones while they still are
 //! 60  u32      crc32c of bytes 0..60
 //! 64  u64      the chain value of the batch that ends at log_start, 0 if it is not known: see `log::footer`
 //! 72  u64      the reign of that batch
-//! 80  u32      bit 0: documents were saved in files of their own, so a directory without those files is not whole
+//! 80  u32      bit 0: documents were saved in files of their own, without which the directory is incomplete
 //! 84  u32      crc32c of bytes 0..84
 //! ```
-//! Always replaced as a whole, atomically and durably.
+//! The file is always replaced as a whole, atomically and durably.
 
 use std::path::{Path, PathBuf};
 
@@ -32,17 +32,17 @@ use crate::{
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
 const VERSION: u32 = 4;
 const CONTROL_BYTES: usize = 88;
-/// Up to version 3.
+/// Size up to version 3.
 const EARLIER_CONTROL_BYTES: usize = 64;
 
 const NEEDS_SNAPSHOT: u32 = 1 << 31;
-/// The mirrored epoch of a log whose batches come from another server.
+/// The `mirrored_epoch` of a log whose batches still come from another server.
 pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
 
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// Raised at every start.
+    /// The highest epoch noted in this directory; raised by every start and promotion.
     pub epoch: u32,
     /// Identifies the log; every segment carries it.
     pub log_id: [u8; 16],
@@ -50,50 +50,51 @@ pub struct Control {
     pub segment_bytes: u64,
     /// The oldest position still needed.
     pub log_start: Lsn,
-    /// Where the log ended when it was closed in order; `None` while open or after a crash.
+    /// The end of the log when it was closed in order; `None` while open or after a crash.
     pub clean_end: Option<Lsn>,
-    /// Whether the log alone is not enough: what it said before `log_start` is in a snapshot.
+    /// Whether the state before `log_start` is in a snapshot, so the log alone is not enough.
     pub needs_snapshot: bool,
-    /// Batches of this and earlier epochs may have been written by another server and copied here, many in one write: see
-    /// `log::mirror`. 0: none were.
+    /// Batches of this and earlier epochs may have been copied from another server, many in one write: see
+    /// `log::mirror`. 0 if none were.
     pub mirrored_epoch: u32,
-    /// What the first batch behind `log_start` continues.
+    /// The predecessor of the first batch after `log_start`.
     pub start: Start,
-    /// Whether documents were saved in files of their own: what the log said of them may be there alone.
+    /// Whether documents were saved in files of their own: the log may no longer contain them.
     pub has_documents: bool,
 }
 
-/// What the first batch of a log continues.
+/// The predecessor of the first batch of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// The last reign before, 0 if there was none.
+    /// The reign before the first batch, 0 if there was none.
     pub reign: u64,
-    /// The chain value there; `None` if it is not known.
+    /// The chain value before the first batch; `None` if unknown.
     pub chain: Option<u64>,
 }
 
 impl Start {
-    /// Of a log with nothing before it but the seed of its own chain, in a directory whose data was last in this reign.
+    /// For a log whose only predecessor is the seed of its chain, in a directory whose data was last in
+    /// `reign`.
     pub(crate) fn of_log(log_id: &[u8; 16], reign: u64) -> Start {
         Start { reign, chain: Some(seed_of(log_id)) }
     }
 
-    /// Of a log that goes on behind a batch.
+    /// For a log that continues after a batch.
     pub(crate) fn behind(footer: &Footer) -> Start {
         Start { reign: footer.reign(), chain: Some(footer.chain()) }
     }
 }
 
-/// What a control file turns out to be.
+/// The result of inspecting a control file.
 pub(crate) enum ControlState {
     Intact(Control),
-    /// Missing or damaged: what is wrong with it.
+    /// Missing or damaged, with the reason.
     Damaged(&'static str),
-    /// Of another version, which nothing is known about.
+    /// Of an unknown version.
     Unknown(Error),
 }
 
-/// Why bytes are no control file.
+/// Why bytes are not a control file.
 #[derive(Debug, PartialEq, Eq)]
 enum Invalid {
     Damaged(&'static str),
@@ -114,7 +115,7 @@ impl std::fmt::Display for Invalid {
 impl Control {
     pub(crate) const FILE_NAME: &'static str = "control";
 
-    /// Of a new log that is empty.
+    /// The control file of a new, empty log.
     pub(crate) fn new(options: &LogOptions, entropy: &dyn Entropy) -> Control {
         let mut log_id = [0; 16];
         log_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());
@@ -141,7 +142,7 @@ impl Control {
         dir.join(Self::FILE_NAME)
     }
 
-    /// Reads the control file of `dir`; `None` if there is none.
+    /// Reads the control file of `dir`; `None` if the file does not exist.
     ///
     /// # Errors
     /// I/O errors, and [`Error::Inconsistent`] if it is damaged or of another version.
@@ -159,7 +160,7 @@ impl Control {
             .map_err(|invalid| Error::Inconsistent { path, reason: invalid.to_string() })
     }
 
-    /// Reads the control file of `dir` for somebody who can do without it.
+    /// Reads the control file of `dir` for a caller that can continue without it.
     ///
     /// # Errors
     /// I/O errors.

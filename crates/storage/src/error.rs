@@ -1,41 +1,41 @@
-//! Everything that can go wrong below the commands, as one closed enum.
+//! All errors of the storage layer, as one closed enum.
 
 use std::{io, path::PathBuf};
 
 use lsn::Lsn;
 
-/// A storage error. `Io` and `Poisoned` end the server; the others stop it from starting.
+/// A storage error. `Io` and `Poisoned` end the server; damage and inconsistency stop it from starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation on a file.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted operation, as a verb.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// Bytes that had been durable cannot be read back. Boxed: errors travel through hot results.
+    /// Bytes that were durable cannot be read back. Boxed: errors travel through hot results.
     #[error("{0}")]
     Corrupt(Box<Damage>),
-    /// A published snapshot cannot be read back. Boxed as above.
+    /// A published snapshot cannot be read back. Boxed for the same reason.
     #[error("{0}")]
     SnapshotCorrupt(Box<SnapshotDamage>),
-    /// A file that must be there is not, or does not belong to this directory.
+    /// A required file is missing or does not belong to this directory.
     #[error("{}: {reason}", path.display())]
     Inconsistent {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The problem, and the remedy where there is one.
         reason: String,
     },
-    /// Whoever watched a check had it end early.
+    /// The progress callback ended a check early.
     #[error("the check was ended early")]
     Ended,
-    /// An earlier write or sync of the log failed; what is on disk behind `durable_lsn` is unknown.
+    /// An earlier write or sync of the log failed; the contents of the disk after `durable_lsn` are unknown.
     #[error("log poisoned: {reason}")]
     Poisoned {
         /// The first failure.
@@ -43,7 +43,7 @@ pub enum Error {
     },
 }
 
-/// Where the log is damaged and what is known about the bytes around it.
+/// The place of damage in the log, and the state of the bytes around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The segment file.
@@ -52,13 +52,13 @@ pub struct Damage {
     pub offset: u64,
     /// Position of the damaged record in the log.
     pub lsn: Lsn,
-    /// End of the last batch that is intact.
+    /// End of the last intact batch.
     pub intact_end: Lsn,
-    /// What was found instead of a record.
+    /// The reason why the bytes there are not a valid record.
     pub reason: String,
-    /// Batches behind the damage that are intact by themselves.
+    /// Number of batches after the damage that are intact by themselves.
     pub batches_after: u64,
-    /// The position that a later batch says had been durable, past the damage.
+    /// A position after the damage up to which the log is known to have been durable.
     pub durable_lsn: Lsn,
 }
 
@@ -83,18 +83,18 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Where a snapshot is damaged.
+/// The place of damage in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotDamage {
     /// The file.
     pub path: PathBuf,
     /// Byte offset in that file.
     pub offset: u64,
-    /// Where the snapshot begins: its name.
+    /// The LSN at which the snapshot begins, which names it.
     pub begin_lsn: Lsn,
-    /// The first and the last slot whose rows are lost with it; `None` for all of them.
+    /// The first and the last slot whose rows are lost; `None` for all of them.
     pub slots: Option<(u16, u16)>,
-    /// What was found.
+    /// The reason why the bytes are invalid.
     pub reason: String,
 }
 
@@ -116,7 +116,7 @@ impl std::fmt::Display for SnapshotDamage {
 }
 
 impl Error {
-    /// Attaches what was tried and where to an I/O error; for `map_err`.
+    /// Attaches the operation and the path to an I/O error; for `map_err`.
     pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { operation, path, source }

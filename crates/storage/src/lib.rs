@@ -1,18 +1,20 @@
 //! Storage: the durable, totally ordered log, the control file that names it, and snapshots.
 //!
-//! What it is: framed bytes under an [`Lsn`](lsn::Lsn), made durable in merged batches, and read back with every
-//! kind of damage told apart.
-//! What it is not: it does not know what a command, a key or a document is (a payload is opaque bytes), owns
-//! no thread (the server calls [`Log::flush`] and [`Log::prepare_segment`] in loops of its own) and never
-//! calls the operating system itself (files come from [`env::Disk`]).
+//! It stores framed bytes under an [`Lsn`](lsn::Lsn), makes them durable in merged batches, and reads them
+//! back, distinguishing the kinds of damage.
+//! It does not know commands, keys or documents (a payload is opaque bytes), owns no thread (the server calls
+//! [`Log::flush`] and [`Log::prepare_segment`] in loops of its own), and never calls the operating system
+//! itself (files come from [`env::Disk`]).
 //!
 //! Invariants
-//! - What `durable_lsn` has passed survives a crash; it never moves back and never runs ahead of a returned sync.
-//! - A batch is recovered whole or not at all. So is a record, also one that was cut into parts.
+//! - Bytes before `durable_lsn` survive a crash; it never moves back and never runs ahead of a completed
+//!   sync.
+//! - A batch is recovered whole or not at all. So is a record, also one that was split into parts.
 //! - After a failed write or sync the log is poisoned: nothing is written, synced or acknowledged again.
-//! - Recovery either yields exactly the durable prefix (plus batches that were written but not acknowledged) or
-//!   says which bytes of which file are damaged. It never skips damage, unless told to ([`Recovery::salvage`]): then it says
-//!   all that it has skipped, and nothing is written behind it before the operator agrees.
+//! - Recovery either yields exactly the durable prefix (plus batches that were written but not acknowledged)
+//!   or reports which bytes of which file are damaged. It skips damage only on request
+//!   ([`Recovery::salvage`]): then it reports everything that it has skipped, and nothing is written after it
+//!   before the operator agrees.
 
 mod control;
 mod error;

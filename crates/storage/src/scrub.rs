@@ -1,11 +1,12 @@
-//! Scrubbing: what lies on disk and is not read otherwise is read again, so that damage is found while memory has everything.
+//! Scrubbing: reads files again that are otherwise only read at a start, so that damage is found while memory
+//! still has all data.
 //!
-//! What it is: one round over the control file, the segments that are not written any more and the snapshots, at the pace that
-//! the caller sets, past the page cache: what the cache still has says nothing about the disk.
-//! What it is not: a repair, nor `check`: it runs while the server writes.
+//! One round covers the control file, the segments that are no longer written, and the snapshots, at the pace
+//! of the caller. It bypasses the page cache, whose contents prove nothing about the disk. Unlike `check` it
+//! runs while the server writes; it repairs nothing.
 //!
-//! Invariant: what was removed or recycled meanwhile is no damage. So a finding is looked at again: is it about something
-//! that is still needed?
+//! Invariant: files that are removed or recycled during the round are not reported as damaged. Before a
+//! finding is reported, it is checked that the file is still needed.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,32 +18,32 @@ use crate::{
     snapshot::{self, ReadBuffers, SnapshotReader},
 };
 
-/// How often the log is read again that was cut while it was read.
+/// Number of attempts to read the log if its start moves during the reading.
 const TRIES: usize = 3;
 
-/// Something that cannot be read back.
+/// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file. The log knows what it says: [`Log::restore_control`].
+    /// The control file. The log still has its contents: [`Log::restore_control`].
     Control(Error),
-    /// The log. A snapshot makes it dispensable.
+    /// The log. A new snapshot makes the damaged part dispensable.
     Log(Error),
     /// A snapshot.
     Snapshot {
-        /// Where it begins.
+        /// The LSN at which the snapshot begins.
         begin_lsn: Lsn,
-        /// What is wrong with it.
+        /// The error.
         error: Error,
     },
 }
 
 impl Finding {
-    /// Where the snapshot begins, if it is one.
+    /// The LSN at which the damaged snapshot begins; `None` for other findings.
     pub fn snapshot(&self) -> Option<Lsn> {
         if let Finding::Snapshot { begin_lsn, .. } = self { Some(*begin_lsn) } else { None }
     }
 
-    /// What is wrong.
+    /// The error of the finding.
     pub fn error(&self) -> &Error {
         match self {
             Finding::Control(error) | Finding::Log(error) | Finding::Snapshot { error, .. } => error,
@@ -62,8 +63,8 @@ impl From<Error> for Early {
     }
 }
 
-/// Does a round over the data directory `dir` of `log`. `go_on` is told after each piece how many bytes it had, and may take its
-/// time; once it returns `false` the round ends. Returns what was found.
+/// Runs one round over the data directory `dir` of `log`. `go_on` is called after each piece with its size in
+/// bytes, and may sleep to set the pace; when it returns `false` the round ends. Returns the findings so far.
 pub fn scrub(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -71,7 +72,7 @@ pub fn scrub(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Vec<Finding> {
     let mut round = Round { disk, dir, log, go_on, findings: Vec::new() };
-    // Stopped or not: what was found is found.
+    // Findings count even if the round was stopped.
     let _ = round.run();
     round.findings
 }
@@ -107,7 +108,7 @@ impl Round<'_> {
                     self.findings.push(Finding::Log(error));
                     return Ok(());
                 }
-                // The log was cut, and its oldest segments were removed or recycled under the eyes of the reader.
+                // The log start moved during the reading: segments may have been removed or recycled.
                 Err(Early::Failed(_)) => {}
                 other => return other,
             }
@@ -115,13 +116,13 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Reads the segments that are written to their ends and durable.
+    /// Reads the segments that are completely written and durable.
     fn read_sealed(&mut self) -> Result<(), Early> {
         let mut reader = LogReader::open(self.disk.clone(), self.dir, Access::Read)?;
         let end = self.log.durable_lsn().align_down(reader.control().segment_bytes);
         let drop_caches = |reader: &LogReader| {
             for segment in reader.segments().iter().filter(|segment| segment.end <= end) {
-                // Only for the sake of a better look: if it fails, the cache is read.
+                // Best effort: if it fails, the cache is read.
                 let _ = segment.file.drop_cache();
             }
         };
@@ -171,7 +172,7 @@ impl Round<'_> {
         let directory = snapshot::directory(self.dir);
         let drop_caches = || {
             for name in info.file_names() {
-                // As above.
+                // Best effort, as in `read_sealed`.
                 let _ =
                     self.disk.open(&directory.join(name), Access::Read).and_then(|file| file.drop_cache());
             }

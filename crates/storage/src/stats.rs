@@ -1,11 +1,12 @@
-//! What the log counts about itself. Written with relaxed atomics by the flusher, read by INFO and metrics.
+//! Counters of the log. Written with relaxed atomics, mostly by the flusher; read by INFO and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of a [`Histogram`]: upper bounds 1, 2, 4, ... 2^(N-2), then infinity.
 const BUCKET_COUNT: usize = 28;
 
-/// A histogram with power-of-two buckets: cheap enough to be always on, exact enough to see a disk change.
+/// A histogram with power-of-two buckets: cheap enough to be always on, exact enough to show changes of a
+/// disk.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKET_COUNT],
@@ -26,7 +27,8 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// (upper bound, observations not above it) for every bucket; the last bound is `None`, infinity.
+    /// Pairs of (upper bound, number of observations not above it) for every bucket; the last bound is
+    /// `None`, infinity.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
         let mut total = 0;
         self.buckets.iter().enumerate().map(move |(index, bucket)| {
@@ -51,15 +53,15 @@ impl Histogram {
 pub struct LogStats {
     /// Batches written.
     pub batches: AtomicU64,
-    /// Records written, batch ends not counted.
+    /// Records written, without batch-end records.
     pub records: AtomicU64,
     /// Bytes written, padding included.
     pub bytes: AtomicU64,
-    /// Times the log was made durable (synchronous writes and syncs).
+    /// Number of synchronous writes and syncs.
     pub syncs: AtomicU64,
-    /// Segments taken into use by recycling an old one.
+    /// Segments created by recycling an old one.
     pub segments_recycled: AtomicU64,
-    /// Segments created.
+    /// Segments created as new files.
     pub segments_created: AtomicU64,
     /// Microseconds from the start of a batch's write to its durability (or to its hand-over to the OS).
     pub flush_us: Histogram,
@@ -74,12 +76,12 @@ impl LogStats {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// A batch was written, or what had been written before was synced, in so many microseconds.
+    /// Notes the duration of one batch write or sync, in microseconds.
     pub(crate) fn took(&self, usec: u64) {
         self.slowest_us.fetch_max(usec, Ordering::Relaxed);
     }
 
-    /// The longest write or sync since this was asked last, in microseconds.
+    /// The longest write or sync since the previous call, in microseconds.
     pub fn take_slowest_us(&self) -> u64 {
         self.slowest_us.swap(0, Ordering::Relaxed)
     }

@@ -1,7 +1,6 @@
-//! The system calls on files that the standard library lacks.
+//! System calls on files that the standard library lacks.
 //!
-//! What it is: thin safe wrappers, one call each, errors as the kernel reports them.
-//! What it is not: policy; repetition and fallbacks are in `real`.
+//! Thin safe wrappers, one call each; errors are those of the kernel. Repetition and fallbacks are in `real`.
 //!
 //! Invariants
 //! - Descriptors are borrowed from live `File`s, so they are open during the call.
@@ -13,16 +12,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// What holds when a write returns.
+/// The guarantee that holds when a write returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Promise {
-    /// The kernel or the device has the bytes.
+    /// The kernel or the device has the bytes; they may be lost in a power cut.
     None,
     /// The bytes, and the size that covers them, are durable.
     Durable,
 }
 
-/// One write. May be short.
+/// One write call. May be short.
 pub(super) fn write_at(file: &File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<usize> {
     let part = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
     let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
@@ -32,7 +31,7 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64, promise: Promise) -
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// Asks the kernel to forget the clean cached pages of `file`. Pages that another process has mapped may stay.
+/// Asks the kernel to drop the clean cached pages of `file`. Pages that another process has mapped may stay.
 pub(super) fn drop_clean_pages(file: &File) -> io::Result<()> {
     // SAFETY: no memory is passed; the descriptor is open. Length 0 means up to the end.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
@@ -41,7 +40,7 @@ pub(super) fn drop_clean_pages(file: &File) -> io::Result<()> {
     }
 }
 
-/// Bytes an ordinary user can still allocate on the file system of `file`.
+/// Bytes that an unprivileged user can still allocate on the file system of `file`.
 pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     let mut stats = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: `stats` is writable memory of the right type; the descriptor is open.

@@ -89,7 +89,7 @@ fn mixed_writes_on_the_temp_file_system() {
 
 #[test]
 fn mixed_writes_in_shared_memory() {
-    // A tmpfs refuses O_DIRECT on older kernels, so this exercises the other path there.
+    // Older kernels refuse O_DIRECT on a tmpfs; there this tests the fallback.
     let temp = TempDir::within(Path::new("/dev/shm"), "mixed");
     buffered_and_durable_writes_are_coherent(temp.path().to_owned());
 }

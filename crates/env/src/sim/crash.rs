@@ -1,10 +1,11 @@
-//! What a crash keeps: the lottery over everything unsynced.
+//! The effect of a crash: random choices over all unsynced changes.
 //!
-//! What it is: from the state before the crash to the state after it, for one file and for the names.
-//! What it is not: a choice about anything durable; that survives by construction.
+//! Computes the state after the crash from the state before it, for one file and for the names. Durable state
+//! always survives and is never part of a choice.
 //!
 //! Invariants
-//! - Every sector becomes its durable state, one of its versions, or (at random only) a torn mix of two of these.
+//! - Every sector becomes its durable state, one of its versions, or (only with `CrashMode::Random`) a torn
+//!   mix of two of these.
 //! - A rename is kept whole or lost whole.
 
 use std::collections::BTreeMap;
@@ -15,19 +16,20 @@ use super::image::{FileImage, Page, SECTOR_BYTES, SECTORS_PER_PAGE, Version, ZER
 use super::volume::{InodeId, NameOp};
 use crate::Prng;
 
-/// How a crash treats what was not synced.
+/// How a crash treats unsynced changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashMode {
     /// Nothing unsynced survives.
     LoseAll,
     /// Everything written survives, as if the cache had been flushed just before.
     KeepAll,
-    /// Anything may survive, chosen by the disk's seed: a prefix in time over the whole disk, or for each file on
-    /// its own all, nothing, or a lottery per sector with old versions and torn sectors.
+    /// Anything may survive, chosen by the disk's seed: a prefix in time over the whole disk, or
+    /// independently for each file everything, nothing, or a random choice per sector with old versions and
+    /// torn sectors.
     Random,
 }
 
-/// Out of 100 sectors of a lottery, those that are torn inside.
+/// Of 100 randomly chosen sectors, the number that are also torn inside.
 const TORN_PERCENT: u64 = 5;
 
 /// How the crash treats one file or the names.
@@ -35,21 +37,21 @@ const TORN_PERCENT: u64 = 5;
 enum Luck {
     LoseAll,
     KeepAll,
-    /// What was written up to this moment survives: a disk that keeps order.
+    /// Changes up to this `seq` survive: a disk that keeps order.
     UpTo(u64),
-    /// Each sector, size and name on its own, this often.
+    /// Each sector, size and name survives independently with this probability.
     Percent(u64),
 }
 
-/// One crash.
+/// The random choices of one crash.
 pub(super) struct Lottery<'a> {
     prng: &'a mut Prng,
-    /// The luck of the whole disk, if it is not drawn for each file.
+    /// The luck of the whole disk; `None` if it is drawn for each file.
     common: Option<Luck>,
 }
 
 impl<'a> Lottery<'a> {
-    /// `moments` are the `seq`s of everything unsynced.
+    /// `moments` are the `seq`s of all unsynced changes.
     pub(super) fn new(mode: CrashMode, prng: &'a mut Prng, moments: &[u64]) -> Self {
         let common = match mode {
             CrashMode::LoseAll => Some(Luck::LoseAll),
@@ -72,7 +74,8 @@ impl<'a> Lottery<'a> {
         })
     }
 
-    /// Which of the versions (given by their `seq`, oldest first) survives; `None` for the durable state.
+    /// The index of the surviving version among those with these `seqs` (oldest first); `None` for the
+    /// durable state.
     fn choose(&mut self, luck: Luck, seqs: &[u64]) -> Option<usize> {
         let last = seqs.len().checked_sub(1)?;
         match luck {
@@ -85,7 +88,7 @@ impl<'a> Lottery<'a> {
         }
     }
 
-    /// The file as it is found after the crash.
+    /// The file after the crash.
     pub(super) fn file_after(&mut self, before: &FileImage) -> FileImage {
         let luck = self.luck();
         let mut pages = before.durable.clone();
@@ -99,7 +102,7 @@ impl<'a> Lottery<'a> {
         FileImage::reborn(pages, size, before.allocated.clone())
     }
 
-    /// Settles each sector of a page; `page` holds the durable state and receives the result.
+    /// Chooses the outcome of each sector of a page; `page` holds the durable state and receives the result.
     fn settle_page(&mut self, luck: Luck, page: &mut Page, versions: &[Version]) {
         for sector in 0..SECTORS_PER_PAGE {
             let touching: Vec<&Version> = versions.iter().filter(|v| v.sectors >> sector & 1 == 1).collect();
@@ -116,7 +119,7 @@ impl<'a> Lottery<'a> {
         }
     }
 
-    /// The names as they are found after the crash.
+    /// The names after the crash.
     pub(super) fn names_after(
         &mut self,
         durable: &BTreeMap<PathBuf, InodeId>,

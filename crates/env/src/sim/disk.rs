@@ -1,10 +1,10 @@
-//! `SimDisk`: the simulated volume behind the [`Disk`] and [`File`] contracts, and the hands of a test.
+//! `SimDisk`: the simulated volume behind the [`Disk`] and [`File`] contracts, and the controls for tests.
 //!
-//! What it is: locking, handles, and the controls (crash, faults, space, damage, inspection).
-//! What it is not: the model itself; see the module documentation of `sim`.
+//! It has the locking, the handles and the controls (crash, faults, space, damage, inspection). The model
+//! itself is described in the module documentation of `sim`.
 //!
 //! Invariants
-//! - Handles opened before a crash fail with a crash error for ever after.
+//! - Handles opened before a crash fail with a crash error forever after.
 //! - Controls are not I/O: they are never counted, failed or traced.
 
 use std::io;
@@ -19,16 +19,16 @@ use super::volume::{InodeId, Volume};
 use crate::disk::require_block_aligned;
 use crate::{Access, Disk, File, Prng};
 
-/// How a simulated disk starts.
+/// The initial state of a simulated disk.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SimDiskOptions {
     /// Decides every random choice of crashes and faults.
     pub seed: u64,
-    /// Capacity; `None` for practically unlimited. See [`SimDisk::set_space_limit`].
+    /// Capacity in bytes; `None` for practically unlimited. See [`SimDisk::set_space_limit`].
     pub space_limit_bytes: Option<u64>,
 }
 
-/// A disk in memory that fails and crashes on demand. See the module documentation for the model.
+/// A disk in memory that fails and crashes on demand.
 #[derive(Debug)]
 pub struct SimDisk {
     volume: Arc<Mutex<Volume>>,
@@ -44,8 +44,9 @@ impl SimDisk {
         Arc::new(SimDisk { volume: Arc::new(Mutex::new(volume)) })
     }
 
-    /// An independent copy of everything (also what is unsynced, the plan and the seed's state), without open
-    /// handles: one state can be crashed in many ways. Cheap: pages are shared until they change.
+    /// An independent copy of the whole state (including unsynced changes, the fault plan and the random
+    /// state) without open handles: one state can be crashed in many ways. Cheap: pages are shared until they
+    /// change.
     pub fn clone_state(&self) -> Arc<SimDisk> {
         Self::of(self.volume.lock().copy())
     }
@@ -55,19 +56,19 @@ impl SimDisk {
         self.volume.lock().prng = Prng::new(seed);
     }
 
-    /// Cuts the power now (if a planned crash has not yet) and turns it on again: unsynced state is settled by
-    /// `mode`, all handles are dead, the fault plan is cleared. The count of I/Os goes on.
+    /// Cuts the power now (unless a planned crash already has) and restores it: `mode` decides about unsynced
+    /// changes, all handles become invalid, the fault plan is cleared. The count of I/Os continues.
     pub fn crash(&self, mode: CrashMode) {
         self.volume.lock().crash(mode);
     }
 
-    /// Replaces the fault plan. The numbers in it count from the creation of the disk: see
+    /// Replaces the fault plan. Its I/O numbers count from the creation of the disk: see
     /// [`SimDisk::io_count`].
     pub fn set_fault_plan(&self, plan: FaultPlan) {
         self.volume.lock().gate.plan = plan;
     }
 
-    /// I/Os so far; also the number of the next one.
+    /// Number of I/Os so far, which is also the number of the next one.
     pub fn io_count(&self) -> u64 {
         self.volume.lock().gate.io_count
     }
@@ -77,23 +78,27 @@ impl SimDisk {
         self.volume.lock().gate.stopped
     }
 
-    /// Sets the capacity in bytes. Writes that would allocate beyond fail with `ENOSPC`; overwrites of allocated
-    /// blocks always succeed. Blocks written with zeros are allocated, blocks skipped by `set_len` are not.
+    /// Sets the capacity in bytes. Writes that would allocate more fail with `ENOSPC`; overwrites of
+    /// allocated blocks always succeed. Blocks written with zeros are allocated, blocks skipped by `set_len`
+    /// are not.
     pub fn set_space_limit(&self, bytes: Option<u64>) {
         self.volume.lock().space_limit_bytes = bytes;
     }
 
-    /// Starts recording I/Os (and forgets those recorded so far).
+    /// Starts recording I/Os and discards earlier recordings.
     pub fn enable_trace(&self) {
         self.volume.lock().trace = Some(Vec::new());
     }
 
-    /// The I/Os since [`SimDisk::enable_trace`].
+    /// The I/Os since [`SimDisk::enable_trace`]; empty if it was never called.
     pub fn trace(&self) -> Vec<IoEvent> {
         self.volume.lock().trace.clone().unwrap_or_default()
     }
 
-    /// What programs see in the file at `path`; also while the machine is stopped.
+    /// The visible contents of the file at `path`; works also while the machine is stopped.
+    ///
+    /// # Errors
+    /// `NotFound` if the file does not exist.
     pub fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut volume = self.volume.lock();
         let image = volume.image_at(path)?;
@@ -102,12 +107,16 @@ impl SimDisk {
         Ok(bytes)
     }
 
-    /// Puts a durable file with these contents at `path`, creating directories and replacing what is there.
+    /// Puts a durable file with these contents at `path`, creating directories and replacing an existing
+    /// file.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) {
         self.volume.lock().put_file(path, bytes);
     }
 
-    /// Cuts or grows the file, durably, with everything unsynced in it.
+    /// Truncates or extends the file and makes all its contents durable.
+    ///
+    /// # Errors
+    /// `NotFound` if the file does not exist.
     pub fn truncate(&self, path: &Path, len: u64) -> io::Result<()> {
         let mut volume = self.volume.lock();
         let image = volume.image_at(path)?;
@@ -116,10 +125,10 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Changes the byte at `offset` by `xor`, on the disk and in the cache: bit rot.
+    /// XORs the byte at `offset` with `xor`, on the disk and in the cache: bit rot.
     ///
     /// # Errors
-    /// `InvalidInput` if the file ends before.
+    /// `NotFound` if the file does not exist, `InvalidInput` if it ends at or before `offset`.
     pub fn corrupt(&self, path: &Path, offset: u64, xor: u8) -> io::Result<()> {
         let mut volume = self.volume.lock();
         let image = volume.image_at(path)?;
@@ -133,7 +142,7 @@ impl SimDisk {
     /// Flips `count` random bits of the file, on the disk and in the cache, and returns their byte offsets.
     ///
     /// # Errors
-    /// `InvalidInput` if the file is empty.
+    /// `NotFound` if the file does not exist, `InvalidInput` if it is empty.
     pub fn flip_bits(&self, path: &Path, count: usize) -> io::Result<Vec<u64>> {
         let mut volume = self.volume.lock();
         let mut prng = volume.prng.fork();
@@ -146,7 +155,7 @@ impl SimDisk {
         Ok(offsets)
     }
 
-    /// The volume of a running machine.
+    /// Locks the volume; fails if the machine is stopped.
     fn running(&self) -> io::Result<MutexGuard<'_, Volume>> {
         let volume = self.volume.lock();
         volume.gate.require_running()?;
@@ -196,7 +205,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// A handle of one life of the machine.
+/// A handle; valid until the next crash.
 struct SimFile {
     volume: Arc<Mutex<Volume>>,
     inode: InodeId,

@@ -1,36 +1,39 @@
-//! Which I/O of a simulated disk fails or stops the machine, and the record of what was done.
+//! Decides which I/O of a simulated disk fails or stops the machine, and records the I/Os.
 //!
-//! What it is: the plan, the counter, the verdict per operation, the recognisable crash error.
-//! What it is not: what a failure does to the contents; that is in `volume`.
+//! It has the plan, the counter, the verdict per operation and the recognisable crash error. The effect of a
+//! failure on the contents is in `volume`.
 //!
 //! Invariants
-//! - Every operation that changes something is one I/O, numbered from 0 over the whole life of the disk. Calls
-//!   that are refused for what they ask (no such file, misaligned) are none; nor are reads.
-//! - Once stopped, every operation fails, reads too, until the disk is reborn by a crash.
+//! - Every operation that changes state is one I/O, numbered from 0 over the whole life of the disk. Calls
+//!   refused because of their arguments (no such file, misaligned) and reads are not counted.
+//! - Once stopped, every operation fails, reads too, until [`SimDisk::crash`](super::SimDisk::crash) restarts
+//!   the machine.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What goes wrong, and when. The default: nothing.
+/// The planned faults. The default has none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultPlan {
-    /// From the I/O with this number on, everything fails as if the machine had stopped in the middle of it.
+    /// From the I/O with this number on, every operation fails as if the machine had stopped in the middle of
+    /// that I/O.
     pub crash_at_io: Option<u64>,
-    /// The I/O with this number fails in this way, and the machine goes on.
+    /// The I/O with this number fails in this way; the machine keeps running.
     pub fail_io: Option<(u64, FaultKind)>,
-    /// Whether all I/O after `fail_io` fails in the same way too.
+    /// Whether all I/Os after `fail_io` fail in the same way too.
     pub sticky: bool,
 }
 
 /// How an I/O fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// The device gives up (`EIO`). A write leaves nothing, a durable write any part, a sync loses data.
+    /// The device fails (`EIO`). A write changes nothing, a durable write writes any sectors, a sync loses
+    /// data.
     Eio,
-    /// No space (`ENOSPC`). A write leaves nothing; a sync loses data, as with delayed allocation.
+    /// No space (`ENOSPC`). A write changes nothing; a sync loses data, as with delayed allocation.
     Enospc,
-    /// The first part of a write arrives, then the device gives up (`EIO`). Other operations: as `Eio`.
+    /// The first part of a write arrives, then the device fails (`EIO`). Other operations: as `Eio`.
     ShortWrite,
 }
 
@@ -43,7 +46,7 @@ impl FaultKind {
     }
 }
 
-/// Whether `error` says that the simulated machine has stopped.
+/// Whether `error` was returned because the simulated machine has stopped.
 pub fn is_crash(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<SimulatedCrash>())
 }
@@ -57,7 +60,7 @@ pub(super) fn crash_error() -> io::Error {
     io::Error::other(SimulatedCrash)
 }
 
-/// The kinds of I/O that a plan can hit.
+/// The kinds of I/O that are counted and that a plan can hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoKind {
     /// `create_dir_all` that creates something.
@@ -70,7 +73,7 @@ pub enum IoKind {
     Remove,
     /// `sync_dir`.
     SyncDir,
-    /// `write_all_at`.
+    /// `write_all_at`, `write_direct_at`.
     Write,
     /// `write_durable_at`.
     WriteDurable,
@@ -85,15 +88,15 @@ pub enum IoKind {
 /// One traced I/O, to be printed when a test fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IoEvent {
-    /// The number that a [`FaultPlan`] would name.
+    /// The number for a [`FaultPlan`].
     pub io: u64,
-    /// What was asked.
+    /// The operation.
     pub kind: IoKind,
     /// The file or directory; for a rename the old name.
     pub path: PathBuf,
-    /// First byte written (0 if nothing is); for `SetLen` the new size.
+    /// First byte written (0 for other operations); for `SetLen` the new size.
     pub offset: u64,
-    /// Bytes written.
+    /// Bytes written; 0 for other operations.
     pub len: usize,
 }
 
@@ -108,12 +111,12 @@ impl fmt::Display for IoEvent {
     }
 }
 
-/// What is to happen to one I/O.
+/// The outcome that the plan assigns to one I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Proceed,
     Fail(FaultKind),
-    /// The machine stops in the middle of this one.
+    /// The machine stops in the middle of the I/O.
     Stop,
 }
 
@@ -131,7 +134,7 @@ impl Gate {
         if self.stopped { Err(crash_error()) } else { Ok(()) }
     }
 
-    /// Counts one I/O of a running machine and decides about it.
+    /// Counts one I/O of a running machine and returns its verdict.
     pub(super) fn next(&mut self) -> Verdict {
         let io = self.io_count;
         self.io_count += 1;

@@ -1,13 +1,13 @@
 //! `FileImage`: the contents of one simulated file, as programs see them and as the disk holds them.
 //!
-//! What it is: sparse 4 KiB pages, the unsynced versions of their sectors, sizes, and which pages are allocated.
-//! What it is not: a file with a name, or a judge of what a crash keeps (`crash`) or what fails (`volume`).
+//! It has sparse 4 KiB pages, the unsynced versions of their sectors, the sizes, and the set of allocated
+//! pages. It has no name; `crash` decides which versions survive a crash and `volume` which operations fail.
 //!
 //! Invariants
 //! - An absent page is all zeros. Bytes at or after the size are zeros in every visible page.
 //! - Pages are shared and copied on write: cloning an image copies references.
-//! - `pending` has every sector that differs from `durable` and may still arrive there. A sector that differs
-//!   without being pending was lost by a failed sync; only the visible image still shows it.
+//! - `pending` has every sector that differs from `durable` and may still reach the disk. A sector that
+//!   differs without being pending was lost by a failed sync; only the visible image still shows it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const SECTORS_PER_PAGE: usize = PAGE_BYTES / SECTOR_BYTES;
 
-/// Beyond this many the oldest versions of a page are merged: they bound memory, not the realism of a crash.
+/// More versions of a page than this are merged, oldest first: it bounds memory and still leaves crashes
+/// realistic.
 const VERSIONS_MAX: usize = 16;
 
 pub(super) type Page = [u8; PAGE_BYTES];
@@ -29,10 +30,10 @@ pub(super) const ZERO_PAGE: Page = [0; PAGE_BYTES];
 /// A page right after one write to it.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// Orders everything unsynced on the disk in time.
+    /// Orders all unsynced changes of the disk in time.
     pub(super) seq: u64,
     pub(super) page: Arc<Page>,
-    /// Bit i: sector i was written by this write (or one merged into it).
+    /// Bit i: sector i was written by this write (or by one merged into it).
     pub(super) sectors: u8,
 }
 
@@ -44,13 +45,13 @@ pub(super) struct FileImage {
     pub(super) pending: BTreeMap<u64, Vec<Version>>,
     pub(super) size: u64,
     pub(super) durable_size: u64,
-    /// Sizes since the last sync with their `seq`, oldest first.
+    /// Pairs of `seq` and size since the last sync, oldest first.
     pub(super) pending_sizes: Vec<(u64, u64)>,
     pub(super) allocated: PageSet,
 }
 
 impl FileImage {
-    /// A file that is `bytes`, all durable.
+    /// A file with the contents `bytes`, all durable.
     pub(super) fn durable(bytes: &[u8]) -> Self {
         let mut image = FileImage::default();
         image.write(bytes, 0, &mut 0);
@@ -58,7 +59,7 @@ impl FileImage {
         image
     }
 
-    /// A file after a crash: `pages` cut to `size`, nothing pending.
+    /// A file after a crash: `pages` truncated to `size`, nothing pending.
     pub(super) fn reborn(mut pages: Pages, size: u64, mut allocated: PageSet) -> Self {
         cut_pages(&mut pages, size);
         allocated.remove_from(size.div_ceil(PAGE_BYTES as u64));
@@ -72,7 +73,7 @@ impl FileImage {
         }
     }
 
-    /// Reads up to the visible size.
+    /// Reads up to the visible size and returns the number of bytes read.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let len = self.size.saturating_sub(offset).min(buf.len() as u64) as usize;
         for (page_no, at, part) in page_parts(offset, len) {
@@ -82,8 +83,8 @@ impl FileImage {
         len
     }
 
-    /// Writes into the visible image; everything written is pending. Each page, and each step of the size, takes
-    /// the next `seq`: a long write arrives page by page.
+    /// Writes into the visible image; everything written is pending. Each page, and each change of the size,
+    /// takes the next `seq`: a long write reaches the disk page by page.
     pub(super) fn write(&mut self, buf: &[u8], offset: u64, seq: &mut u64) {
         for (page_no, at, part) in page_parts(offset, buf.len()) {
             self.allocated.insert(page_no);
@@ -114,7 +115,8 @@ impl FileImage {
         let versions = self.pending.entry(page_no).or_default();
         versions.push(version);
         if versions.len() > VERSIONS_MAX {
-            // The second-oldest page also shows what the oldest wrote, so only an intermediate state is forgotten.
+            // The second-oldest page also contains the writes of the oldest, so only an intermediate state is
+            // lost.
             let oldest = versions.remove(0);
             versions[0].sectors |= oldest.sectors;
         }
@@ -128,7 +130,7 @@ impl FileImage {
         }
     }
 
-    /// Cuts or grows the visible file. What is cut off becomes zeros, pending like a write.
+    /// Truncates or extends the visible file. The bytes cut off become zeros, pending like a write.
     pub(super) fn set_len(&mut self, len: u64, seq: &mut u64) {
         if len == self.size {
             return;
@@ -150,7 +152,7 @@ impl FileImage {
         self.resize(len, seq);
     }
 
-    /// A successful sync.
+    /// Makes everything durable, as a successful sync does.
     pub(super) fn commit_all(&mut self) {
         for page_no in std::mem::take(&mut self.pending).into_keys() {
             self.commit_page(page_no);
@@ -158,7 +160,7 @@ impl FileImage {
         self.commit_size();
     }
 
-    /// A successful durable write to this block-aligned range, which was written before.
+    /// Makes this block-aligned range durable after `write`, as a successful durable write does.
     pub(super) fn commit_range(&mut self, offset: u64, len: usize) {
         for (page_no, _, _) in page_parts(offset, len) {
             if self.pending.remove(&page_no).is_some() {
@@ -166,7 +168,7 @@ impl FileImage {
             }
         }
         let end = offset + len as u64;
-        // The metadata that is needed to read the range back is durable too; other size changes are not.
+        // The metadata needed to read the range back becomes durable too; other size changes do not.
         if self.durable_size < end || self.pending_sizes.iter().any(|&(_, size)| size < end) {
             self.commit_size();
         }
@@ -186,7 +188,8 @@ impl FileImage {
         }
     }
 
-    /// A failed sync: nothing is dirty any more, some of it has reached the disk, the cache still shows all.
+    /// A failed sync: nothing is dirty any more, a part has reached the disk, the cache still shows
+    /// everything.
     pub(super) fn lose_dirty(&mut self, prng: &mut Prng) {
         for page_no in std::mem::take(&mut self.pending).into_keys() {
             if prng.chance(50) {
@@ -199,7 +202,8 @@ impl FileImage {
         self.pending_sizes.clear();
     }
 
-    /// A durable write that failed half-way: any of its sectors are on the disk and visible, the rest is old.
+    /// A durable write that failed half-way: a random set of its sectors is durable and visible, the rest is
+    /// old.
     pub(super) fn write_some_sectors(&mut self, buf: &[u8], offset: u64, prng: &mut Prng, seq: &mut u64) {
         for (index, sector) in buf.chunks(SECTOR_BYTES).enumerate() {
             if prng.chance(50) {
@@ -210,13 +214,13 @@ impl FileImage {
         }
     }
 
-    /// Forgets the page cache: what was lost by a failed sync now shows as lost. Nothing may be pending.
+    /// Drops the page cache: data lost by a failed sync now reads as lost. Nothing may be pending.
     pub(super) fn drop_cache(&mut self) {
         self.visible = self.durable.clone();
         cut_pages(&mut self.visible, self.size);
     }
 
-    /// Pages that a write to this range would allocate.
+    /// Number of pages that a write to this range would allocate.
     pub(super) fn pages_missing(&self, offset: u64, len: usize) -> u64 {
         page_parts(offset, len).filter(|&(page_no, _, _)| !self.allocated.contains(page_no)).count() as u64
     }
@@ -230,7 +234,7 @@ impl FileImage {
     }
 }
 
-/// Drops what lies at or after `size`.
+/// Removes the bytes at or after `size`.
 fn cut_pages(pages: &mut Pages, size: u64) {
     pages.split_off(&size.div_ceil(PAGE_BYTES as u64));
     let keep = (size % PAGE_BYTES as u64) as usize;
@@ -253,7 +257,7 @@ fn page_parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std:
     })
 }
 
-/// The sectors of a page that `len > 0` bytes at `at` touch.
+/// Bit mask of the sectors of a page that `len > 0` bytes at `at` touch.
 fn sector_mask(at: usize, len: usize) -> u8 {
     let (first, last) = (at / SECTOR_BYTES, (at + len - 1) / SECTOR_BYTES);
     (first..=last).fold(0, |mask, sector| mask | 1 << sector)
@@ -284,7 +288,7 @@ impl PageSet {
         self.words[word] |= 1 << bit;
     }
 
-    /// Removes `first` and everything after it.
+    /// Removes `first` and all later page numbers.
     fn remove_from(&mut self, first: u64) {
         let (word, bit) = (first as usize / 64, first % 64);
         self.words.truncate(word + 1);

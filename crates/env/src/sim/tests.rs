@@ -1,5 +1,5 @@
-//! Every rule of the simulated disk, pinned. A rule that says "can be lost" is shown by seeds that lose it and
-//! seeds that keep it; a rule that says "survives" is shown by all.
+//! Tests of every rule of the simulated disk. For a rule that says "can be lost", some seeds must lose the
+//! data and others keep it; for a rule that says "survives", all seeds must keep it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use crate::{Access, AlignedBytes, BLOCK_BYTES, Disk, File};
 mod faults;
 mod model;
 
-/// How often a rule that depends on luck is tried.
+/// Number of crashes for a rule that depends on randomness.
 const SEEDS: u64 = 300;
 
 fn disk() -> Arc<SimDisk> {
@@ -33,7 +33,7 @@ fn blocks(byte: u8, count: usize) -> AlignedBytes {
     AlignedBytes::from(&vec![byte; count * BLOCK_BYTES][..])
 }
 
-/// What `look` sees after crashes of copies of `disk` with many seeds.
+/// The results of `look` after random crashes of copies of `disk`, one per seed.
 fn outcomes<T: Ord>(disk: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<T> {
     let crashed = |seed| {
         let copy = disk.clone_state();
@@ -86,7 +86,8 @@ fn a_missing_sync_can_lose_and_reorder_writes() {
         let bytes = contents(disk, "/d/f").unwrap();
         (bytes[at], bytes[BLOCK_BYTES])
     });
-    // Lost, in order, out of order ("2" without "3"), and an older version although later writes arrived ("1", "2").
+    // Lost, in order, out of order ("2" without "3"), and an older version although a later write arrived
+    // ("1", "2").
     let all = [b'0', b'1', b'3'].into_iter().flat_map(|first| [(first, b'0'), (first, b'2')]).collect();
     assert_eq!(seen, all);
     assert_eq!(after(&disk, CrashMode::LoseAll, "/d/f").unwrap(), blocks(b'0', 2)[..]);
@@ -141,7 +142,7 @@ fn some_crashes_keep_a_prefix_in_time_of_the_whole_disk() {
         let found: Vec<u8> = paths.iter().map(|path| contents(&copy, path).unwrap()[0]).collect();
         found[0] == 1 && found[7] == 0 && found.is_sorted_by(|one, next| one >= next)
     });
-    // Files that are settled one by one look like this about 4 times in 1000.
+    // If each file were settled independently, about 4 of 1000 seeds would give this.
     assert!(halves.count() > SEEDS as usize / 10);
 }
 

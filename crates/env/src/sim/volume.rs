@@ -1,12 +1,13 @@
-//! `Volume`: the whole state of a simulated disk, and what each operation does to it.
+//! `Volume`: the whole state of a simulated disk, and the effect of each operation on it.
 //!
-//! What it is: inodes, visible and durable names, unsynced directory operations, space, the fault gate, the trace.
-//! What it is not: locking or handles (`disk`), contents (`image`), or the choices of a crash (`crash`).
+//! It has inodes, visible and durable names, unsynced directory operations, space, the fault gate and the
+//! trace. Locking and handles are in `disk`, contents in `image`, the random choices of a crash in `crash`.
 //!
 //! Invariants
 //! - Cloning the state gives an independent disk.
-//! - An inode lives as long as a name (visible, durable, or in an unsynced operation) or a handle refers to it.
-//! - A file has one name: a rename moves the inode, wherever its old name was.
+//! - An inode lives as long as a name (visible, durable, or in an unsynced operation) or a handle refers to
+//!   it.
+//! - A file has one name: a rename moves the inode, even if its old name has not reached the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +20,8 @@ use crate::Prng;
 
 pub(super) type InodeId = u64;
 
-/// What [`Disk::free_bytes`](crate::Disk::free_bytes) starts from without a space limit: 1 TiB.
+/// The result of [`Disk::free_bytes`](crate::Disk::free_bytes) for an empty disk without a space limit: 1
+/// TiB.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// A directory operation that no `sync_dir` has covered yet.
@@ -27,9 +29,9 @@ const UNLIMITED_BYTES: u64 = 1 << 40;
 pub(super) struct NameOp {
     pub(super) seq: u64,
     inode: InodeId,
-    /// The name that goes, if any.
+    /// The name removed, if any.
     from: Option<PathBuf>,
-    /// The name that comes, if any.
+    /// The name added, if any.
     to: Option<PathBuf>,
 }
 
@@ -64,7 +66,7 @@ pub(super) struct Volume {
     pub(super) gate: Gate,
     pub(super) trace: Option<Vec<IoEvent>>,
     pub(super) space_limit_bytes: Option<u64>,
-    /// Counts crashes; handles of an earlier life are dead.
+    /// Number of crashes so far; handles of an earlier generation are invalid.
     pub(super) generation: u64,
     inodes: BTreeMap<InodeId, Inode>,
     next_inode: InodeId,
@@ -159,7 +161,8 @@ impl Volume {
         self.change_names(IoKind::Remove, inode, Some(path.to_owned()), None)
     }
 
-    /// One directory operation. Stopped in the middle, it has happened (unsynced) or not.
+    /// Performs one directory operation. If the machine stops in the middle, it has happened (unsynced) or
+    /// not.
     fn change_names(
         &mut self,
         kind: IoKind,
@@ -196,7 +199,7 @@ impl Volume {
             return Err(crash_error());
         }
         for op in self.take_ops_covered_by_sync_of(dir) {
-            // As with contents: a failed sync forgets what it has lost.
+            // As with contents, a failed sync forgets the operations that it loses.
             if verdict == Verdict::Proceed || self.prng.chance(50) {
                 op.apply(&mut self.durable_names);
             }
@@ -205,8 +208,8 @@ impl Volume {
         if let Verdict::Fail(kind) = verdict { Err(kind.error()) } else { Ok(()) }
     }
 
-    /// The operations in `dir`, and earlier ones elsewhere that these build upon: a rename out of another directory
-    /// cannot be durable while the creation of what it renames is not.
+    /// Takes the operations in `dir`, and earlier ones elsewhere that they depend on: a rename out of another
+    /// directory cannot be durable while the creation of the renamed file is not.
     fn take_ops_covered_by_sync_of(&mut self, dir: &Path) -> Vec<NameOp> {
         let (mut covered, mut paths) = (Vec::new(), BTreeSet::new());
         for index in (0..self.unsynced_names.len()).rev() {
@@ -310,7 +313,8 @@ impl Volume {
         self.inode_mut(inode).image.commit_range(offset, buf.len());
     }
 
-    /// The machine stops during a write: all or the first part of it is in the cache, nothing of it is durable.
+    /// The machine stops during a write: all or the first part of it is in the cache, nothing of it is
+    /// durable.
     fn write_until_stop(&mut self, inode: InodeId, buf: &[u8], offset: u64) -> io::Error {
         let whole = self.prng.chance(50);
         let arrived = if whole { buf.len() } else { self.prng.below(buf.len() as u64 + 1) as usize };
@@ -356,7 +360,7 @@ impl Volume {
                 image.lose_dirty(prng);
                 Err(kind.error())
             }
-            // Whatever the sync got done is a matter of the lottery.
+            // The extent to which the sync succeeded is left to the lottery of the crash.
             Verdict::Stop => Err(crash_error()),
         }
     }
@@ -378,9 +382,9 @@ impl Volume {
         if wanted <= self.free_bytes() { Ok(()) } else { Err(FaultKind::Enospc.error()) }
     }
 
-    // Crashes, and hands from outside.
+    // Crashes and test controls.
 
-    /// The machine stops if it has not, and comes back with what the lottery leaves.
+    /// Stops the machine unless it has stopped, and restarts it with the state that the lottery chooses.
     pub(super) fn crash(&mut self, mode: CrashMode) {
         let moments = self.unsynced_moments();
         let Volume { prng, inodes, .. } = self;
@@ -413,7 +417,7 @@ impl Volume {
         copy
     }
 
-    /// Puts a durable file in place, whatever was there.
+    /// Puts a durable file in place, replacing any file there.
     pub(super) fn put_file(&mut self, path: &Path, bytes: &[u8]) {
         self.dirs.extend(path.ancestors().skip(1).map(Path::to_owned));
         self.unsynced_names.retain(|op| op.paths().all(|named| named != path));

@@ -1,13 +1,14 @@
 //! Appending: reserve under the caller's locks, fill after they are released.
 //!
 //! ```text
-//! lock slots -> validate -> apply in memory -> reserve (this is the LSN) -> unlock -> publish (copy, checksum)
+//! lock slots -> validate -> apply in memory -> reserve (this is the LSN) -> unlock -> publish (copy, crc)
 //! ```
 //!
-//! The order in memory equals the order in the log because the position is taken while the slots are locked.
+//! The order in memory equals the order in the log because the position is reserved while the slots are
+//! locked.
 //!
-//! The ring's bytes are the only unsafe code here: a reservation owns its bytes exclusively until it is published
-//! (see [`sequencer`](super::sequencer)), so it may write them through a raw pointer.
+//! The only unsafe code here writes into the ring through a raw pointer: a reservation owns its bytes
+//! exclusively until it is published (see [`sequencer`](super::sequencer)).
 
 #![allow(unsafe_code)]
 
@@ -21,20 +22,20 @@ use super::{
 };
 use crate::{Error, sync::Ordering};
 
-/// How long an appender that waits for ring space sleeps before it looks again by itself. Only a safeguard: every flush
-/// wakes it.
+/// The longest sleep of an appender that waits for ring space before it checks again. Only a safeguard: every
+/// flush wakes it.
 const RING_WAIT_MS: u64 = 100;
 
 /// The right to append, one per thread.
 pub struct Appender {
     shared: Arc<Shared>,
     index: usize,
-    /// Larger payloads are cut; a piece must fit the ring several times.
+    /// Larger payloads are split; a part must fit the ring several times.
     piece_bytes_max: usize,
 }
 
-/// A record whose position is taken and whose bytes are not there yet. [`Pending::publish`] it: nothing
-/// behind it becomes durable before.
+/// A record with a reserved position whose bytes are not yet in the log. [`Pending::publish`] it: nothing
+/// after it becomes durable before.
 #[must_use = "an unpublished record stops the log"]
 pub struct Pending<'a> {
     shared: &'a Shared,
@@ -54,23 +55,26 @@ impl Appender {
         Appender { shared, index, piece_bytes_max }
     }
 
-    /// Takes the next position for a record with `payload`. Call it with the slots locked that the record changes.
+    /// Reserves the next position for a record with `payload`. The caller must hold the locks of the slots
+    /// that the record changes.
     ///
-    /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts: all but the last are published before this returns.
-    /// Waits only if the ring is full, which admission ([`Log::admit`]) keeps from happening for ordinary
-    /// records; flushing does not need the caller's locks, so the wait ends.
+    /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts: all but the
+    /// last are published before this returns.
+    /// Waits only if the ring is full, which admission ([`Log::admit`]) prevents for ordinary records;
+    /// flushing does not need the caller's locks, so the wait ends.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: the record will never be durable, so nothing that shows it may be released.
+    /// [`Error::Poisoned`]: the record will never be durable, so no reply that depends on it may be released.
     ///
     /// # Panics
-    /// If the payload exceeds 2 GiB.
+    /// If the payload exceeds [`CHAIN_BYTES_MAX`], 2 GiB.
     #[inline]
     pub fn reserve<'a>(&'a mut self, payload: &'a [u8]) -> Result<Pending<'a>, Error> {
         self.reserve_marked(payload, false)
     }
 
-    /// As [`Appender::reserve`]. A mark can be seen by readers of the log without looking into the payload.
+    /// As [`Appender::reserve`], with a mark (`is_marked`) that readers of the log see without decoding the
+    /// payload.
     ///
     /// # Errors
     /// As [`Appender::reserve`].
@@ -83,7 +87,8 @@ impl Appender {
         payload: &'a [u8],
         is_marked: bool,
     ) -> Result<Pending<'a>, Error> {
-        // Whoever locks a slot after a record of it was refused must be refused too: both see the same flag.
+        // A later appender that locks the same slot after a refusal is refused as well: both see the same
+        // flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }
@@ -123,7 +128,7 @@ impl Appender {
         let mut chain_id = None;
         let mut rest = payload;
         while rest.len() > piece_bytes {
-            // The first is what is left over, all others are full.
+            // The first part has the remainder, all others are full.
             let (piece, remaining) = rest.split_at((rest.len() - 1) % piece_bytes + 1);
             rest = remaining;
             let start = self.reserve_bytes(record::occupied_bytes(CHAIN_ID_BYTES + piece.len()))?;
@@ -145,7 +150,7 @@ impl Appender {
         }
     }
 
-    /// The ring is full: flush it here, or wait for whoever is flushing.
+    /// Makes space in the full ring: flushes it, or waits for the thread that is flushing.
     #[cold]
     fn make_space(&self) -> Result<(), Error> {
         let shared = &*self.shared;
@@ -171,12 +176,12 @@ impl Appender {
         Error::Poisoned { reason: self.shared.poison_reason.lock().clone().unwrap_or_default() }
     }
 
-    /// The log and which appender of it this is.
+    /// The shared state, and the index of this appender.
     pub(super) fn parts(&self) -> (&Shared, usize) {
         (&self.shared, self.index)
     }
 
-    /// The log this appends to.
+    /// A handle on the log that this appends to.
     pub fn log(&self) -> Log {
         Log { shared: self.shared.clone() }
     }
@@ -187,7 +192,7 @@ impl Appender {
         self.shared.admit(bytes)
     }
 
-    /// The position up to which a power cut loses nothing.
+    /// The position up to which the log survives a power cut.
     #[inline]
     pub fn durable_lsn(&self) -> Lsn {
         Lsn::new(self.shared.durable.load(Ordering::SeqCst))
@@ -205,20 +210,20 @@ impl Appender {
         self.shared.awaits_acks()
     }
 
-    /// The position after the last record of any appender.
+    /// The position after the last record reserved by any appender.
     #[inline]
     pub fn appended_lsn(&self) -> Lsn {
         Lsn::new(self.shared.sequencer.tail())
     }
 
-    /// When the log is synced now.
+    /// The durability in force.
     #[inline]
     pub fn durability(&self) -> Durability {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// Sets whom to call when the log reaches the position last asked for with [`Appender::wait_for`]. It runs on the
-    /// flushing thread and must not block.
+    /// Sets the listener, which is called when the log reaches the position of the last
+    /// [`Appender::wait_for`]. It runs on the flushing thread and must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -226,19 +231,19 @@ impl Appender {
         self.shared.waiters.listen(self.index, Box::new(listener));
     }
 
-    /// Asks for one call of the listener once `lsn` is committed; replaces what was asked before.
-    /// `false`: it already is, no call will come.
+    /// Requests one call of the listener once `lsn` is committed; replaces the previous request. Returns
+    /// `false` if `lsn` is committed already: then no call follows.
     pub fn wait_for(&self, lsn: Lsn) -> bool {
         self.shared.waiters.arm(self.index, lsn, || self.shared.committed())
     }
 
-    /// Asks for one call of the listener when the log has moved at all. What has happened before may not be told.
+    /// Requests one call of the listener at the next progress of the log. Earlier progress does not count.
     pub fn wait_for_movement(&self) {
         self.shared.waiters.arm_any(self.index);
     }
 
-    /// Asks for one call of the listener when the log has moved at all: after an [`Admission::Wait`].
-    /// `false`: there is room by now.
+    /// Requests one call of the listener at the next progress of the log, after an [`Admission::Wait`].
+    /// Returns `false` if there is room by now.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
         let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);
@@ -247,18 +252,18 @@ impl Appender {
 }
 
 impl Pending<'_> {
-    /// The position of the record.
+    /// The LSN of the record.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// Copies the payload into the log. From now on it can be flushed.
+    /// Copies the record into the ring. From now on it can be flushed.
     #[inline]
     pub fn publish(mut self) {
         let bytes = (self.lsn.get() - self.start) as usize;
-        // SAFETY: the reservation [start, lsn) belongs to this `Pending` alone until its appender's word says
-        // otherwise (below), and is less than the ring, which is mapped twice in a row.
+        // SAFETY: the reservation [start, lsn) belongs to this `Pending` alone until its appender publishes
+        // it (below), and is smaller than the ring, which is mapped twice in a row.
         let space = unsafe { self.shared.ring.slice_mut(self.start, bytes) };
         let prefix: &[u8] = if self.kind == RecordKind::Whole { &[] } else { &self.chain_id };
         let kind = (self.kind, self.is_marked);
@@ -270,7 +275,7 @@ impl Pending<'_> {
 }
 
 impl Drop for Pending<'_> {
-    /// Memory already shows what this record says; dropping it unpublished would let the two diverge.
+    /// Memory already reflects this record; dropping it unpublished would let memory and log diverge.
     fn drop(&mut self) {
         if !self.published {
             eprintln!("sheaf: bug: a record was reserved in the log and never published");

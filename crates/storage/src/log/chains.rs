@@ -1,12 +1,13 @@
-//! Chains: payloads that were cut into parts, put together again while the log is replayed.
+//! Chains: payloads that were split into parts, reassembled while the log is replayed.
 //!
-//! What it is: the parts seen so far of every payload whose last part was not, by chain id. Bounded by what the log
-//! holds, and each by [`CHAIN_BYTES_MAX`].
-//! What it is not: the cutting; see `appender`.
+//! It holds, by chain id, the parts seen so far of every payload whose last part was not. The number of
+//! chains is bounded by the log, the size of each by [`CHAIN_BYTES_MAX`]. The splitting is in `appender`.
 //!
 //! Invariants
-//! - Who goes on where a replay has ended, goes on with its chains: the parts may lie on both sides.
-//! - A chain is of one epoch: with the next one whoever began it is gone, and it never happened.
+//! - A replay that continues where another has ended must take over its chains: their parts may lie on both
+//!   sides.
+//! - All parts of a chain have the same epoch. A new epoch discards open chains: their writer is gone, so
+//!   they will never be completed.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -16,22 +17,23 @@ use super::record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, Record, RecordKind};
 
 const _: () = assert!(record::PAYLOAD_BYTES_MAX < CHAIN_BYTES_MAX);
 
-/// Payloads that came in parts and are not complete yet.
+/// Payloads whose parts are not complete yet.
 #[derive(Debug)]
 pub struct Chains {
-    /// A chain that began before is not whole: the log is read from here on.
+    /// Chains that began before this position are incomplete, because the log is read from here on.
     from: Lsn,
     epoch: u32,
     open: HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
 }
 
 impl Chains {
-    /// For a log that is read from `from` on.
+    /// No chains yet, for a log that is read from `from` on.
     pub fn from(from: Lsn) -> Chains {
         Chains { from, epoch: 0, open: HashMap::new() }
     }
 
-    /// The payload that this record is or completes, if it does either. Records are to come in order.
+    /// The payload that this record contains or completes; `None` for other records. Records must come in
+    /// order.
     pub fn payload<'r>(&mut self, record: &Record<'r>) -> Option<Cow<'r, [u8]>> {
         if record.epoch > self.epoch {
             self.epoch = record.epoch;
@@ -48,25 +50,27 @@ impl Chains {
         }
     }
 
-    /// Where the oldest payload begins that is not complete: who replays what comes next must have read the log from there.
+    /// The beginning of the oldest incomplete payload; to replay the following records, the log must be read
+    /// from there. `None` if all are complete.
     pub fn first_open(&self) -> Option<Lsn> {
         self.open.keys().map(|id| Lsn::new(u64::from_le_bytes(*id))).min()
     }
 
-    /// What is read goes on at `from`: chains that began before have lost parts.
+    /// Continues after a gap, at `from`: chains that began before have lost parts.
     pub(super) fn cut(&mut self, from: Lsn) {
         self.from = from;
         self.open.clear();
     }
 
-    /// Where the chain began that this last part ends, if that is before what is read.
+    /// The beginning of the chain that this last part ends, if it lies before the position from which the log
+    /// is read.
     pub(super) fn cut_begin(&self, payload: &[u8]) -> Option<Lsn> {
         let (id, _) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
         let begin = Lsn::new(u64::from_le_bytes(*id));
         (begin < self.from).then_some(begin)
     }
 
-    /// Takes a part that is not the last.
+    /// Adds a part that is not the last.
     fn add(&mut self, payload: &[u8]) {
         if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()
             && u64::from_le_bytes(*id) >= self.from.get()
@@ -78,7 +82,7 @@ impl Chains {
         }
     }
 
-    /// The whole payload, if its parts were all seen.
+    /// The whole payload, if all its parts were seen.
     fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
         let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
         let mut whole = self.open.remove(id)?;

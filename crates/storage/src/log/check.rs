@@ -1,4 +1,4 @@
-//! `check`: reads a whole log as recovery would and reports what it found. Changes nothing.
+//! `check`: reads a whole log as recovery does and reports the result. Changes nothing.
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -8,33 +8,35 @@ use lsn::Lsn;
 use super::reader::{LogReader, Tail};
 use crate::Error;
 
-/// What a log contains.
+/// The contents of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Where the log starts.
+    /// The position at which the log starts.
     pub start: Lsn,
-    /// How it ends.
+    /// The end of the log.
     pub tail: Tail,
-    /// The chain value there: it stands for all of the log. `None` if it is not known.
+    /// The chain value at the end, which identifies the whole log. `None` if unknown.
     pub end_chain: Option<u64>,
     /// Complete batches.
     pub batches: u64,
-    /// Records in them.
+    /// Records in the complete batches.
     pub records: u64,
-    /// Epochs seen: starts of a server that wrote.
+    /// Number of epochs with batches, that is, of server runs that wrote.
     pub epochs: u64,
-    /// Whether the server that wrote last stopped in order.
+    /// Whether the last server closed the log in order.
     pub closed_cleanly: bool,
-    /// When the last batch was closed, in milliseconds since 1970; `None` without one.
+    /// When the last batch was closed, in milliseconds since 1970; `None` if the log has no batch.
     pub closed_at_ms: Option<u64>,
-    /// Whether the log alone is not enough: what was before its start is in a snapshot.
+    /// Whether the state before the start of the log is in a snapshot, so the log alone is not enough.
     pub needs_snapshot: bool,
 }
 
-/// Verifies every byte of the log in `dir`. `progress` is told (position, end of the segments) after every batch, and may end it.
+/// Verifies every byte of the log in `dir`. `progress` is called with (position, end of the segments) after
+/// every batch, and may end the check.
 ///
 /// # Errors
-/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read, [`Error::Ended`].
+/// [`Error::Corrupt`] and [`Error::Inconsistent`] for damage, [`Error::Io`] if files cannot be read,
+/// [`Error::Ended`] if `progress` ended the check.
 pub fn check(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -43,10 +45,10 @@ pub fn check(
     check_rest(LogReader::open(disk, dir, Access::Read)?, progress)
 }
 
-/// As [`check`], of what lies behind the batch that ends at `from`.
+/// As [`check`], only for the log after the batch that ends at `from`.
 ///
 /// # Errors
-/// As [`check`], and [`Error::Inconsistent`] if no batch ends there.
+/// As [`check`], and [`Error::Inconsistent`] if no batch ends at `from`.
 pub fn check_behind(
     disk: Arc<dyn Disk>,
     dir: &Path,

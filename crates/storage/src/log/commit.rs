@@ -1,47 +1,50 @@
-//! What is committed: safe in as many places as was asked for, so that replies may show it.
+//! The committed position: records before it are safe in as many places as configured, so replies may show
+//! them.
 //!
-//! What it is: the smaller of two positions, one of this disk and one of the replicas. As a rule no replica is asked for, and
-//! the first alone counts.
-//! What it is not: who counts replicas. Whoever does says up to where there are enough.
+//! It is the smaller of two positions, one of this disk and one of the replicas. By default no replica is
+//! required, and the position of this disk alone counts.
+//! Replicas are counted elsewhere: [`Log::set_acked`] sets the position that enough of them have.
 //!
 //! Invariants
-//! - Both positions are stored before anyone who waits is looked for, and waiters look at both after they have said so: no
-//!   wake-up is lost, whichever moves last.
+//! - Both positions are stored before waiters are woken, and waiters check both after registering: no wake-up
+//!   is lost, whichever position moves last.
 
 use lsn::Lsn;
 
 use super::{Log, Shared};
 use crate::sync::Ordering;
 
-/// Stands for "no replica is asked for".
+/// The value of `acked` when no replica is required.
 pub(super) const UNASKED: u64 = u64::MAX;
 
 impl Log {
-    /// Up to where replies may show what is in the log.
+    /// The position up to which records are committed, so replies may show them.
     #[inline]
     pub fn committed_lsn(&self) -> Lsn {
         Lsn::new(self.shared.committed())
     }
 
-    /// From now on nothing behind `position` is committed, because replicas have to have it as well; [`Lsn::MAX`]: they have not.
+    /// Sets the position that enough replicas have: nothing after it is committed. [`Lsn::MAX`]: no replica
+    /// is required.
     pub fn set_acked(&self, position: Lsn) {
         self.shared.acked.store(position.get(), Ordering::SeqCst);
         self.shared.waiters.wake(self.committed_lsn());
         self.shared.notify_progress();
     }
 
-    /// Whether replicas have to have what is committed.
+    /// Whether commits require acknowledgements of replicas.
     #[inline]
     pub fn awaits_acks(&self) -> bool {
         self.shared.awaits_acks()
     }
 
-    /// Up to where clients may be told what the log says: it may leave the server, and replicas have it if they have to.
+    /// The position up to which clients may see the log: it may leave the server, and replicas have it if
+    /// they are required.
     pub fn showable_lsn(&self) -> Lsn {
         if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
     }
 
-    /// Wakes followers that wait, to look at something else than the log.
+    /// Wakes waiting followers so that they check conditions other than the log.
     pub fn wake_followers(&self) {
         self.shared.notify_progress();
     }
@@ -57,7 +60,8 @@ impl Shared {
     pub(super) fn committed(&self) -> u64 {
         match self.acked.load(Ordering::SeqCst) {
             UNASKED => self.durable.load(Ordering::SeqCst),
-            // With a durability that does not wait for this disk, that of the replicas counts.
+            // If the durability does not wait for this disk, the written position counts instead of the
+            // durable one.
             acked => acked.min(self.shippable_lsn().get()),
         }
     }

@@ -1,15 +1,17 @@
-//! What a copy of a running server's directory consists of: a snapshot, the log from where it begins up to a durable
-//! position, and a control file that vouches for exactly that.
+//! The files of a copy of a running server's directory: a snapshot, the log from its beginning up to a
+//! durable position, and a control file that vouches for exactly that.
 //!
 //! ```text
-//! snapshots/snap-*.part .. snapshots/snap-*.manifest .. log-*.seg .. control          the order in which they are copied
+//! snapshots/snap-*.part .. snapshots/snap-*.manifest .. log-*.seg .. control      (in the order of copying)
 //! ```
 //!
-//! What it is not: the copying. It names files and lengths; whoever reads them reads durable bytes, which never change.
+//! The copying itself is the caller's: the plan names files and lengths, and all bytes within them are
+//! durable and never change.
 //!
 //! Invariants
-//! - While the plan lives, its files stay what they are: the log and the snapshot are pinned.
-//! - The copy is a whole data directory once its control file is there, and nothing that recovers before.
+//! - While the plan lives, its files do not change: the log and the snapshot are pinned.
+//! - The copy is a complete data directory once its control file is written; before, no server recovers from
+//!   it.
 
 use std::io;
 
@@ -25,23 +27,23 @@ use crate::{Control, Error, snapshot};
 /// A file of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedFile {
-    /// Its path below the data directory.
+    /// Its path relative to the data directory.
     pub name: String,
-    /// How much of it belongs to the copy: all but the last segment of the log is copied whole.
+    /// Number of bytes that belong to the copy: the whole file, except for the last segment of the log.
     pub bytes: u64,
 }
 
-/// See the module documentation.
+/// The plan of a copy of the data directory. Dropping it releases the pin on its files.
 pub struct CopyPlan {
-    /// Where the snapshot and the copied log begin.
+    /// The beginning of the snapshot and of the copied log.
     pub begin_lsn: Lsn,
-    /// Where the copied log ends: everything acknowledged before the plan was made lies before.
+    /// The end of the copied log: everything acknowledged before the plan was made lies before it.
     pub end_lsn: Lsn,
-    /// What is copied from the directory, in this order.
+    /// The files to copy from the directory, in this order.
     pub files: Vec<CopiedFile>,
-    /// The control file of the copy, which comes last; it is not that of the server.
+    /// The control file of the copy, to be written last; it differs from that of the server.
     pub control: Vec<u8>,
-    /// Keeps the files.
+    /// Keeps the files from being removed.
     pub pin: Pin,
 }
 
@@ -51,11 +53,12 @@ impl CopyPlan {
 }
 
 impl Log {
-    /// Plans a copy that starts with the snapshot of `begin_lsn`. `None` if there is no such snapshot, any more. Makes
-    /// durable what was appended so far: blocks. `has_documents`: files of documents are copied as well, and belong to it.
+    /// Plans a copy that starts with the snapshot of `begin_lsn`. `None` if that snapshot does not exist, or
+    /// no longer. Makes everything appended so far durable, so it blocks. `has_documents`: the copy will
+    /// include files of documents, without which it is incomplete.
     ///
     /// # Errors
-    /// I/O errors, also of the log; a damaged manifest.
+    /// I/O errors, also of the log, and a damaged manifest.
     pub fn plan_copy(&self, begin_lsn: Lsn, has_documents: bool) -> Result<Option<CopyPlan>, Error> {
         let Some(pin) = self.pin(begin_lsn) else { return Ok(None) };
         let (disk, dir) = (&*self.shared.disk, &*self.shared.dir);
@@ -65,7 +68,8 @@ impl Log {
         };
         self.make_durable(self.appended_lsn())?;
         if self.durable_lsn() == begin_lsn && !self.is_mirror() {
-            // The end of its last batch is what a copy that becomes a replica is known by.
+            // A copy that becomes a replica is identified by its last batch, so the copied log needs at least
+            // one.
             self.mark_epoch()?;
         }
         let end_lsn = self.durable_lsn();

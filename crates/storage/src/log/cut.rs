@@ -1,15 +1,15 @@
-//! Cutting off the end of a log that has parted from the log it mirrors, before it is recovered.
+//! Cuts off the end of a log that has diverged from the log it mirrors, before it is recovered.
 //!
-//! What it is not: a decision. Whoever calls it knows from the other log where the two part.
+//! The caller has found the point of divergence by comparing with the other log.
 //!
-//! Order, each step durable before the next, so that a crash anywhere leaves a log that recovers up to `at` or up to one of the
-//! batches behind it, and the same cut finishes it:
-//! 1. what is behind `at` is copied to `diverged-<at>.bin`, as far as [`KEPT_BYTES_MAX`] goes;
-//! 2. snapshots that hold anything of it are set aside;
-//! 3. the control file no longer says where the log ended;
-//! 4. the ends of batches behind `at` are overwritten with zeros, the last first: what is left is always a log with a torn tail,
-//!    and nothing behind it that vouches for it;
-//! 5. so is the rest.
+//! The order of the steps, each durable before the next, so that a crash anywhere leaves a log that recovers
+//! up to `at` or up to one of the batches after it, and the same cut completes it:
+//! 1. the log after `at` is copied to `diverged-<at>.bin`, at most [`KEPT_BYTES_MAX`] of it;
+//! 2. snapshots that contain any of it are set aside;
+//! 3. the clean end is removed from the control file;
+//! 4. the footers after `at` are overwritten with zeros, the last first: the remainder is always a log with a
+//!    torn tail, without a later footer that vouches for it;
+//! 5. the rest after `at` is overwritten with zeros.
 
 use std::path::{Path, PathBuf};
 
@@ -23,24 +23,25 @@ use super::{
 };
 use crate::{Control, Error, snapshot};
 
-/// At most so many bytes are kept aside for whoever wants to look.
+/// At most this many bytes are kept for inspection.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// Segments are read, and overwritten, in pieces of this size.
+/// Segments are read and overwritten in pieces of this size.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What came of cutting a log.
+/// The result of cutting a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// It ends at the position now. What was behind is in this file.
+    /// The log now ends at the position. The bytes cut off are in this file.
     Done(PathBuf),
-    /// No snapshot that is left reaches back so far: nothing was changed, everything has to be copied anew.
+    /// `at` lies before the start of the log, or no remaining snapshot ends at or before it: nothing was
+    /// changed; a full sync is needed.
     NoBase,
 }
 
-/// Cuts the log in `dir`, which nobody uses, at the batch boundary `at`.
+/// Cuts the log in `dir` at the batch boundary `at`. The directory must not be in use.
 ///
 /// # Errors
-/// I/O errors; [`Error::Inconsistent`] if there is no log. To be called again then.
+/// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log.
 pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     let Some(control) = Control::load(disk, dir)? else {
         return Err(Error::Inconsistent { path: dir.to_path_buf(), reason: "no log here".into() });
@@ -78,14 +79,14 @@ pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     Ok(Cut::Done(path))
 }
 
-/// Reads what a segment holds behind `at` in pieces of whole blocks, the last first.
+/// Reads the bytes of a segment after `at` in pieces of whole blocks, the last first.
 fn for_pieces(
     segment: &Segment,
     at: Lsn,
     mut look: impl FnMut(Lsn, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let file_bytes = segment.file.len().map_err(Error::io("measure", &segment.path))?;
-    // A file that was cut short holds nothing complete in a part of a block.
+    // In a truncated file, an incomplete block at the end contains nothing complete.
     let held_bytes = file_bytes.saturating_sub(SEGMENT_HEADER_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
     let (first, mut end) = (segment.start.max(at), segment.start.advance(held_bytes).min(segment.end));
     let mut piece = Vec::new();
@@ -100,7 +101,7 @@ fn for_pieces(
     Ok(())
 }
 
-/// Overwrites whole blocks, durably.
+/// Overwrites whole blocks with zeros, durably.
 fn blank(segment: &Segment, position: Lsn, bytes: u64) -> Result<(), Error> {
     let zeros = AlignedBytes::zeroed(bytes as usize);
     let written = segment.file.write_durable_at(&zeros, segment.offset(position));
@@ -113,7 +114,7 @@ fn segments_behind(disk: &dyn Disk, dir: &Path, control: &Control, at: Lsn) -> R
     behind.map(|start| Segment::open(disk, dir, Access::ReadWrite, control, start)).collect()
 }
 
-/// Copies what is behind `at`, unless a cut that was interrupted has done so.
+/// Copies the log after `at` to `path`, unless an interrupted cut has done so.
 fn keep(disk: &dyn Disk, segments: &[Segment], at: Lsn, path: &Path) -> Result<(), Error> {
     if disk.open(path, Access::Read).is_ok() {
         return Ok(());

@@ -1,14 +1,14 @@
-//! Flushing: close the open batch, write it with one write, make it durable, tell who waits.
+//! Flushing: close the open batch, write it with one write, make it durable, wake the waiters.
 //!
-//! A step machine without a thread: [`Shared::flush`] does one batch. The server's log thread calls it in a loop;
-//! a worker that is the only writer may call it on the spot.
+//! A step machine without a thread: [`Shared::flush`] does one batch. The server's log thread calls it in a
+//! loop; a worker that is the only writer may call it directly.
 //!
 //! Invariants
-//! - One batch in flight. The next is closed only after the one before is written, so a batch on disk vouches for
-//!   everything its footer calls durable.
-//! - A closed batch is written whole before anything else; if it needs a segment that does not exist yet, it waits
-//!   closed ([`Flush::NeedSegment`]).
-//! - The first failure poisons the log. Neither the write nor the sync is tried again.
+//! - One batch in flight. The next is closed only after the previous one is written, so a batch on disk
+//!   vouches for everything that its footer calls durable.
+//! - A closed batch is written whole before anything else; if it needs a segment that does not exist yet, it
+//!   stays closed and unwritten ([`Flush::NeedSegment`]).
+//! - The first failure poisons the log. Neither the write nor the sync is retried.
 
 #![allow(unsafe_code)]
 
@@ -25,55 +25,57 @@ use super::{
 };
 use crate::{Error, LogStats, sync::Ordering};
 
-/// With `durability = interval`, the log is synced this often.
+/// The interval of syncs with `durability = interval`.
 const SYNC_INTERVAL_US: u64 = 1_000_000;
-/// An idle log writes an empty batch after this time, whose footer vouches for the last batch with content: damage to it
-/// is then corruption, not a torn tail.
+/// After this time an idle log writes an empty batch whose footer vouches for the last batch with records:
+/// later damage to that batch is then recognised as corruption, not as a torn tail.
 const SEAL_AFTER_US: u64 = 1_000_000;
-/// Files that are written and not synced, at most: with `durability = none` the oldest is synced when one more
-/// is begun, so that the final sync is bounded.
+/// The maximum number of files that are written and not synced. With `durability = none` the oldest is synced
+/// when another is begun, so that the final sync is bounded.
 const UNSYNCED_FILES_MAX: usize = 4;
 
-/// What a call of [`Log::flush`](super::Log::flush) did.
+/// The result of a call of [`Log::flush`](super::Log::flush).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// Nothing is left to write. If set, something is due at that time (monotonic microseconds) although
-    /// nothing is appended.
+    /// Nothing is left to write. If `due_us` is set, call again at that time even if nothing is appended: a
+    /// sync or an empty batch is due then.
     Idle {
         /// Monotonic microseconds, by the log's clock.
         due_us: Option<u64>,
     },
-    /// A batch was written, or something was appended meanwhile: call again.
+    /// A batch was written, or records were appended meanwhile: call again.
     Wrote,
-    /// The batch needs a segment that is still being made: call again when it is.
+    /// The batch needs a segment that does not exist yet: call again when it does.
     NeedSegment,
 }
 
 /// The flusher's own state, behind one lock.
 pub(super) struct Flusher {
-    /// The segment being written; `None` before the first of a log that begins with none.
+    /// The segment being written; `None` before the first segment of a log that starts without one.
     active: Option<Segment>,
-    /// A batch that is closed and not yet written: its first and last position.
+    /// A batch that is closed and not yet written: its start and its end.
     closed: Option<(Lsn, Lsn)>,
-    /// What the next batch continues.
+    /// The predecessor of the next batch.
     before: Predecessor,
-    /// Written files that are not synced, oldest first, each with the batch boundary that is reached once it and those
-    /// before it are synced: a batch that goes on in the next file is durable only with that.
+    /// Written files that are not synced, oldest first. Each has the batch boundary that is durable once it
+    /// and the files before it are synced: a batch that continues in the next file becomes durable only with
+    /// that file.
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
     last_sync_us: u64,
     last_write_us: u64,
-    /// Whether the last durable batch has records that no later footer vouches for.
+    /// Whether the last closed batch has records; no later footer vouches for them yet.
     unsealed: bool,
-    /// Whether the last batch of this run has no records, so that the log ends with what vouches for all of it.
+    /// Whether the last batch of this run has no records, so that the log ends with a footer that vouches for
+    /// all of it.
     ends_sealed: bool,
-    /// What is written now is made durable, whatever the durability.
+    /// Writes are durable, independent of the configured durability.
     is_sealing: bool,
-    /// Records that the statistics have counted.
+    /// Number of records already counted in the statistics.
     records_counted: u64,
 }
 
 impl Flusher {
-    /// Goes on in `active`, if there is one, with a batch that continues `before`.
+    /// Continues in `active`, if given, with a batch that continues `before`.
     pub(super) fn new(active: Option<Segment>, before: Predecessor, now_us: u64) -> Self {
         Flusher {
             active,
@@ -93,12 +95,12 @@ impl Flusher {
         self.active.as_ref().map(|active| active.end)
     }
 
-    /// Goes on behind batches that others have closed.
+    /// Continues after batches that another server has closed.
     pub(super) fn continue_behind(&mut self, before: Predecessor) {
         self.before = before;
     }
 
-    /// What an error is about: the segment being written.
+    /// The path for error messages: the segment being written, or `dir`.
     fn path<'a>(&'a self, dir: &'a Path) -> &'a Path {
         self.active.as_ref().map_or(dir, |active| &active.path)
     }
@@ -127,7 +129,7 @@ impl Shared {
             }
             flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
                 false => Some(self.close_batch(flusher)),
-                // Closed by who wrote them first; `None` while the first is still being copied.
+                // Closed by their first writer; `None` while the first is still being copied.
                 true => Some(Lsn::new(self.sequencer.published()))
                     .filter(|end| end.get() > written)
                     .map(|end| (Lsn::new(written), end)),
@@ -139,12 +141,12 @@ impl Shared {
         self.write_closed(flusher)
     }
 
-    /// Ends the open batch; it is then complete in the ring.
+    /// Closes the open batch; it is then complete in the ring.
     fn close_batch(&self, flusher: &mut Flusher) -> (Lsn, Lsn) {
         let start = Lsn::new(self.written.load(Ordering::Relaxed));
         let (records_end, end) = self.sequencer.close_batch();
-        // SAFETY: everything before `records_end` is published and stays untouched until `advance` releases it; the batch is at most
-        // the ring, which is mapped twice in a row.
+        // SAFETY: everything before `records_end` is published and stays unchanged until `advance` releases
+        // it; the batch is at most as long as the ring, which is mapped twice in a row.
         let records = unsafe { self.ring.slice(start.get(), (records_end - start.get()) as usize) };
         let link = Link {
             reign: self.reign.load(Ordering::Relaxed),
@@ -170,8 +172,8 @@ impl Shared {
         (start, Lsn::new(end))
     }
 
-    /// Records are counted by their appenders; what came since the last batch is this one's share, give or take
-    /// what is published while this looks.
+    /// Counts records: appenders count theirs, and this batch gets all that were added since the last one.
+    /// Approximate by the records published during this call.
     fn count_records(&self, flusher: &mut Flusher) {
         let published = self.sequencer.published_records();
         self.stats.batch_records.observe(published - flusher.records_counted);
@@ -179,7 +181,7 @@ impl Shared {
         flusher.records_counted = published;
     }
 
-    /// Writes the closed batch, durably if the durability says so, and releases who waits for it.
+    /// Writes the closed batch, durably if the durability demands it, and wakes its waiters.
     fn write_closed(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
         let (start, end) = flusher.closed.expect("a closed batch");
         if end.get() > self.prepared_end.load(Ordering::Acquire) {
@@ -190,11 +192,12 @@ impl Shared {
         let started_us = self.clock.monotonic_us();
         self.flush_started_us.store(started_us, Ordering::Relaxed);
         if durable && !flusher.unsynced.is_empty() {
-            // The durability was raised: what was written lazily must be durable before what follows it.
+            // The durability was raised: earlier writes without sync must become durable before this batch.
             self.sync(flusher)?;
         }
         if self.mirror_vouched.load(Ordering::Relaxed) > self.durable.load(Ordering::Relaxed) {
-            // What is about to be written may say of this what another server knew of its own disk.
+            // A footer in this batch may call these bytes durable, which was true only on the disk of their
+            // first writer.
             self.sync(flusher)?;
         }
         let mut position = start;
@@ -233,7 +236,7 @@ impl Shared {
         boundary: Lsn,
         durable: bool,
     ) -> Result<(), Error> {
-        // SAFETY: the batch is closed: its bytes are filled and stay untouched until `advance` releases them.
+        // SAFETY: the batch is closed: its bytes are filled and stay unchanged until `advance` releases them.
         let bytes = unsafe { self.ring.slice(from.get(), to.bytes_since(from) as usize) };
         let active = flusher.active.as_ref().expect("a segment was entered");
         let Segment { path, file, .. } = active;
@@ -250,7 +253,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Publishes that everything before `end` is written, and durable if so.
+    /// Publishes that everything before `end` is written, and durable if `durable`.
     fn advance(&self, end: Lsn, durable: bool) {
         self.written.store(end.get(), Ordering::SeqCst);
         self.sequencer.release(end.get());
@@ -281,7 +284,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes durable all that was written lazily.
+    /// Syncs all written files.
     fn sync(&self, flusher: &mut Flusher) -> Result<(), Error> {
         let started_us = self.clock.monotonic_us();
         for (file, boundary) in std::mem::take(&mut flusher.unsynced) {
@@ -294,7 +297,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes durable all that is written, for a caller that cannot wait until it is due.
+    /// Syncs everything written, for a caller that cannot wait until a sync is due.
     pub(super) fn sync_written(&self, flusher: &mut Flusher) -> Result<(), Error> {
         if let Some(reason) = self.poison_reason.lock().clone() {
             return Err(Error::Poisoned { reason });
@@ -311,7 +314,7 @@ impl Shared {
         self.sync(flusher)
     }
 
-    /// Nothing is appended: sync or seal if that is due, else say when it will be.
+    /// Nothing to write: syncs or seals if that is due, else returns the time when it will be.
     fn idle(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
         self.sync_if_due(flusher)?;
         let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));
@@ -331,7 +334,8 @@ impl Shared {
         self.write_closed(flusher)
     }
 
-    /// Closes a batch whether or not anything is in it, if none waits to be written; returns where it ends.
+    /// Closes the open batch, even if it is empty, unless a closed batch waits to be written; returns the end
+    /// of the closed batch.
     pub(super) fn close_now(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if let Some(reason) = self.poison_reason.lock().clone() {
             return Err(Error::Poisoned { reason });
@@ -344,8 +348,9 @@ impl Shared {
         Ok(closed.1)
     }
 
-    /// Makes everything written durable and ends the log with a batch that vouches for all before it, if it does not end with one
-    /// already: whoever was given all of the log has all of it then. Returns the end.
+    /// Makes everything written durable and ends the log with an empty batch that vouches for everything
+    /// before it, unless it ends with one already. Returns the end; a server that has the log up to there has
+    /// all of it.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if self.mirroring.load(Ordering::SeqCst) {
             self.sync_written(flusher)?;

@@ -1,20 +1,21 @@
-//! Following the log: whole batches, in order, soon after they were written, for whoever ships or tells what it says.
+//! Following the log: whole batches, in order, soon after they were written, for replication and feeds.
 //!
 //! ```text
-//! flusher -- while anybody follows: a copy of each batch --> recent (memory, bounded) --+--> followers
-//!                                                   segment files (older batches) ------+
+//! flusher -- while the log has followers: a copy of each batch --> recent (memory, bounded) --+--> followers
+//!                                                         segment files (older batches) ------+
 //! ```
 //!
-//! What it is not: it does not keep the log. A follower that lags is overtaken by the removal of old segments, and is told so;
-//! whoever must not be, pins the log.
+//! A follower does not keep the log: if the removal of old segments overtakes it, it gets
+//! [`Followed::Forgotten`]. A caller that must not lose anything pins the log.
 //!
 //! Invariants
-//! - A follower's position is a batch boundary, and one number: changing between memory and files leaves no gap.
-//! - It never sees what may not leave the server: it ends at [`Log::shippable_lsn`].
-//! - Nobody waits for a follower. One that is slow reads files; what is kept in memory for all of them together is
-//!   [`RECENT_BYTES_MAX`].
-//! - What comes from a file was verified record by record, and continues the chain of what was read before; what comes from memory
-//!   has never left it.
+//! - The position of a follower is one number, a batch boundary: changing between memory and files leaves no
+//!   gap.
+//! - A follower never sees records that may not leave the server: it ends at [`Log::shippable_lsn`].
+//! - The log never waits for a follower. A slow one reads files; the batches kept in memory for all of them
+//!   together are bounded by [`RECENT_BYTES_MAX`].
+//! - Batches from a file are verified record by record and must continue the chain of the batches read
+//!   before; batches from memory are the bytes that were written.
 
 use std::{
     collections::VecDeque,
@@ -34,12 +35,12 @@ use super::{
 };
 use crate::{Control, Error, Start, sync::Ordering};
 
-/// Bytes of batches kept in memory for all followers together.
+/// Limit of the batches kept in memory for all followers together, in bytes.
 const RECENT_BYTES_MAX: usize = 8 << 20;
-/// How much of a file is read at a time.
+/// Files are read in pieces of this size.
 const READ_BYTES: usize = 1 << 20;
 
-/// A batch as it is on disk, in memory.
+/// One or more batches in memory, with the same bytes as on disk.
 #[derive(Clone)]
 struct RecentBatch {
     start: Lsn,
@@ -47,7 +48,7 @@ struct RecentBatch {
     bytes: Arc<[u8]>,
 }
 
-/// The batches that were written last.
+/// The batches written most recently, while the log has followers.
 #[derive(Default)]
 pub(super) struct Recent {
     followers: AtomicUsize,
@@ -55,16 +56,16 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether anybody follows. While nobody does, this is all that following costs.
+    /// Whether the log has followers. Without followers, this check is the only cost of following.
     pub(super) fn is_wanted(&self) -> bool {
         self.followers.load(std::sync::atomic::Ordering::Relaxed) > 0
     }
 
-    /// Adds the batch or batches that were just written.
+    /// Adds the batch or batches just written.
     pub(super) fn push(&self, start: Lsn, end: Lsn, bytes: &[u8]) {
         let batch = RecentBatch { start, end, bytes: bytes.into() };
         let (batches, total) = &mut *self.batches.lock();
-        // After a time without followers, what is kept does not reach up to here.
+        // After a time without followers, the batches kept do not reach up to `start`.
         if batches.back().is_some_and(|last| last.end != start) {
             batches.clear();
             *total = 0;
@@ -89,19 +90,19 @@ impl Recent {
     }
 }
 
-/// One or more whole batches, as they are on disk.
+/// One or more whole batches, with the same bytes as on disk.
 #[derive(Clone)]
 pub struct Chunk {
-    /// Where the first batch starts.
+    /// The start of the first batch.
     pub start: Lsn,
-    /// Where the last batch ends.
+    /// The end of the last batch.
     pub end: Lsn,
-    /// What lies between.
+    /// The bytes from `start` to `end`.
     pub bytes: Arc<[u8]>,
 }
 
 impl Chunk {
-    /// The records, batch ends left out, in order.
+    /// The records in log order, without the batch-end records.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         record::verified_records(&self.bytes, self.start)
     }
@@ -118,22 +119,22 @@ impl Chunk {
     }
 }
 
-/// What a follower finds.
+/// The result of reading as a follower.
 pub enum Followed {
     /// The next batches.
     Chunk(Chunk),
-    /// Nothing new.
+    /// No new batches.
     UpToDate,
-    /// The log does not reach back to its position any more: it starts here.
+    /// The log no longer reaches back to the follower's position: it starts at this one.
     Forgotten(Lsn),
 }
 
-/// What is known of a batch by its end.
+/// Data of a batch from its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchInfo {
-    /// Where it starts.
+    /// The start of the batch.
     pub start: Lsn,
-    /// Where it ends.
+    /// The end of the batch.
     pub end: Lsn,
     /// Its number over the life of the log.
     pub number: u64,
@@ -143,7 +144,7 @@ pub struct BatchInfo {
     pub closed_at_ms: u64,
     /// The reign of its writer; 0 in the earlier format.
     pub reign: u64,
-    /// Stands for this batch and all before it.
+    /// The chain value: identifies this batch and all before it.
     pub chain: u64,
 }
 
@@ -155,19 +156,19 @@ impl From<Footer> for BatchInfo {
     }
 }
 
-/// See the module documentation.
+/// A reader of the log that continues as batches are written.
 pub struct LogFollower {
     shared: Arc<Shared>,
     position: Lsn,
-    /// What the next batch has to continue, as far as it is known.
+    /// The predecessor of the next batch, as far as it is known.
     before: Predecessor,
-    /// Bytes of a file from `position` on.
+    /// Bytes of a segment file from `position` on.
     window: Vec<u8>,
     segment: Option<Segment>,
 }
 
 impl Log {
-    /// Follows the log from `from` on, a batch boundary.
+    /// Follows the log from `from`, a batch boundary.
     pub fn follow(&self, from: Lsn) -> LogFollower {
         self.shared.recent.followers.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         LogFollower {
@@ -179,8 +180,9 @@ impl Log {
         }
     }
 
-    /// Whether any record was ever written to the log for which `counts` is true. A server that has no data marks its starts and ends by
-    /// batches without records. Reads up to the first that counts.
+    /// Whether the log has any record for which `counts` is true, or no longer reaches back to its beginning.
+    /// A server without data marks its starts and ends with batches without records. Reads up to the first
+    /// record that counts.
     ///
     /// # Errors
     /// I/O errors.
@@ -195,20 +197,20 @@ impl Log {
         }
     }
 
-    /// Up to where the log may leave the server: what is durable, or, with a durability that leaves that to time or to the
-    /// operating system, what is written. A batch boundary.
+    /// The position up to which the log may leave the server, a batch boundary: the durable position, or the
+    /// written one if the durability does not sync every batch.
     pub fn shippable_lsn(&self) -> Lsn {
         self.shared.shippable_lsn()
     }
 
-    /// The batch that holds the byte before `position`: that of the record with this LSN. `None` if it is forgotten or does not
-    /// exist yet.
+    /// The batch that contains the byte before `position`, and so the record with this LSN. `None` if that
+    /// part of the log is forgotten or does not exist yet.
     ///
     /// # Errors
     /// I/O errors.
     pub fn batch_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
         let shippable = self.shippable_lsn();
-        // The batch that ends at the start of the log is forgotten, but as a rule not overwritten.
+        // The batch that ends at the start of the log is forgotten, although usually not overwritten yet.
         if position == Lsn::ZERO || position < self.start_lsn() || position > shippable {
             return Ok(None);
         }
@@ -223,8 +225,8 @@ impl Log {
         Ok(None)
     }
 
-    /// The chain value at `position`, a batch boundary that is kept: it stands for all of the log up to there. `None` if it is not
-    /// known, or no boundary.
+    /// The chain value at `position`, which identifies the whole log up to there. `None` if it is unknown, or
+    /// `position` is not a batch boundary that is still kept.
     ///
     /// # Errors
     /// I/O errors.
@@ -232,7 +234,7 @@ impl Log {
         Ok(self.shared.start_at(position)?.chain)
     }
 
-    /// The batch that ends at `position`, if one does.
+    /// The batch that ends at `position`; `None` if no batch ends there or it is forgotten.
     ///
     /// # Errors
     /// I/O errors.
@@ -250,15 +252,15 @@ impl LogFollower {
         self.position
     }
 
-    /// The next batches: about `bytes_max` of them at most, at least one if there is one.
+    /// Reads the next batches: at least one if any is available, and not much more than `bytes_max` bytes.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if what was written cannot be read back.
+    /// I/O errors; [`Error::Inconsistent`] if written batches cannot be read back.
     pub fn read(&mut self, bytes_max: usize) -> Result<Followed, Error> {
         self.read_until(bytes_max, Lsn::MAX)
     }
 
-    /// As [`LogFollower::read`], and nothing of a batch that ends behind `until`.
+    /// As [`LogFollower::read`], but returns no batch that ends after `until`.
     ///
     /// # Errors
     /// As [`LogFollower::read`].
@@ -280,13 +282,13 @@ impl LogFollower {
         let read = self.read_files(bytes_max, limit, until);
         let log_start = self.shared.control.lock().log_start;
         if self.position < log_start || read.as_ref().is_ok_and(|chunk| chunk.start < log_start) {
-            // Whatever was read of a file that is being used again.
+            // The segment may have been recycled during the read: discard the result.
             return Ok(Followed::Forgotten(log_start));
         }
         read.map(|chunk| if chunk.start < chunk.end { Followed::Chunk(chunk) } else { Followed::UpToDate })
     }
 
-    /// Sleeps until there is more, or the time is over. Whether there is more.
+    /// Sleeps until more can be read, the log is poisoned, or the timeout; returns whether more can be read.
     pub fn wait(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         let mut progress = shared.progress.0.lock();
@@ -296,7 +298,8 @@ impl LogFollower {
         shared.shippable_lsn() > self.position
     }
 
-    /// Verified batches from the files that end at `until` at most; the log is shippable up to `limit`, which is behind the position.
+    /// Reads verified batches that end at `until` or before from the files. The caller guarantees that
+    /// `limit`, the shippable position, lies after the follower's position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut before) = (0, self.position, self.before);
         while next < limit && (whole == 0 || whole < bytes_max) {
@@ -304,11 +307,11 @@ impl LogFollower {
             let mut wanted = BatchWalk::BYTES_MIN;
             let footer = loop {
                 if self.window.len() < whole + wanted {
-                    // Only if nothing is complete yet: the next call goes on here.
+                    // With at least one complete batch, stop here; the next call continues with this one.
                     if whole > 0 && whole + wanted > bytes_max {
                         break None;
                     }
-                    // A record may be larger than what is read at a time, and go on in the next segment.
+                    // A record may be longer than one read, and continue in the next segment.
                     while self.window.len() < whole + wanted {
                         if self.fill(limit)? == 0 {
                             return Err(self.unreadable(walk.position(), "the file ends here"));
@@ -322,7 +325,7 @@ impl LogFollower {
                         break Some(footer);
                     }
                     Walked::Short(bytes) => wanted = bytes,
-                    // What is before it comes first.
+                    // Return the complete batches first; the next call reports the error.
                     Walked::Invalid(_) if whole > 0 => break None,
                     Walked::Invalid(stop) => return Err(self.unreadable(stop.position, &stop.reason)),
                 }
@@ -336,7 +339,7 @@ impl LogFollower {
         Ok(chunk)
     }
 
-    /// Reads on, up to `limit` or the end of the segment; how many bytes.
+    /// Reads on, up to `limit` or the end of the segment; returns the number of bytes read.
     fn fill(&mut self, limit: Lsn) -> Result<usize, Error> {
         let from = self.position.advance(self.window.len() as u64);
         if self.segment.as_ref().is_none_or(|segment| from < segment.start || from >= segment.end) {
@@ -352,7 +355,7 @@ impl LogFollower {
         read
     }
 
-    /// What was durable cannot be read.
+    /// The error for written bytes that cannot be read back.
     fn unreadable(&mut self, position: Lsn, reason: &str) -> Error {
         self.window.clear();
         let path = self.segment.take().map_or_else(|| self.shared.dir.to_path_buf(), |segment| segment.path);
@@ -377,7 +380,7 @@ impl Shared {
         Lsn::new(position.load(Ordering::SeqCst))
     }
 
-    /// What continues at `position`, a batch boundary that is kept.
+    /// The predecessor of the batch that starts at `position`, a batch boundary that is kept.
     pub(super) fn start_at(&self, position: Lsn) -> Result<Start, Error> {
         let Control { log_start, start, .. } = *self.control.lock();
         if position == log_start && (start.chain.is_some() || position == Lsn::ZERO) {
@@ -387,10 +390,10 @@ impl Shared {
         Ok(footer.as_ref().map_or(Start { reign: 0, chain: None }, Start::behind))
     }
 
-    /// The footer of the batch that ends at `end`, if one does and it is kept. `segment` is the one that was read last, and the one
-    /// that was read then: `None` if it is forgotten.
+    /// The footer of the batch that ends at `end`, if one does and it is kept. `segment` caches the segment
+    /// between calls; `None` afterwards means that the segment is forgotten.
     fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
-        // A footer never spans two segments: it lies within a block.
+        // A footer lies within one block, so it never spans two segments.
         let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
         if segment.as_ref().is_none_or(|segment| segment.end < end) {
             *segment = self.open_segment(footer_start)?;

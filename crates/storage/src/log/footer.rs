@@ -1,4 +1,4 @@
-//! The footer of a batch, and the chain of all batches that footers are the links of.
+//! The footer of a batch, and the hash chain over all batches, of which footers are the links.
 //!
 //! ```text
 //!  0  u64  position where the batch starts
@@ -8,50 +8,56 @@
 //! 32  u64  lsn: where the batch ends, a multiple of 4096
 //! 40  u32  epoch
 //! 44  u32  zero
-//! 48  u64  reign                                                  (the earlier format, magic "SEND", has none of these three)
+//! 48  u64  reign                                 (the earlier format, magic "SEND", has none of these three)
 //! 56  u64  content: xxh3 of the batch's bytes before its batch-end record
 //! 64  u64  the chain value of the batch before
 //! 72  u32  magic "SEN2"
 //! 76  u32  crc32c of the footer's bytes before
 //! ```
 //!
-//! **The chain value of a batch is the xxh3 of its footer's bytes before the magic.** The footer holds the sum of what the batch says and
-//! the chain value of the batch before, so one chain value stands for all of the log up to there: each byte, in this order.
+//! **The chain value of a batch is the xxh3 of its footer's bytes before the magic.** The footer contains the
+//! hash of the batch's bytes and the chain value of the batch before. One chain value therefore identifies
+//! the whole log up to there: every byte, in order.
 //!
 //! Invariants
-//! - **Whether two logs are the same up to some place is judged by their chain values there, never by positions, epochs or lengths.**
-//!   Two servers that both were made leaders write different batches to the same positions, in the same epoch, at the same time.
-//! - Whoever reads batches holds each against the one before ([`Predecessor`]): a chain that does not continue is as bad as a
-//!   checksum that does not match.
-//! - The first batch continues the seed of its log ([`seed_of`]); where the log begins later, the control file says what its first
-//!   batch continues.
-//! - A footer vouches: damage before its `durable_lsn` is corruption, damage after the last vouched position is an interrupted
-//!   write. It occupies the last bytes of a block, so that a batch can be found from behind a damaged place.
-//! - The time at which a batch was closed never decreases along the log, whatever the machine's clock does, so that "up to this
-//!   time" is a prefix of the log.
-//! - A reign is one leader's time from its start or promotion on. It is greater than the reign before by a random number
-//!   ([`REIGN_STEP_MAX`]), so two leaders that begin at the same place do not have the same, although their epochs may be equal.
+//! - **Whether two logs are equal up to a position is decided by their chain values there, never by
+//!   positions, epochs or lengths.** Two servers that were both made leaders can write different batches to
+//!   the same positions, in the same epoch, at the same time.
+//! - Readers check each batch against its predecessor ([`Predecessor`]): a chain that does not continue is
+//!   damage like a checksum that does not match.
+//! - The first batch continues the seed of its log ([`seed_of`]); if the log starts later, the control file
+//!   has the predecessor of its first batch.
+//! - A footer vouches for the log before its `durable_lsn`: damage there is corruption; damage after the last
+//!   vouched position is an interrupted write. It occupies the last bytes of a block, so that batches after a
+//!   damaged place can be found.
+//! - The time at which a batch was closed never decreases along the log, even if the machine's clock is set
+//!   back, so that "up to this time" is a prefix of the log.
+//! - A reign is one leader's time from its start or promotion on. It is greater than the previous reign by a
+//!   random number (at most [`REIGN_STEP_MAX`]), so two leaders that begin at the same position have
+//!   different reigns, even if their epochs are equal.
 //!
-//! Batches of the earlier format are read; their chain values stand for their footers alone. What follows them is chained to that.
+//! Batches of the earlier format are read; their chain values cover their footers alone, and later batches
+//! are chained to those.
 
 use lsn::Lsn;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::record::{BLOCK_BYTES, u32_at, u64_at};
 
-/// Bytes of a footer.
+/// Size of a footer of the current format.
 pub(crate) const FOOTER_BYTES: usize = 80;
-/// A reign is at most so much greater than the one before. Tokens of leases are positions to which the reign is added: those of two
-/// leaders that have parted are some gigabytes of log apart as a rule, and 2^53 is far for hundreds of thousands of starts.
+/// The largest difference between two consecutive reigns. Lease tokens are the sum of a position and the
+/// reign: with random steps the tokens of two diverged leaders are usually gigabytes of log apart, and 2^53
+/// is reached only after hundreds of thousands of starts.
 pub(crate) const REIGN_STEP_MAX: u64 = 1 << 36;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SEN2");
-/// Magic and checksum.
+/// Size of the magic and the checksum.
 const SEAL_BYTES: usize = 8;
 const EARLIER_FOOTER_BYTES: usize = 56;
 const EARLIER_MAGIC: u32 = u32::from_le_bytes(*b"SEND");
 
-/// The fixed end of a batch. See the module documentation for its bytes.
+/// The fixed-size end of a batch. The module documentation has the byte layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) start: Lsn,
@@ -61,21 +67,21 @@ pub(crate) struct Footer {
     pub(crate) closed_at_ms: u64,
     pub(crate) end: Lsn,
     pub(crate) epoch: u32,
-    /// What chains it to the batch before; `None` in the earlier format.
+    /// The link to the batch before; `None` in the earlier format.
     pub(crate) link: Option<Link>,
 }
 
-/// What chains a batch to the one before it.
+/// The fields that chain a batch to the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) reign: u64,
-    /// Of the batch's bytes: [`sum_of`].
+    /// Hash of the batch's bytes: [`sum_of`].
     pub(crate) content: u64,
     /// The chain value of the batch before.
     pub(crate) before: u64,
 }
 
-/// The sum of a batch's bytes, its batch-end record left out.
+/// The hash of a batch's bytes without its batch-end record.
 pub(crate) fn sum_of(records: &[u8]) -> u64 {
     xxh3_64(records)
 }
@@ -85,20 +91,21 @@ pub(crate) fn seed_of(log_id: &[u8; 16]) -> u64 {
     chain_value(log_id)
 }
 
-/// Never 0, which stands for one that is not known.
+/// Never 0, which stands for an unknown chain value.
 fn chain_value(bytes: &[u8]) -> u64 {
     xxh3_64(bytes).max(1)
 }
 
 impl Footer {
-    /// Up to where the log was durable when the batch was written here. A batch of an epoch that was mirrored may have been
-    /// written together with those before it, which its own words call durable: see [`mirror`](super::mirror).
+    /// The position up to which the log was durable on this disk when the batch was written here. For an
+    /// epoch that was mirrored, `durable` is what the first writer knew of its own disk: here the batch may
+    /// have been written together with those before it, see [`mirror`](super::mirror).
     pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
         let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
         if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
     }
 
-    /// Stands for this batch and all before it.
+    /// The chain value: identifies this batch and all before it.
     pub(crate) fn chain(&self) -> u64 {
         let bytes = self.encode();
         match self.link {
@@ -107,12 +114,12 @@ impl Footer {
         }
     }
 
-    /// The reign of its writer, 0 in the earlier format.
+    /// The reign of the writer; 0 in the earlier format.
     pub(crate) fn reign(&self) -> u64 {
         self.link.map_or(0, |link| link.reign)
     }
 
-    /// Its bytes. One of the earlier format is at the end of them, behind zeros.
+    /// Encodes the footer. The earlier format is shorter: it stands at the end, after zeros.
     pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (bytes, magic) = match self.link {
@@ -138,7 +145,7 @@ impl Footer {
         out
     }
 
-    /// The footer in the last bytes of `bytes`, if they are one and belong at a batch that ends at `end`.
+    /// The footer in the last bytes of `bytes`, if they are a valid footer of a batch that ends at `end`.
     pub(crate) fn decode(bytes: &[u8], end: Lsn) -> Option<Footer> {
         let seal = bytes.get(bytes.len().checked_sub(SEAL_BYTES)?..)?;
         let (footer_bytes, is_earlier) = match u32_at(seal, 0) {
@@ -169,15 +176,16 @@ impl Footer {
     }
 }
 
-/// What a batch has to continue: what is known of the batch before it, or of the beginning of the log.
+/// The known properties of the batch before the next one, or of the beginning of the log. Checks the next
+/// batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) epoch: u32,
-    /// 0 if none is known.
+    /// 0 if unknown.
     pub(crate) reign: u64,
-    /// `None` if it is not known.
+    /// `None` if unknown.
     pub(crate) chain: Option<u64>,
-    /// Of the batch that follows; `None` if it is not known.
+    /// The number of the following batch; `None` if unknown.
     pub(crate) next_batch_number: Option<u64>,
     /// When the last batch was closed, 0 before the first.
     pub(crate) closed_at_ms: u64,
@@ -196,10 +204,10 @@ impl From<&Footer> for Predecessor {
 }
 
 impl Predecessor {
-    /// Whether a batch with this footer continues it; its bytes are not looked at.
+    /// Checks that a batch with this footer continues this one; does not check the batch's bytes.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why it does not.
     pub(crate) fn require_continued_by(&self, footer: &Footer) -> Result<(), String> {
         if footer.epoch < self.epoch {
             return Err(format!("a batch of epoch {} behind one of epoch {}", footer.epoch, self.epoch));
@@ -219,7 +227,7 @@ impl Predecessor {
     }
 }
 
-/// Whether a footer can be that of a batch with these bytes, which end with the payload of its batch-end record.
+/// Whether a footer matches a batch with these bytes and this payload of its batch-end record.
 pub(crate) fn is_of(footer: &Footer, records: &[u8], end_payload: &[u8]) -> bool {
     let Some(link) = footer.link else { return true };
     let padding = &end_payload[..end_payload.len().saturating_sub(FOOTER_BYTES)];
@@ -259,7 +267,8 @@ mod tests {
         }
     }
 
-    /// Bytes of commit d08a10d: start 4096, number 3, durable 4096, closed at 1 700 000 000 123, end 8192, epoch 2.
+    /// The footer format of commit d08a10d: start 4096, number 3, durable 4096, closed at 1 700 000 000 123,
+    /// end 8192, epoch 2.
     #[test]
     fn a_footer_of_the_earlier_format_is_read() {
         let mut bytes = Vec::new();

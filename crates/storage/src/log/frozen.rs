@@ -1,16 +1,17 @@
-//! Frozen logs: what a server writes to, later, that has left out damaged data at its start.
+//! Frozen logs: new logs that replace damaged ones, and take writes only after the operator's confirmation.
 //!
 //! ```text
-//! Recovery::salvage -> freeze -> [a snapshot of what is in memory is published] -> adopt -> thaw
+//! Recovery::salvage -> freeze -> [a snapshot of the memory is published] -> adopt -> thaw
 //! ```
 //!
-//! What it is: a log that begins behind all of the damaged one, with an id of its own, and that is nowhere on disk. Till it is
-//! adopted it takes nothing and removes nothing, and the directory is that of the damaged log.
+//! A frozen log has an id of its own, begins after the whole damaged log, and does not exist on disk. Until
+//! it is adopted it refuses writes and removes nothing, and the directory remains that of the damaged log.
 //!
 //! Invariants
-//! - The control file is replaced last: before, a start finds the damaged log and refuses; afterwards it finds this one, and the
-//!   snapshot that it begins with.
-//! - The id keeps apart what belongs to which log, also where a confirmation was interrupted and begun again.
+//! - The control file is replaced last: before, a start finds the damaged log and refuses it; afterwards it
+//!   finds this one, and the snapshot at its beginning.
+//! - The log id distinguishes the files of the two logs, also when a confirmation was interrupted and
+//!   repeated.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -26,11 +27,12 @@ use super::{
 use crate::{Control, Error, Start, control::MIRRORING, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
-    /// Opens a log that takes nothing until it is [adopted](Log::adopt), in place of one with holes: behind all of it, with an
-    /// id of its own. Changes nothing on disk, where the log with the holes stays what it was.
+    /// Opens a new log in place of one with holes: it has an id of its own, begins after all of the old one,
+    /// and takes no writes until it is [adopted](Log::adopt). Changes nothing on disk: the log with the holes
+    /// remains.
     ///
     /// # Errors
-    /// If there is no memory for the ring.
+    /// If the memory for the ring cannot be mapped.
     ///
     /// # Panics
     /// If the log was not read to its end.
@@ -38,7 +40,7 @@ impl Recovery {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let old = self.reader.control();
         let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end());
-        // Of a log with an id of its own: where none is left, its epochs begin anew.
+        // The id is new, so if no epochs are left they can start anew.
         let epoch = old.epoch.max(self.reader.before().epoch).saturating_add(1);
         let new = Control::new(&self.options, entropy);
         let control = Control {
@@ -72,19 +74,20 @@ impl Recovery {
 }
 
 impl Log {
-    /// Whether the log stands for one with holes and takes nothing yet; see [`Recovery::freeze`].
+    /// Whether the log replaces one with holes and takes no writes yet; see [`Recovery::freeze`].
     pub fn is_frozen(&self) -> bool {
         self.shared.frozen.load(Ordering::SeqCst)
     }
 
-    /// Makes this frozen log that of the directory, for good: from now on a start finds it, and in `snapshot`, which is
-    /// published, what is in memory. What was before is forgotten. [`Log::thaw`] has it take writes.
+    /// Makes this frozen log the log of the directory, permanently: from now on a start finds this log, and
+    /// `snapshot`, which is published and has the contents of the memory. The old log is forgotten. Takes
+    /// writes after [`Log::thaw`].
     ///
     /// # Errors
-    /// I/O errors. The directory then holds this log or the old one; to be called again.
+    /// I/O errors. The directory then holds this log or the old one; the call can be repeated.
     ///
     /// # Panics
-    /// If the snapshot is not of this log, or does not begin where the log does.
+    /// If the snapshot belongs to another log, or does not begin at the start of this one.
     pub fn adopt(&self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let shared = &*self.shared;
         let control = *shared.control.lock();
@@ -101,7 +104,7 @@ impl Log {
         recovery::remove_forgotten(&*shared.disk, &shared.dir, &control)
     }
 
-    /// Has a frozen log that was adopted take writes.
+    /// Lets an adopted log take writes.
     pub fn thaw(&self) {
         self.shared.frozen.store(false, Ordering::SeqCst);
         self.shared.has_room_again();

@@ -1,22 +1,27 @@
-//! Mirrors: logs whose batches were closed by another server and come here whole, byte for byte, at the same positions.
+//! Mirrors: logs whose batches were closed by another server and are copied here whole, byte for byte, at the
+//! same positions.
 //!
 //! ```text
-//! Recovery::finish_as_mirror -> Log -> mirror -> append(whole batches)*  --ring--> the flusher writes what has come, in one write
-//!                                   -> promote: from now on it is a log as any other, in a higher epoch
+//! Recovery::finish_as_mirror -> Log -> mirror -> append(whole batches)*  --ring--> the flusher writes runs
+//!                                   -> promote: from now on an ordinary log, in a higher epoch
 //! ```
 //!
-//! What it is not: the transport. It is handed bytes and trusts none: every record, number, position and epoch is checked.
+//! The transport is elsewhere. The bytes it delivers are not trusted: every record, number, position and
+//! epoch is checked.
 //!
 //! Invariants
-//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. Nobody else appends. Each batch continues the
-//!   chain of what is here ([`footer`](super::footer)), so a source with another history is noticed at its first batch.
-//! - Batches that were durable one after the other at their source are written here in runs of at most [`RUN_BYTES_MAX`] (the
-//!   ring), so what their footers call durable may have been part of the same, interrupted write. A footer of a mirrored epoch
-//!   therefore vouches only for what lies that much before its end (`Footer::vouches_for`). Where this server does not sync
-//!   every write, it syncs before it writes footers that vouch for more than it has synced.
-//! - The epoch of a promoted mirror is higher than any it has seen, on disk before it appends, and higher than any that its
-//!   source comes to by starting again: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors that
-//!   are promoted from the same source take the same epoch: their reigns and their chains tell them apart.
+//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. There is no other
+//!   appender. Each batch must continue the chain of the log here ([`footer`](super::footer)), so a source
+//!   with another history is detected at its first batch.
+//! - Batches that became durable one after the other at their source are written here in runs of at most
+//!   [`RUN_BYTES_MAX`] (the ring). The range that a footer calls durable may therefore have been part of the
+//!   same, interrupted write here. So a footer of a mirrored epoch vouches only for positions at least that
+//!   far before its end (`Footer::vouches_for`). If this server does not sync every write, it syncs before it
+//!   writes footers that vouch for more than it has synced.
+//! - The epoch of a promoted mirror is higher than any that it has seen, durable before the first append, and
+//!   higher than any that its source can reach by restarting: a promotion takes a large step
+//!   ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source get the same epoch:
+//!   their reigns and chains distinguish them.
 
 #![allow(unsafe_code)]
 
@@ -34,27 +39,27 @@ use super::{
 };
 use crate::{Control, Error, LogStats, control::MIRRORING, sync::Ordering};
 
-/// The largest run of mirrored batches in one write: the largest ring.
+/// The largest run of mirrored batches in one write, which is the largest ring of a mirror.
 pub(crate) const RUN_BYTES_MAX: u64 = 4 << 20;
 
-/// Epochs of promotions are multiples of this: the starts of one leader fill the space between two of them.
+/// Epochs of promotions are multiples of this; the starts of one leader use the epochs between two multiples.
 const PROMOTION_STEP: u32 = 1 << 16;
 
-/// Why batches are not taken.
+/// Why batches are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// They are not what follows.
+    /// They do not continue the log.
     #[error("the bytes at lsn {position} do not continue the log: {reason}")]
     Invalid {
-        /// The first byte that is wrong.
+        /// The first wrong byte.
         position: Lsn,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A batch that does not fit: its source has a larger ring.
+    /// A batch that does not fit the ring: its source has a larger one.
     #[error("a batch of {bytes} bytes does not fit the ring")]
     TooLarge {
-        /// Its size.
+        /// The size of the batch.
         bytes: usize,
     },
     /// The log failed.
@@ -62,22 +67,23 @@ pub enum MirrorError {
     Log(#[from] Error),
 }
 
-/// The right to append batches of another server, for one thread.
+/// The right to append batches of another server; for one thread.
 pub struct Mirror {
     appender: Appender,
-    /// What the next batch has to continue.
+    /// The predecessor of the next batch.
     before: Predecessor,
     reign_step: u64,
 }
 
 impl Recovery {
-    /// As [`Recovery::finish`], but opens the log as a mirror, to be continued by [`Mirror::append`] in the epochs of its source.
+    /// As [`Recovery::finish`], but opens the log as a mirror, to be continued with [`Mirror::append`] in the
+    /// epochs of its source.
     ///
     /// # Errors
     /// As [`Recovery::finish`].
     ///
     /// # Panics
-    /// As [`Recovery::finish`], and if the ring is larger than what a mirror may write at once.
+    /// As [`Recovery::finish`], and if the ring is larger than `RUN_BYTES_MAX`, 4 MiB.
     pub fn finish_as_mirror(self, clock: Arc<dyn Clock>) -> Result<(Log, Mirror), Error> {
         assert!(self.options.ring_bytes <= RUN_BYTES_MAX);
         let old = self.reader.control();
@@ -90,12 +96,14 @@ impl Recovery {
     }
 }
 
-/// The epoch in which a mirror begins to lead that has seen this one: behind all that its source comes to by starting again.
+/// The epoch of a mirror that is promoted after it has seen this one: higher than any that its source can
+/// reach by restarting.
 pub(super) fn promoted_epoch(seen: u32) -> u32 {
     (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP)
 }
 
-/// Whether there is an epoch behind `seen`: the control file has room for those below [`MIRRORING`].
+/// Fails if `epoch`, the next one after `seen`, does not fit the control file, which has room for those below
+/// [`MIRRORING`].
 pub(super) fn require_left(epoch: u32, seen: u32, dir: &Path) -> Result<(), Error> {
     if epoch < MIRRORING {
         return Ok(());
@@ -107,17 +115,18 @@ pub(super) fn require_left(epoch: u32, seen: u32, dir: &Path) -> Result<(), Erro
 }
 
 impl Mirror {
-    /// Where the next batch must start.
+    /// The position at which the next batch must start.
     pub fn position(&self) -> Lsn {
         self.appender.appended_lsn()
     }
 
-    /// Takes whole batches from the front of `bytes`, which start at [`Mirror::position`]; how many bytes. Less than all if the
-    /// ring has no room for more at the moment: flushing makes it. A batch of an epoch above `epoch_max` is refused: an epoch is
-    /// believed for ever, and behind the last one there is none for whoever is promoted.
+    /// Appends whole batches from the front of `bytes`, which start at [`Mirror::position`]; returns the
+    /// number of bytes appended. Fewer than all if the ring is full at the moment: flushing makes room. A
+    /// batch with an epoch above `epoch_max` is refused: an accepted epoch is permanent, and after the last
+    /// possible one no promotion could follow.
     ///
     /// # Errors
-    /// See [`MirrorError`]. What came before the wrong batch was taken.
+    /// See [`MirrorError`]. The batches before the wrong one were appended.
     pub fn append(&mut self, bytes: &[u8], epoch_max: u32) -> Result<usize, MirrorError> {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -153,7 +162,7 @@ impl Mirror {
         Ok(taken)
     }
 
-    /// Copies a verified batch into the ring. `false`: there is no room.
+    /// Copies a verified batch into the ring. `false` if the ring has no room.
     fn copy(&mut self, batch: &[u8], footer: &Footer) -> Result<bool, MirrorError> {
         let (shared, index) = self.appender.parts();
         if shared.poisoned.load(Ordering::SeqCst) {
@@ -167,8 +176,8 @@ impl Mirror {
             return Ok(false);
         };
         assert_eq!(footer.start.get(), start, "nobody else appends to a mirror");
-        // SAFETY: the reservation [start, start + len) belongs to this appender alone until it publishes, and is at most the
-        // ring, which is mapped twice in a row.
+        // SAFETY: the reservation [start, start + len) belongs to this appender alone until it publishes, and
+        // is at most as long as the ring, which is mapped twice in a row.
         unsafe { shared.ring.slice_mut(start, batch.len()) }.copy_from_slice(batch);
         self.before = Predecessor::from(footer);
         shared.reign.store(footer.reign(), Ordering::SeqCst);
@@ -178,11 +187,11 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Ends the mirroring: makes durable what has come, and opens the log for appending in a higher epoch than any that was
-    /// seen. Returns that epoch. Blocks.
+    /// Ends the mirroring: makes everything appended durable, and opens the log for appending in a higher
+    /// epoch than any seen. Returns that epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors. If the control file could not be replaced, it is still a mirror.
+    /// I/O errors. If the control file could not be replaced, the log is still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         let log = self.appender.log();
         let shared = &*log.shared;
@@ -205,12 +214,13 @@ impl Mirror {
 }
 
 impl Log {
-    /// Whether its batches come from another server.
+    /// Whether the batches of this log come from another server.
     pub fn is_mirror(&self) -> bool {
         self.shared.mirroring.load(Ordering::SeqCst)
     }
 
-    /// Remembers, durably, that `epoch` exists: a later one of this server is higher.
+    /// Records durably that `epoch` exists: this server will begin only higher ones. Does nothing if `epoch`
+    /// is not higher than the recorded one.
     ///
     /// # Errors
     /// I/O errors.
@@ -225,8 +235,8 @@ impl Log {
         Ok(())
     }
 
-    /// Remembers, durably, that the next start of this server is to lead although another has begun `epoch`: in the one that a
-    /// promotion there would begin.
+    /// Records durably that the next start of this server is to lead although another server has begun
+    /// `epoch`: it will use the epoch that a promotion after `epoch` would begin.
     ///
     /// # Errors
     /// As [`Log::note_epoch`].

@@ -5,9 +5,9 @@
 //! reserve -> fill -> publish   close batch -> ONE write -> durable -> wake waiters     log-*.seg
 //! ```
 //!
-//! What it is: group commit without a timer. Whatever is published while one batch is being written forms the next
-//! batch; with nothing in flight a record is written at once. The flush in flight is the only batching window.
-//! What it is not: it owns no thread. The server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! Group commit without a timer: all records published while one batch is being written form the next batch;
+//! when no write is in flight, a record is written at once. The flush in flight is the only batching window.
+//! The log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
 //! Positions, always in this order: `durable <= written <= published <= appended <= prepared end`.
 //!
@@ -73,27 +73,29 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A flush that takes longer than this makes new writes fail.
+/// A flush in flight for longer than this makes new writes fail ([`Admission::Stalled`]).
 const FLUSH_STALLED_US: u64 = 5_000_000;
 
-/// Whether a write may be executed now. Asked before execution, so that a refusal changes nothing.
+/// Whether a write may be executed now. Checked before execution, so that a refusal changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Execute.
+    /// Execute the write.
     Go,
-    /// Too much is unwritten or the next segment is still being made: ask again after the next wake-up.
+    /// Too many bytes are unwritten, or the next segment does not exist yet: check again after the next
+    /// wake-up.
     Wait,
-    /// The disk has no room for the next segment: the server is read-only until it has.
+    /// The next segment cannot be created, usually because the disk is full: the server is read-only until it
+    /// can.
     NoRoom,
-    /// The log stands for one that is damaged, and takes nothing until it is adopted.
+    /// The log replaces a damaged one and takes no writes until it is adopted.
     Frozen,
-    /// The disk has not answered for seconds.
+    /// The write in flight has taken seconds (more than 5).
     Stalled,
     /// The log is poisoned; the server is about to stop.
     Poisoned,
 }
 
-/// A handle on the log; clones share it.
+/// A handle to the log; clones share the log.
 #[derive(Clone)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -106,52 +108,54 @@ struct SegmentQueue {
     recyclable: Vec<PathBuf>,
 }
 
-/// Everything appenders, flusher and segment maker share.
+/// The state shared by appenders, flusher and segment maker.
 struct Shared {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     options: LogOptions,
     epoch: AtomicU32,
-    /// That of the batches that are closed here; see `footer`.
+    /// The reign of the batches closed here; see `footer`.
     reign: AtomicU64,
-    /// Batches come whole from another server; set while they do.
+    /// Whether batches come whole from another server.
     mirroring: AtomicBool,
-    /// Up to where the mirrored batches vouch for the log.
+    /// The position up to which the mirrored batches vouch for the log.
     mirror_vouched: AtomicU64,
     ring: RingMemory,
     sequencer: Sequencer,
-    /// Everything before is written: handed to the OS, or durable. A batch boundary.
+    /// Everything before this is written: handed to the OS, or durable. A batch boundary.
     written: AtomicU64,
-    /// Everything before survives a power cut. A batch boundary.
+    /// Everything before this survives a power cut. A batch boundary.
     durable: AtomicU64,
-    /// Up to here as many replicas have it as are asked for; see `commit`.
+    /// The position that enough replicas have acknowledged; `UNASKED` if none are required. See `commit`.
     acked: AtomicU64,
-    /// Segments exist up to here.
+    /// Segments exist up to this position.
     prepared_end: AtomicU64,
-    /// Segments are wanted up to here, for a record larger than the usual reserve; 0 for none.
+    /// Segments are needed up to this position, for a record larger than the usual reserve; 0 for none.
     wanted_end: AtomicU64,
     durability: AtomicU8,
     poisoned: AtomicBool,
     poison_reason: Mutex<Option<String>>,
-    /// Set for a log in place of one with holes. `no_room` is set as well, so that this costs nothing to ask.
+    /// Set while the log replaces one with holes. `no_room` is set as well, so that `admit` has no extra
+    /// check.
     frozen: AtomicBool,
     no_room: AtomicBool,
     no_room_reason: Mutex<String>,
-    /// Monotonic microseconds at which the write in flight began; 0 when none is.
+    /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
     appenders: AtomicUsize,
     waiters: Waiters,
     segments: Mutex<SegmentQueue>,
-    /// Held while a segment is made.
+    /// Held while a segment is created.
     preparing: Mutex<()>,
     /// Locked before `control`.
     pins: Mutex<Pins>,
     control: Mutex<Control>,
     flusher: Mutex<Flusher>,
-    /// What was written last, for followers.
+    /// The latest batches, for followers.
     recent: Recent,
-    /// Notified after every flush, for followers and for the rare appender that waits for ring space with its locks held.
+    /// Notified after every flush, for followers and for appenders that wait for ring space (rare: they hold
+    /// locks).
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -167,7 +171,7 @@ impl Log {
         Appender::new(self.shared.clone(), index)
     }
 
-    /// The position up to which a power cut loses nothing.
+    /// The position up to which the log survives a power cut.
     #[inline]
     pub fn durable_lsn(&self) -> Lsn {
         Lsn::new(self.shared.durable.load(Ordering::SeqCst))
@@ -178,44 +182,44 @@ impl Log {
         Lsn::new(self.shared.written.load(Ordering::SeqCst))
     }
 
-    /// The position after the last record.
+    /// The position after the last reserved record.
     pub fn appended_lsn(&self) -> Lsn {
         Lsn::new(self.shared.sequencer.tail())
     }
 
-    /// Identifies the log.
+    /// The random id of the log.
     pub fn id(&self) -> [u8; 16] {
         self.shared.control.lock().log_id
     }
 
-    /// The epoch this run writes with; of a mirror, the highest it has seen.
+    /// The epoch of this run's batches; for a mirror, the highest that it has seen.
     pub fn epoch(&self) -> u32 {
         self.shared.epoch.load(Ordering::SeqCst)
     }
 
-    /// The reign of this run as a leader; of a mirror, that of the last batch. See the module `footer`.
+    /// The reign of this run as a leader; for a mirror, that of the last batch. See the module `footer`.
     pub fn reign(&self) -> u64 {
         self.shared.reign.load(Ordering::SeqCst)
     }
 
-    /// A number that stands for this position in this reign: greater than for every position before, and not the same as for this
-    /// position in another reign.
+    /// A number for this position in this reign (a lease token): greater than that of every earlier position,
+    /// and different from that of the same position in another reign.
     pub fn token(&self, position: Lsn) -> u64 {
         position.get().saturating_add(self.reign())
     }
 
-    /// The oldest position that is kept.
+    /// The oldest position that is still kept.
     pub fn start_lsn(&self) -> Lsn {
         self.shared.control.lock().log_start
     }
 
-    /// When the log is synced now.
+    /// The durability in force.
     #[inline]
     pub fn durability(&self) -> Durability {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// Changes when the log is synced, from the next batch on.
+    /// Changes the durability, from the next batch on.
     pub fn set_durability(&self, durability: Durability) {
         self.shared.durability.store(durability as u8, Ordering::Relaxed);
     }
@@ -226,7 +230,7 @@ impl Log {
         self.shared.admit(bytes)
     }
 
-    /// Why the server is read-only, in words for the operator.
+    /// The reason why the server is read-only, as text for the operator.
     pub fn no_room_reason(&self) -> String {
         self.shared.no_room_reason.lock().clone()
     }
@@ -240,7 +244,7 @@ impl Log {
             .flatten()
     }
 
-    /// Writes one batch, or does what else is due. Blocks while another thread flushes.
+    /// Writes one batch, or does other work that is due. Blocks while another thread flushes.
     ///
     /// # Errors
     /// The failed write or sync; the log is poisoned from then on.
@@ -261,7 +265,7 @@ impl Log {
     /// Flushes until everything appended is durable (or, with a durability that does not sync, written).
     ///
     /// # Errors
-    /// As [`Log::flush`]; also if a segment that is needed cannot be made.
+    /// As [`Log::flush`]; also if a needed segment cannot be created.
     pub fn flush_all(&self) -> Result<(), Error> {
         loop {
             match self.flush()? {
@@ -277,39 +281,41 @@ impl Log {
         self.shared.options.segment_bytes
     }
 
-    /// Bytes of the ring: memory that the log takes.
+    /// Size of the ring: the memory that the log takes.
     pub fn ring_bytes(&self) -> u64 {
         self.shared.options.ring_bytes
     }
 
-    /// Whether somebody must call [`Log::flush`]: true after an append while nobody is flushing.
+    /// Whether [`Log::flush`] must be called: true after an append while no thread is flushing.
     #[inline]
     pub fn needs_flusher(&self) -> bool {
         self.shared.sequencer.used() > 0 && self.shared.sequencer.needs_wake()
     }
 
-    /// Whether [`Log::prepare_segment`] has something to do.
+    /// Whether [`Log::prepare_segment`] has work to do.
     pub fn needs_segment(&self) -> bool {
         self.shared.needs_segment()
     }
 
-    /// Makes the next segment if fewer than one whole segment lies ahead. Slow; call it on a thread of its own.
+    /// Creates the next segment if no more than one whole segment lies ahead. Slow; call it on a thread of
+    /// its own.
     ///
     /// # Errors
-    /// None for a full disk (see [`Prepare::NoRoom`]): the log becomes read-only until a later call succeeds.
+    /// None at present: a segment that cannot be created is reported as [`Prepare::NoRoom`]. The log is then
+    /// read-only until a later call succeeds.
     pub fn prepare_segment(&self) -> Result<Prepare, Error> {
         self.shared.prepare_segment()
     }
 
-    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. What it said is not needed
-    /// any more, by a snapshot neither: a record behind `boundary` makes it void. `false`: nothing was forgotten, because
-    /// somebody has pinned what lies before.
+    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. No snapshot needs
+    /// to preserve their state: a record after `boundary` makes it void. Returns `false` if nothing was
+    /// forgotten, because an earlier position is pinned.
     ///
     /// # Panics
-    /// If `boundary` is not durable or no batch boundary.
+    /// If `boundary` is not durable or not a multiple of the block size.
     ///
     /// # Errors
-    /// I/O errors; nothing is lost then.
+    /// I/O errors; no needed data is lost then.
     pub fn truncate_before(&self, boundary: Lsn) -> Result<bool, Error> {
         let pins = self.pins();
         if pins.lowest().is_some_and(|pinned| pinned < boundary) {
@@ -318,32 +324,32 @@ impl Log {
         self.shared.truncate_before(boundary, false).map(|()| true)
     }
 
-    /// Forgets the log before `begin_lsn`, where the oldest snapshot begins that is kept: recovery will start at that or
-    /// at a newer one, and refuse to without. What is pinned is kept.
+    /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept: recovery will
+    /// start at that or at a newer one, and refuse without one. Pinned positions are kept.
     ///
     /// # Panics
     /// As [`Log::truncate_before`].
     ///
     /// # Errors
-    /// I/O errors; nothing is lost then.
+    /// I/O errors; no needed data is lost then.
     pub fn forget_before(&self, begin_lsn: Lsn) -> Result<(), Error> {
         self.forget_before_unpinned(begin_lsn, &self.pins())
     }
 
-    /// As [`Log::forget_before`], for who has locked the pins.
+    /// As [`Log::forget_before`], for a caller that has locked the pins.
     pub(crate) fn forget_before_unpinned(&self, begin_lsn: Lsn, pins: &Pins) -> Result<(), Error> {
         let kept_from = pins.lowest().map_or(begin_lsn, |pinned| pinned.min(begin_lsn));
         self.shared.truncate_before(kept_from, true)
     }
 
-    /// What a snapshot is of that begins now: capture slots only after this.
+    /// The identification of a snapshot that begins now: capture slots only after this call.
     pub fn begin_snapshot(&self, compression: Compression) -> SnapshotMeta {
         let (begin_lsn, created_unix_ms) = (self.written_lsn(), self.shared.clock.unix_ms());
         SnapshotMeta { log_id: self.id(), epoch: self.epoch(), begin_lsn, created_unix_ms, compression }
     }
 
-    /// What a snapshot is of that begins at `begin_lsn`, a batch boundary up to which the log is in memory: that of a mirror, whose
-    /// memory follows its log.
+    /// The identification of a snapshot that begins at `begin_lsn`, a batch boundary up to which the log has
+    /// been applied to memory. For a mirror, whose memory follows its log.
     ///
     /// # Errors
     /// I/O errors.
@@ -352,13 +358,13 @@ impl Log {
         Ok(SnapshotMeta { begin_lsn, epoch, ..self.begin_snapshot(compression) })
     }
 
-    /// Makes everything up to `lsn` durable, whatever the durability. Blocks.
+    /// Makes everything up to `lsn` durable, independent of the configured durability. Blocks.
     ///
     /// # Errors
-    /// As [`Log::flush`]; also if a segment that is needed cannot be made.
+    /// As [`Log::flush`]; also if a needed segment cannot be created.
     ///
     /// # Panics
-    /// If `lsn` lies behind what was appended.
+    /// If `lsn` lies after the last record.
     pub fn make_durable(&self, lsn: Lsn) -> Result<(), Error> {
         assert!(lsn <= self.appended_lsn(), "lsn {lsn} was never appended");
         while self.durable_lsn() < lsn {
@@ -373,10 +379,11 @@ impl Log {
         Ok(())
     }
 
-    /// Documents are saved in files of their own: from now on a directory without those is not whole. Blocks the first time.
+    /// Records that documents are saved in files of their own: from now on a directory without those files is
+    /// incomplete. Blocks the first time.
     ///
     /// # Errors
-    /// I/O errors: then it is not noted.
+    /// I/O errors: then nothing is recorded.
     pub fn note_documents(&self) -> Result<(), Error> {
         let mut control = self.shared.control.lock();
         if !control.has_documents {
@@ -387,14 +394,14 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a batch though it may be empty, durably; returns where it ends. From then on the end of the log says in which
-    /// epoch it goes on. Blocks.
+    /// Writes a batch, even an empty one, durably; returns its end. From then on the end of the log shows the
+    /// current epoch. Blocks.
     ///
     /// # Errors
     /// As [`Log::make_durable`].
     ///
     /// # Panics
-    /// If it is a mirror: its batches are its source's.
+    /// If the log is a mirror: only its source closes batches.
     pub fn mark_epoch(&self) -> Result<Lsn, Error> {
         assert!(!self.is_mirror(), "a mirror has no epoch of its own");
         let end = self.shared.close_now(&mut self.shared.flusher.lock())?;
@@ -402,8 +409,8 @@ impl Log {
         Ok(end)
     }
 
-    /// Makes everything durable and ends the log as [`Log::close`] does: if nothing is appended from now on, whoever has the log
-    /// up to the end that is returned has all that will ever be in it. Blocks.
+    /// Makes everything durable and ends the log as [`Log::close`] does. If nothing is appended from now on,
+    /// a server that has the log up to the returned end has all of it. Blocks.
     ///
     /// # Errors
     /// As [`Log::flush`].
@@ -415,7 +422,7 @@ impl Log {
         self.shared.seal(&mut self.shared.flusher.lock())
     }
 
-    /// A segment that a closed batch waits for.
+    /// Creates the segment that a closed batch needs.
     fn make_needed_segment(&self) -> Result<(), Error> {
         if self.prepare_segment()? == Prepare::NoRoom {
             let full = std::io::ErrorKind::StorageFull.into();
@@ -424,8 +431,8 @@ impl Log {
         Ok(())
     }
 
-    /// Makes everything durable and records that the log ended here in order. Nothing may append afterwards. Does nothing to
-    /// a frozen log.
+    /// Makes everything durable and records the clean end of the log. Nothing may append afterwards. Does
+    /// nothing to a frozen log.
     ///
     /// # Errors
     /// As [`Log::flush`]; the next start then recovers as after a crash.
@@ -440,7 +447,7 @@ impl Log {
         control.store(&*self.shared.disk, &self.shared.dir)
     }
 
-    /// Writes the control file again, which was found to be damaged. Does nothing to a frozen log.
+    /// Replaces the control file after it was found damaged. Does nothing to a frozen log.
     ///
     /// # Errors
     /// I/O errors.
@@ -449,7 +456,7 @@ impl Log {
         if self.is_frozen() { Ok(()) } else { control.store(&*self.shared.disk, &self.shared.dir) }
     }
 
-    /// What the log has counted since it was opened.
+    /// The counters of the log since it was opened.
     pub fn stats(&self) -> &LogStats {
         &self.shared.stats
     }
@@ -468,7 +475,8 @@ impl Shared {
         if self.no_room.load(Ordering::Relaxed) {
             return if self.frozen.load(Ordering::Relaxed) { Admission::Frozen } else { Admission::NoRoom };
         }
-        // What may be executed meanwhile by other appenders fits the ring, so a ring of room ahead is enough.
+        // Everything that other appenders may execute meanwhile fits the ring, so room for one more ring is
+        // enough.
         let end = self.sequencer.tail() + self.options.ring_bytes + bytes;
         if end > self.prepared_end.load(Ordering::Acquire) {
             self.wanted_end.fetch_max(end, Ordering::SeqCst);
@@ -483,7 +491,7 @@ impl Shared {
         }
     }
 
-    /// How long the write in flight has taken, in microseconds; 0 when none is.
+    /// Duration of the write in flight so far, in microseconds; 0 without one.
     fn flight_us(&self) -> u64 {
         match self.flush_started_us.load(Ordering::Relaxed) {
             0 => 0,

@@ -1,23 +1,24 @@
-//! How a log is kept: durability, sizes, limits.
+//! The options of a log: durability, sizes, limits.
 
 use super::segment::SEGMENT_BYTES_MIN;
 
-/// When the log is synced, and so what an OK promises. See DESIGN.md, the contract.
+/// When the log is synced, and so the guarantee that an OK gives. See DESIGN.md, the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {
-    /// The operating system decides when to write; a power cut loses what it had not.
+    /// The operating system decides when to write to disk; a power cut loses everything not yet written
+    /// there.
     None = 0,
     /// Synced once a second; a power cut loses at most about a second.
     Interval = 1,
-    /// Every write is durable before its OK; reads may show what is not yet.
+    /// Every write is durable before its OK; reads may show writes that are not durable yet.
     Commit = 2,
-    /// Every write is durable before its OK or before anyone can read it.
+    /// Every write is durable before its OK, and before any client can read it.
     Strict = 3,
 }
 
 impl Durability {
-    /// Whether every batch is durable before anything waiting for it is released.
+    /// Whether every batch is made durable before its waiters are released.
     pub fn syncs_every_batch(self) -> bool {
         self >= Durability::Commit
     }
@@ -35,7 +36,7 @@ impl Durability {
         Self::NAMES[self as usize].0
     }
 
-    /// The setting of this name, whatever its case.
+    /// The setting with this name, ignoring case.
     pub fn parse(name: &str) -> Option<Durability> {
         Self::NAMES.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, it)| it)
     }
@@ -45,20 +46,20 @@ impl Durability {
     }
 }
 
-/// How a log is kept.
+/// The options of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// When the log is synced. Can be changed while running.
     pub durability: Durability,
     /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
     pub segment_bytes: u64,
-    /// Bytes of the ring, a power of two of at least 64 KiB and at most a quarter of a segment: space for what is not
-    /// yet written. Small enough to stay in the processor's cache.
+    /// Bytes of the ring, which holds records that are not yet written; a power of two, at least 64 KiB and
+    /// at most a quarter of a segment. Small enough to stay in the processor's cache.
     pub ring_bytes: u64,
-    /// How many threads may append.
+    /// Maximum number of appenders.
     pub appenders_max: usize,
-    /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the time one
-    /// flush takes.
+    /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the duration
+    /// of one flush. At most half the ring.
     pub unwritten_bytes_max: u64,
 }
 
@@ -68,7 +69,8 @@ impl Default for LogOptions {
             durability: Durability::Strict,
             segment_bytes: 64 << 20,
             ring_bytes: 4 << 20,
-            // Workers, threads that serve HTTP, threads of long units, and a few of the server's own.
+            // Workers, threads that serve HTTP, threads of long units, and a few internal threads of the
+            // server.
             appenders_max: 196,
             unwritten_bytes_max: 1 << 20,
         }

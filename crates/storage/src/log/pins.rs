@@ -1,13 +1,14 @@
-//! Pins: from where on the log is kept for whoever copies its files, together with the snapshot that begins there.
+//! Pins: each keeps the log from a position on while its files are copied, together with the snapshot that
+//! begins there.
 //!
-//! Beside them a floor: from where on the log is kept whatever its records are needed for ([`Log::retain_from`]), without a
-//! snapshot.
+//! A *floor* keeps the log from a position on, without a snapshot, for other readers of its records
+//! ([`Log::retain_from`]).
 //!
-//! What it is not: known to the disk. A server that starts again has forgotten all pins.
+//! Pins and the floor are not saved: a restart forgets them.
 //!
 //! Invariants
-//! - What is pinned is neither removed nor recycled while the pin lives: whoever removes anything holds the pins locked from
-//!   the question to the deed.
+//! - Pinned files are neither removed nor recycled while the pin lives: the code that removes files holds the
+//!   lock of the pins from the check to the removal.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub struct Pin {
     position: Lsn,
 }
 
-/// The positions that are pinned.
+/// The pinned positions.
 #[derive(Default)]
 pub(crate) struct Pins {
     positions: Vec<Lsn>,
@@ -30,20 +31,21 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// The first position that must be kept.
+    /// The first position that must be kept; `None` if nothing is pinned.
     pub(crate) fn lowest(&self) -> Option<Lsn> {
         self.positions.iter().copied().chain(self.floor).min()
     }
 
-    /// Whether the snapshot that begins here must be kept.
+    /// Whether the snapshot that begins here is pinned.
     pub(crate) fn contains(&self, begin_lsn: Lsn) -> bool {
         self.positions.contains(&begin_lsn)
     }
 }
 
 impl Log {
-    /// Keeps the log from `begin_lsn` on, and the snapshot that begins there, until the pin is dropped. `None` if that much
-    /// of the log is forgotten already. Whether there is such a snapshot is to be looked at afterwards.
+    /// Keeps the log from `begin_lsn` on, and the snapshot that begins there, until the pin is dropped.
+    /// `None` if that part of the log is already forgotten. The caller must check afterwards that the
+    /// snapshot exists.
     pub fn pin(&self, begin_lsn: Lsn) -> Option<Pin> {
         let mut pins = self.pins();
         if begin_lsn < self.start_lsn() {
@@ -53,8 +55,8 @@ impl Log {
         Some(Pin { shared: self.shared.clone(), position: begin_lsn })
     }
 
-    /// Keeps the log from `floor` on, a batch boundary, till this is called again; `None`: no more of it than others need.
-    /// What is removed already stays so. Returns the floor before.
+    /// Keeps the log from `floor` on, a batch boundary, until the next call; `None` removes the floor. Parts
+    /// that are already removed do not come back. Returns the previous floor.
     ///
     /// # Panics
     /// If the floor is not durable.
@@ -63,7 +65,7 @@ impl Log {
         std::mem::replace(&mut self.pins().floor, floor)
     }
 
-    /// Nobody pins or lets go meanwhile.
+    /// Locks the pins: none is added or released meanwhile.
     pub(crate) fn pins(&self) -> MutexGuard<'_, Pins> {
         self.shared.pins.lock()
     }

@@ -1,15 +1,17 @@
-//! Reading the log back: batch by batch, trusting nothing, telling an interrupted write from damage.
+//! Reading the log back: batch by batch, checking everything, and distinguishing an interrupted write from
+//! damage.
 //!
-//! Used by recovery, `sheaf check` and `sheaf log` alike. Yields only complete batches whose every record is valid.
+//! Used by recovery, `sheaf check` and `sheaf log` alike. Yields only complete batches whose every record is
+//! valid.
 //!
-//! Where the batches end, one of two things is true, and the reader finds out which:
-//! - **torn tail** (or a clean end): no intact batch behind the place says that it had been durable. The last write was
-//!   interrupted; nothing in it was ever acknowledged as durable.
-//! - **damage**: a footer further on vouches for a position past the place, or the control file does, or a snapshot that
-//!   ends there. Acknowledged bytes are unreadable: an error.
+//! At the end of the readable batches the reader decides between two cases:
+//! - **torn tail** (or a clean end): nothing vouches that the log was durable past this position. The last
+//!   write was interrupted; nothing in it was ever acknowledged as durable.
+//! - **damage**: a later footer, the control file, or the end of a snapshot vouches for a position past this
+//!   one. Acknowledged bytes are unreadable: an error.
 //!
-//! This rule holds for every durability: with `none` or `interval`, whole batches that were never synced may be missing
-//! with later ones present; no footer vouches for them, so they are a torn tail.
+//! The rule holds for every durability: with `none` or `interval`, whole batches that were never synced may
+//! be missing although later ones are present; no footer vouches for them, so they are a torn tail.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,49 +34,49 @@ use crate::{
     snapshot::{self, SnapshotInfo},
 };
 
-/// How much is read at a time.
+/// The log is read in pieces of this size.
 const READ_BYTES: usize = 4 << 20;
 
-/// How the log ended.
+/// The end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
     /// The end of the last complete batch.
     pub end: Lsn,
-    /// Bytes behind it, up to this position, hold pieces of a batch that was never finished.
+    /// Incomplete pieces of a later batch extend up to this position; `None` if there are none.
     pub torn_end: Option<Lsn>,
-    /// What stands at `end`.
+    /// The reason why no batch starts at `end`.
     pub reason: String,
 }
 
 /// A complete, verified batch, borrowed from the reader.
 pub struct Batch<'r> {
-    /// Where it starts.
+    /// The start of the batch.
     pub start: Lsn,
-    /// Where it ends.
+    /// The end of the batch.
     pub end: Lsn,
     /// Its number over the life of the log.
     pub number: u64,
     /// The epoch it was written in.
     pub epoch: u32,
-    /// Up to where the log was known to be durable when it was written.
+    /// The position up to which the writer knew the log to be durable when it closed the batch.
     pub durable: Lsn,
-    /// When it was closed, in milliseconds since 1970; never less than that of the batch before.
+    /// When it was closed, in milliseconds since 1970; never earlier than the batch before.
     pub closed_at_ms: u64,
     /// The reign of its writer; 0 in the earlier format.
     pub reign: u64,
-    /// Stands for this batch and all before it.
+    /// The chain value: identifies this batch and all before it.
     pub chain: u64,
     bytes: &'r [u8],
 }
 
 impl<'r> Batch<'r> {
-    /// Its records in order, the batch end left out.
+    /// Its records in log order, without the batch-end record.
     pub fn records(&self) -> impl Iterator<Item = Record<'r>> + use<'r> {
         record::verified_records(self.bytes, self.start)
     }
 }
 
-/// See the module documentation.
+/// Reads a log from its files, batch by batch.
 pub struct LogReader {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -82,23 +84,24 @@ pub struct LogReader {
     segments: Vec<Segment>,
     /// The start of the next batch.
     position: Lsn,
-    /// What the next batch has to continue.
+    /// The predecessor of the next batch.
     before: Predecessor,
-    /// The log was durable up to here; what cannot be read before is damage.
+    /// The log was durable up to this position; an unreadable byte before it is damage.
     vouched: Lsn,
     /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
     window: Vec<u8>,
     consumed: usize,
-    /// Set for a reader that passes over damage.
+    /// Set for a reader that skips damage.
     pub(super) salvage: Option<Salvage>,
 }
 
 impl LogReader {
-    /// Opens the log in `dir` for reading from its start. Changes no byte on disk. With [`Access::ReadWrite`], what
-    /// is read is what the disk holds: pages that a failed sync left in the cache are dropped first.
+    /// Opens the log in `dir` for reading from its start. Changes nothing on disk. With
+    /// [`Access::ReadWrite`], the page cache is dropped first, so that reads show the contents of the disk
+    /// even after a failed sync.
     ///
     /// # Errors
-    /// If there is no log, a segment is missing or foreign, or a file cannot be read.
+    /// If there is no log, a segment is missing or belongs to another log, or a file cannot be read.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, access: Access) -> Result<LogReader, Error> {
         let Some(control) = Control::load(&*disk, dir)? else {
             let reason = "no log here: the control file is missing".into();
@@ -156,7 +159,7 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// The control file as it was read.
+    /// The contents of the control file when the log was opened.
     pub fn control(&self) -> &Control {
         &self.control
     }
@@ -166,12 +169,12 @@ impl LogReader {
         self.position
     }
 
-    /// Goes on reading where a snapshot begins, behind the batch with the footer `before`, if that is known. To be called
-    /// before the first batch is read.
+    /// Continues at the beginning of a snapshot, after the batch with the footer `before`, if known. Must be
+    /// called before the first batch is read.
     pub(crate) fn start_at(&mut self, snapshot: &SnapshotInfo, before: Option<Footer>) {
         self.before = match before {
             Some(footer) => Predecessor { epoch: snapshot.epoch, ..Predecessor::from(&footer) },
-            // It begins where the log does, whose control file knows the chain.
+            // The snapshot begins at the start of the log, for which the control file has the chain value.
             None => {
                 Predecessor { epoch: snapshot.epoch, closed_at_ms: snapshot.created_unix_ms, ..self.before }
             }
@@ -179,7 +182,7 @@ impl LogReader {
         self.position = snapshot.begin_lsn;
     }
 
-    /// Goes on reading behind the batch that ends at `position`. To be called before the first batch is read.
+    /// Continues after the batch that ends at `position`. Must be called before the first batch is read.
     pub(super) fn pass_to(&mut self, position: Lsn) -> Result<(), Error> {
         let Some(before) = self.footer_before(position)? else {
             let (path, reason) = (self.place(position).0, format!("no batch ends at lsn {position}"));
@@ -189,7 +192,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// The footer of the batch that ends at `position`, if there is one and its segment is still kept.
+    /// The footer of the batch that ends at `position`, if one does and its segment is still kept.
     pub(crate) fn footer_before(&self, position: Lsn) -> Result<Option<Footer>, Error> {
         let mut footer = [0; FOOTER_BYTES];
         let footer_start = Lsn::new(position.get().saturating_sub(FOOTER_BYTES as u64));
@@ -202,12 +205,12 @@ impl LogReader {
         Ok(Footer::decode(&footer[..read], position))
     }
 
-    /// What the next batch has to continue.
+    /// The predecessor of the next batch.
     pub(crate) fn before(&self) -> Predecessor {
         self.before
     }
 
-    /// Gives the open segments to who goes on writing.
+    /// The open segments, for the writer that continues the log.
     pub(crate) fn into_segments(self) -> Vec<Segment> {
         self.segments
     }
@@ -224,12 +227,12 @@ impl LogReader {
         &self.disk
     }
 
-    /// Where the existing segments end: an upper bound of the log's end.
+    /// The end of the existing segments: an upper bound of the log's end.
     pub fn segments_end(&self) -> Lsn {
         self.segments.last().map_or(self.control.log_start, |segment| segment.end)
     }
 
-    /// The next batch, or how the log ends.
+    /// The next batch, or the end of the log.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for damage, [`Error::Io`] if a segment cannot be read.
@@ -258,7 +261,8 @@ impl LogReader {
         }
     }
 
-    /// Verifies the batch that starts at `position`: its length and footer, or where and why it is none.
+    /// Verifies the batch that starts at `position`: returns its length and footer, or the position and
+    /// reason of the failure.
     fn measure_batch(&mut self) -> Result<Result<(usize, Footer), Stop>, Error> {
         let mut walk = BatchWalk::new(self.position, self.before);
         let mut wanted = BatchWalk::BYTES_MIN;
@@ -275,7 +279,7 @@ impl LogReader {
         }
     }
 
-    /// Makes `bytes` bytes from the batch start on available; `false` if the files end before.
+    /// Makes `bytes` bytes from the start of the batch available; `false` if the files end before.
     fn fill(&mut self, bytes: usize) -> Result<bool, Error> {
         while self.window.len() - self.consumed < bytes {
             self.window.drain(..self.consumed);
@@ -298,7 +302,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The file and the offset of a position.
+    /// The file and the offset in it of a position.
     pub(crate) fn place(&self, position: Lsn) -> (PathBuf, u64) {
         match self.segments.iter().find(|it| it.start <= position && position < it.end) {
             Some(segment) => (segment.path.clone(), segment.offset(position)),
@@ -309,17 +313,17 @@ impl LogReader {
         }
     }
 
-    /// Up to where the log is known to have been durable.
+    /// The position up to which the log is known to have been durable.
     pub(super) fn vouched(&self) -> Lsn {
         self.vouched
     }
 
-    /// Something says that the log was durable up to here.
+    /// Notes that the log was durable up to `durable`.
     pub(super) fn vouch(&mut self, durable: Lsn) {
         self.vouched = self.vouched.max(durable);
     }
 
-    /// Goes on reading at `position`, whatever was before.
+    /// Continues at `position`, without requiring a batch number or chain value there.
     pub(super) fn seek(&mut self, position: Lsn) {
         self.position = position;
         (self.before.next_batch_number, self.before.chain) = (None, None);
@@ -327,19 +331,20 @@ impl LogReader {
         self.consumed = 0;
     }
 
-    /// Goes on reading at `position` if an intact batch starts there.
+    /// Seeks to `position`; returns whether an intact batch starts there.
     pub(super) fn goes_on_at(&mut self, position: Lsn) -> Result<bool, Error> {
         self.seek(position);
         Ok(self.measure_batch()?.is_ok())
     }
 
-    /// Decides what the end of the readable batches is: see the module documentation.
+    /// Decides whether the end of the readable batches is a torn tail or damage: see the module
+    /// documentation.
     pub(super) fn classify(&mut self, stop: Stop) -> Result<Tail, Error> {
         let end = self.position;
         let mut vouched = self.vouched;
         let (mut torn_end, mut batches_after) = (None, 0);
         let mirrored_epoch = self.control.mirrored_epoch;
-        // Behind the end of a server that stopped in order nothing was written: a start need not read segments for that.
+        // After a clean end nothing was written, so the start need not read the rest of the segments.
         if self.control.clean_end != Some(end) {
             self.scan_footers(end, |footer| {
                 torn_end = Some(footer.end);
@@ -354,12 +359,13 @@ impl LogReader {
                 Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
             return Err(damage.into());
         }
-        // Without a footer the torn batch still shows itself by the records at its front.
+        // A torn batch without a footer is still recognised by the valid records at its beginning.
         let front_end = (stop.position > end).then(|| stop.position.align_up(BLOCK_BYTES));
         Ok(Tail { end, torn_end: torn_end.max(front_end), reason: stop.reason })
     }
 
-    /// Calls `found` for every footer at or behind `from` that this or a later epoch wrote at its own position.
+    /// Calls `found` for every footer after `from` that is valid at its position and not of an earlier epoch
+    /// than the last batch.
     pub(super) fn scan_footers(&self, from: Lsn, mut found: impl FnMut(Footer)) -> Result<(), Error> {
         let mut buffer = Vec::new();
         for segment in self.segments.iter().filter(|segment| segment.end > from) {
@@ -385,14 +391,15 @@ impl LogReader {
     }
 }
 
-/// The highest position that the control file or the manifest of a snapshot says the log was durable up to.
+/// The highest position that the control file or a snapshot's manifest vouches for as durable.
 fn vouched_elsewhere(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<Lsn, Error> {
     let mut vouched = control.clean_end.unwrap_or(Lsn::ZERO);
     for begin_lsn in snapshot::list_begins(disk, dir)? {
         match snapshot::load(disk, dir, begin_lsn) {
             Ok(info) if info.log_id == control.log_id => vouched = vouched.max(info.end_lsn),
             Err(error @ Error::Io { .. }) => return Err(error),
-            // Of another log, or unreadable: it says nothing about this log. Who loads or checks snapshots is told.
+            // Of another log, or unreadable: no evidence about this log. Loading or checking the snapshot
+            // reports it.
             _ => {}
         }
     }

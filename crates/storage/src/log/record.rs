@@ -1,7 +1,9 @@
-//! The bytes of the log: records. With [`footer`](super::footer) this is the only description; everything else refers to it.
+//! The bytes of the log: records. Together with [`footer`](super::footer) this is the only description of the
+//! format.
 //!
-//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is what one disk write
-//! carries: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian throughout.
+//! The log is one stream of records, each starting at a multiple of 8 bytes. A *batch* is the content of one
+//! disk write: records, then one batch-end record that pads to a multiple of 4096 bytes. Little-endian
+//! throughout.
 //!
 //! ```text
 //! record
@@ -17,18 +19,20 @@
 //!
 //! The payload of a batch-end record is zeros, then a footer: see [`footer`](super::footer).
 //!
-//! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: short records are
-//!   the common case, and their ends would cost more than their words.
-//! - The mark is the writer's: it says that the payload holds what some readers look for, so that they can pass over all others
-//!   without looking into them. All parts of a chain have the mark of the whole. A batch end has none.
+//! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: most
+//!   records are short, and a partial last word would cost more than a whole one.
+//! - The mark belongs to the writer: it says that the payload is relevant for certain readers, which can skip
+//!   unmarked records without decoding them. All parts of a chain have the mark of the whole. A batch-end
+//!   record has none.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
-//! - `lsn` binds a record to its position: bytes left over in a recycled segment are never taken for new ones.
-//! - Epochs never decrease along the log: each start of the server writes with a higher one, so leftovers of a
-//!   batch that an earlier run never finished cannot continue a newer run's log.
-//! - A payload larger than [`PAYLOAD_BYTES_MAX`] is cut: `Part` records, each starting with the u64 chain id,
-//!   and one `Last` record (chain id, rest) whose position is the position of the whole. The chain id is the
-//!   position of the first part. Other records may stand in between. A chain without its `Last` never happened. The last piece is
-//!   as long as the longest, so a whole has about as many positions as the longest record.
+//! - `lsn` binds a record to its position: stale bytes in a recycled segment are never taken for new records.
+//! - Epochs never decrease along the log: each start of the server writes with a higher one, so stale parts
+//!   of an unfinished batch of an earlier run cannot continue the log of a newer run.
+//! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
+//!   id, and one `Last` record (chain id, rest), whose position is the position of the whole. The chain id is
+//!   the position at which the first part starts. Other records may stand in between. A chain without its
+//!   `Last` is ignored. The last piece is full-length, so a split payload has about as many positions of its
+//!   own as the longest record.
 
 use lsn::Lsn;
 
@@ -36,20 +40,20 @@ use super::footer::{FOOTER_BYTES, Footer};
 
 /// Bytes before the payload of a record.
 pub const RECORD_HEADER_BYTES: usize = 24;
-/// Records start at multiples of this.
+/// Records start at multiples of this many bytes.
 pub(crate) const RECORD_ALIGNMENT: u64 = 8;
-/// Batches end at multiples of this: the unit that direct disk writes need, so that a torn write cannot touch
-/// a block that holds acknowledged records.
+/// Batches end at multiples of this many bytes: the unit of direct disk writes, so that a torn write cannot
+/// touch a block with acknowledged records.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// The smallest batch-end record.
+/// Size of the smallest batch-end record.
 pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES) as u64;
-/// The largest payload of one record; larger ones are cut into a chain of parts. 1 MiB: one part of a huge
-/// value never delays the batch it travels in by more than about a millisecond of disk time.
+/// The largest payload of one record; larger ones are split into a chain of parts. 1 MiB, so that one part of
+/// a huge value delays its batch by at most about a millisecond of disk time.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the chain id that starts the payload of `Part` and `Last`.
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
-/// The largest payload that is accepted at all: a command's arguments are bounded by 1 GiB (query buffer
-/// limit), one value by 512 MiB, and a rename carries two keys and one value.
+/// The largest payload that is accepted: a command's arguments are bounded by 1 GiB (query buffer limit), one
+/// value by 512 MiB, and a rename has two keys and one value.
 pub const CHAIN_BYTES_MAX: usize = 1 << 31;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));
@@ -57,7 +61,7 @@ const _: () = assert!(BATCH_END_BYTES_MIN < BLOCK_BYTES);
 const _: () = assert!((RECORD_HEADER_BYTES as u64).is_multiple_of(RECORD_ALIGNMENT));
 const _: () = assert!((FOOTER_BYTES as u64).is_multiple_of(RECORD_ALIGNMENT));
 
-/// What a record is to the log. Not what its payload means.
+/// The role of a record in the log, independent of the meaning of its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -83,14 +87,14 @@ impl RecordKind {
     }
 }
 
-/// The bytes a record with this payload takes in the log, header and alignment included.
+/// Size in the log of a record with this payload, including header and padding.
 #[inline]
 pub(crate) const fn occupied_bytes(payload_bytes: usize) -> u64 {
     (RECORD_HEADER_BYTES as u64 + payload_bytes as u64).next_multiple_of(RECORD_ALIGNMENT)
 }
 
-/// Writes a record into `space`, which is exactly the record's occupied bytes. `payload` is the concatenation
-/// of the given pieces.
+/// Writes a record into `space`, which has exactly the record's size. The payload of the record is `prefix`
+/// followed by `payload`.
 ///
 /// # Panics
 /// If `space` does not have the record's size.
@@ -117,13 +121,13 @@ pub(crate) fn encode(
     space[0..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The checksum of the record that is all of `space`.
+/// The checksum of the record that occupies all of `space`.
 #[inline]
 fn checksum(space: &[u8]) -> u32 {
     crc32c::crc32c_append(u32_at(space, 4), &space[8..])
 }
 
-/// Writes a batch-end record into `space`: everything from the last record to the end of the batch.
+/// Writes a batch-end record into `space`, which reaches from the last record to the end of the batch.
 pub(crate) fn encode_batch_end(space: &mut [u8], footer: &Footer) {
     assert!(space.len() as u64 >= BATCH_END_BYTES_MIN);
     let payload_bytes = space.len() - RECORD_HEADER_BYTES;
@@ -139,12 +143,12 @@ pub(crate) fn encode_batch_end(space: &mut [u8], footer: &Footer) {
     space[0..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// A record that passed every check.
+/// A valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is to the log.
+    /// Its role in the log.
     pub kind: RecordKind,
-    /// Whether whoever appended it has marked it; see [`Appender::reserve_marked`](crate::Appender::reserve_marked).
+    /// The mark of the writer; see [`Appender::reserve_marked`](crate::Appender::reserve_marked).
     pub is_marked: bool,
     /// The position after its last byte.
     pub lsn: Lsn,
@@ -155,7 +159,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes it takes in the log.
+    /// Its size in the log, including header and padding.
     pub fn occupied_bytes(&self) -> u64 {
         occupied_bytes(self.payload.len())
     }
@@ -165,7 +169,8 @@ impl Record<'_> {
         Lsn::new(self.lsn.get() - self.occupied_bytes())
     }
 
-    /// Of a piece of a payload: where the first piece begins, and the bytes of this one.
+    /// For a part of a chain: the beginning of the chain's first part, and the bytes of this part. `None` for
+    /// other records.
     pub fn piece(&self) -> Option<(Lsn, &[u8])> {
         let (id, piece) = self.payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
         let is_piece = matches!(self.kind, RecordKind::Part | RecordKind::Last);
@@ -173,18 +178,18 @@ impl Record<'_> {
     }
 }
 
-/// Why bytes are not the record that should stand there.
+/// Why bytes are not a valid record at their position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// More bytes are needed to tell; so many in all.
+    /// More bytes are needed to decide: this many in all.
     Short(usize),
-    /// Nothing was ever written here.
+    /// Only zeros: nothing was ever written here.
     Blank,
     /// The length field is impossible.
     Length(u32),
-    /// A record of another position: left over from a recycled segment or misplaced by the disk.
+    /// A record of another position: stale bytes of a recycled segment, or misplaced by the disk.
     Position(Lsn),
-    /// An unknown kind, or reserved or padding bytes that are not zero.
+    /// An unknown kind, or nonzero reserved or padding bytes.
     Form,
     /// The checksum does not match.
     Checksum,
@@ -211,7 +216,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// Reads the record that starts at `position` from the front of `bytes`, trusting nothing.
+/// Decodes the record that starts at `position` from the front of `bytes`, with all checks.
 pub(crate) fn decode(bytes: &[u8], position: Lsn) -> Result<Record<'_>, Invalid> {
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Err(Invalid::Short(RECORD_HEADER_BYTES));
@@ -244,10 +249,10 @@ pub(crate) fn decode(bytes: &[u8], position: Lsn) -> Result<Record<'_>, Invalid>
     Ok(Record { kind, is_marked, lsn, epoch: u32_at(header, 16), payload: &space[RECORD_HEADER_BYTES..len] })
 }
 
-/// Reads a record that [`decode`] has accepted before, without its checksum.
+/// Decodes a record that [`decode`] has accepted before, without verifying it again.
 ///
 /// # Panics
-/// If it was not.
+/// If the record is not valid.
 pub(crate) fn decode_verified(bytes: &[u8], position: Lsn) -> Record<'_> {
     let len = u32_at(bytes, 4) as usize;
     let kind = RecordKind::from_byte(bytes[20]).expect("the record was verified");
@@ -261,7 +266,7 @@ pub(crate) fn decode_verified(bytes: &[u8], position: Lsn) -> Record<'_> {
     }
 }
 
-/// The records of whole batches that start at `position` and have been verified, batch ends left out.
+/// The records of verified whole batches that start at `position`, without the batch-end records.
 pub(crate) fn verified_records(bytes: &[u8], position: Lsn) -> impl Iterator<Item = Record<'_>> {
     let (mut rest, mut position) = (bytes, position);
     let all = std::iter::from_fn(move || {

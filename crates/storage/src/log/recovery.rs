@@ -1,20 +1,23 @@
-//! Opening a directory: find the log, give its records back, then go on writing where it ended.
+//! Recovery: opens a directory, finds the log, replays its records, then continues writing at its end.
 //!
 //! ```text
 //! Recovery::open -> [start_at a snapshot] -> next_batch* (the caller applies) -> finish -> Log
-//! Recovery::salvage -> the same, past damage -> holes: freeze -> Log that takes nothing yet; none: finish
+//! Recovery::salvage -> the same, past damage -> with holes: freeze -> Log without writes yet; else finish
 //! ```
 //!
-//! What is only to be read is opened by [`Recovery::open_to_read`], up to any record ([`Recovery::read_until`]); a log that goes
-//! on behind another's state is made by [`Recovery::create_behind`].
+//! Logs that are only read are opened with [`Recovery::open_to_read`], up to any record
+//! ([`Recovery::read_until`]); a log that continues the state of another one is created with
+//! [`Recovery::create_behind`].
 //!
-//! Nothing on disk changes before [`Recovery::finish`], so a server that fails to start has done no harm. `finish`,
-//! in this order, each step durable before the next, so that a crash anywhere leaves a directory that recovers the same:
+//! The log on disk does not change before [`Recovery::finish`], so a server that fails to start does no harm.
+//! The steps of `finish`, each durable before the next, so that a crash anywhere leaves a directory that
+//! recovers the same:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
-//! 2. the control file is replaced: a higher epoch, no clean end;
-//! 3. segments that the log has forgotten, and a crash has kept from being removed, are removed, and what unfinished
-//!    snapshots have left;
-//! 4. segments are made until one is ready to be written.
+//! 2. segments that a file system has truncated are extended to their full length;
+//! 3. the control file is replaced: a higher epoch, no clean end;
+//! 4. forgotten segments that a crash has kept from being removed, and the files of unfinished snapshots, are
+//!    removed;
+//! 5. a segment is created if none is left to write to.
 
 use std::{
     collections::VecDeque,
@@ -48,10 +51,10 @@ use crate::{
     sync::{AtomicBool, AtomicU64},
 };
 
-/// At most so many bytes of a torn tail are kept aside: more than any batch of an ordinary ring.
+/// At most this many bytes of a torn tail are kept: more than the largest batch of an ordinary ring.
 const TORN_BYTES_MAX: u64 = 64 << 20;
 
-/// See the module documentation.
+/// A log being recovered.
 pub struct Recovery {
     pub(super) reader: LogReader,
     pub(super) options: LogOptions,
@@ -59,27 +62,27 @@ pub struct Recovery {
     chains: Chains,
     end_estimate: Lsn,
     has_snapshot: bool,
-    /// How much greater the reign that begins next is than the last; 0 for a log that is only read.
+    /// The difference between the next reign and the last; 0 for a log that is only read.
     pub(super) reign_step: u64,
-    /// Records behind this are not replayed.
+    /// Records after this position are not replayed.
     until: Lsn,
     reached: Reached,
 }
 
-/// What a replay ended with.
+/// The last record of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// The last record, or where the replay started if there was none.
+    /// The LSN of the last record, or the start of the replay without one.
     pub lsn: Lsn,
-    /// When its batch was closed, in milliseconds since 1970; `None` if nothing was replayed.
+    /// When the batch of that record was closed, in milliseconds since 1970; `None` if nothing was replayed.
     pub closed_at_ms: Option<u64>,
 }
 
 impl Recovery {
-    /// Opens the log in `dir`, or makes a new one.
+    /// Opens the log in `dir`, or creates a new one.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if files are missing, foreign, or of another version.
+    /// I/O errors; [`Error::Inconsistent`] if files are missing, of another log, or of another version.
     ///
     /// # Panics
     /// If the options are out of range.
@@ -98,8 +101,8 @@ impl Recovery {
         Self::over(LogReader::open(disk, dir, Access::ReadWrite)?, options, reign_step(entropy))
     }
 
-    /// Opens the log of a directory that nobody else uses to read it and nothing else: not a byte is changed there, and it
-    /// cannot be finished.
+    /// Opens the log of a directory that is not in use, only for reading: nothing is changed there, and
+    /// `finish` must not be called.
     ///
     /// # Errors
     /// As [`Recovery::open`], and if there is no log.
@@ -107,15 +110,15 @@ impl Recovery {
         Self::over(LogReader::open(disk, dir, Access::Read)?, LogOptions::default(), 0)
     }
 
-    /// Makes a log in the empty directory `dir` whose first position is `start`, a batch boundary, and opens it. What was
-    /// before is in a snapshot that begins there and is still to be written: without it the directory is refused. `reign`: the last
-    /// one of the log that the state is of.
+    /// Creates a log in the empty directory `dir` whose first position is `start`, a batch boundary, and
+    /// opens it. The state before is in a snapshot that begins there and is still to be written: without it,
+    /// recovery refuses the directory. `reign`: the last reign of the log that the state comes from.
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if there is a log.
+    /// I/O errors; [`Error::Inconsistent`] if the directory has a log already.
     ///
     /// # Panics
-    /// If `start` can be no batch boundary or the options are out of range.
+    /// If `start` is not a multiple of the block size or the options are out of range.
     pub fn create_behind(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -163,10 +166,11 @@ impl Recovery {
         Recovery { reader, options, tail, chains, end_estimate, has_snapshot, reign_step, until, reached }
     }
 
-    /// Opens the log in `dir` to read what is left of it. Damage is no error then: [`Recovery::holes`] tells of it.
+    /// Opens the damaged log in `dir` to read its intact parts. Damage is not an error: see
+    /// [`Recovery::holes`].
     ///
     /// # Errors
-    /// I/O errors; [`Error::Inconsistent`] if nothing says which log this is, or it is of another version.
+    /// I/O errors; [`Error::Inconsistent`] if the log cannot be identified or is of another version.
     ///
     /// # Panics
     /// If the options are out of range.
@@ -183,7 +187,7 @@ impl Recovery {
             && Control::load(&*disk, dir).is_ok_and(|control| control.is_none())
         {
             match create(&*disk, dir, &Control::new(&options, entropy)) {
-                // There was something: what, is found out.
+                // The directory is not empty: the reader below reports its state.
                 Err(Error::Inconsistent { .. }) => {}
                 other => other?,
             }
@@ -193,31 +197,31 @@ impl Recovery {
         Ok(Self::reading(reader, options, (end_estimate, reign_step(entropy))))
     }
 
-    /// What a salvage has found damaged so far.
+    /// The damaged places that a salvage has found so far.
     pub fn holes(&self) -> &[Hole] {
         self.reader.salvage.as_ref().map_or(&[], |salvage| &salvage.holes)
     }
 
-    /// The last reign that was met so far.
+    /// The reign of the last batch read, or the one before the log's first batch.
     pub fn reign(&self) -> u64 {
         self.reader.before().reign
     }
 
-    /// Identifies the log.
+    /// The random id of the log.
     pub fn log_id(&self) -> [u8; 16] {
         self.reader.control().log_id
     }
 
-    /// Starts the replay where a snapshot begins. The caller has loaded the snapshot, or will, and applies a
-    /// record to a slot only if it is newer than what the snapshot holds of the slot. To be called before the first
-    /// batch is read.
+    /// Starts the replay at the beginning of a snapshot. The caller loads the snapshot, before or after, and
+    /// applies a record to a slot only if it is newer than the slot's state in the snapshot. Must be called
+    /// before the first batch is read.
     ///
-    /// A record in parts whose first lies before the beginning is left out: whoever appended it held its slots locked
-    /// since then, so each was captured with it.
+    /// A split record whose first part lies before the beginning is skipped: its writer held the locks of its
+    /// slots from then on, so the capture of each slot includes it.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] if the snapshot is of another log, or the log does not reach from where it begins to
-    /// where it ends. That log is damaged if it once did; this shows only when it is read.
+    /// [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach from its
+    /// beginning to its end. A damaged log between them is detected only when it is read.
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());
@@ -229,7 +233,7 @@ impl Recovery {
                 "needs the log from there on, which starts at lsn {log_start}; it is of no use any more"
             ))
         } else if self.reader.salvage.is_some() {
-            // What is not there is found to be a hole.
+            // Missing parts are reported as holes.
             None
         } else if end_lsn > segments_end {
             Some(format!(
@@ -257,8 +261,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Has the replay end with the last record at or before `lsn`, which is not before where a snapshot ends that the
-    /// replay starts at.
+    /// Ends the replay with the last record at or before `lsn`. If the replay starts at a snapshot, `lsn`
+    /// must not lie before the end of the snapshot.
     pub fn read_until(&mut self, lsn: Lsn) {
         self.until = lsn;
     }
@@ -268,12 +272,12 @@ impl Recovery {
         self.until
     }
 
-    /// What the replay has ended with.
+    /// The last record of the replay.
     pub fn reached(&self) -> Reached {
         self.reached
     }
 
-    /// Whether the log alone is not enough: without [`Recovery::start_at`] nothing can be read from it.
+    /// Whether the log alone is not enough: without [`Recovery::start_at`] it cannot be read.
     pub fn needs_snapshot(&self) -> bool {
         self.reader.control().needs_snapshot
     }
@@ -281,8 +285,8 @@ impl Recovery {
     /// The next batch; `None` at the end of the log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors; [`Error::Inconsistent`] if the log is not whole
-    /// without a snapshot and none was given.
+    /// [`Error::Corrupt`] if durable bytes are damaged; I/O errors; [`Error::Inconsistent`] if the log needs
+    /// a snapshot and none was given.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
         if self.needs_snapshot() && !self.has_snapshot && self.reader.salvage.is_none() {
             return Err(snapshot::missing(self.reader.dir(), self.start()));
@@ -296,11 +300,11 @@ impl Recovery {
         }
     }
 
-    /// Calls `apply(lsn, payload)` for every payload of the log, in order, with chains put together.
+    /// Calls `apply(lsn, payload)` for every payload of the log, in order, with split payloads reassembled.
     /// `progress` is called after every batch with the position reached.
     ///
     /// # Errors
-    /// As [`Recovery::next_batch`], and whatever `apply` returns.
+    /// As [`Recovery::next_batch`], and the errors of `apply`.
     pub fn replay<E: From<Error>>(
         &mut self,
         mut apply: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
@@ -329,7 +333,7 @@ impl Recovery {
                     }
                     None => continue,
                 }
-                // What a snapshot holds already is replayed besides.
+                // Records that the snapshot already includes are replayed, too, but do not count.
                 if record.lsn > reached.lsn {
                     reached = Reached { lsn: record.lsn, closed_at_ms: Some(batch.closed_at_ms) };
                 }
@@ -341,7 +345,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The payloads that the replay has not seen the ends of, for who goes on replaying what is written behind it.
+    /// The incomplete payloads of the replay, for a caller that continues with records written later.
     pub fn take_chains(&mut self) -> Chains {
         std::mem::replace(&mut self.chains, Chains::from(Lsn::MAX))
     }
@@ -351,7 +355,7 @@ impl Recovery {
         self.reader.control().segment_bytes
     }
 
-    /// Where the log starts.
+    /// The position at which the log starts.
     pub fn start(&self) -> Lsn {
         self.reader.control().log_start
     }
@@ -361,26 +365,27 @@ impl Recovery {
         self.reader.control().has_documents
     }
 
-    /// About where the log ends, for progress reports: exact unless segments were recycled.
+    /// The approximate end of the log, for progress reports: exact unless segments were recycled.
     pub fn end_estimate(&self) -> Lsn {
         self.end_estimate
     }
 
-    /// How the log ended, once [`Recovery::next_batch`] has returned `None`.
+    /// The end of the log; `None` until [`Recovery::next_batch`] has returned `None`.
     pub fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
     }
 
-    /// Cuts the torn tail and opens the log for writing behind its last complete batch.
+    /// Removes the torn tail and opens the log for writing after its last complete batch.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them. The directory then recovers as if this had not been called.
+    /// I/O errors, for example a full disk; [`Error::Inconsistent`] if no epoch is left. A later recovery
+    /// finds the same records.
     ///
     /// # Panics
     /// If the log was not read to its end.
     pub fn finish(self, clock: Arc<dyn Clock>) -> Result<Log, Error> {
         let old = self.reader.control();
-        // Whatever came from elsewhere has an earlier epoch than what is written from now on.
+        // Batches copied from another server have earlier epochs than those written from now on.
         let mirrored_epoch = if old.is_mirror() { self.reader.before().epoch } else { old.mirrored_epoch };
         let seen = old.epoch.max(self.reader.before().epoch);
         let epoch = if old.is_mirror() { promoted_epoch(seen) } else { seen.saturating_add(1) };
@@ -390,12 +395,12 @@ impl Recovery {
         self.open_behind_end(control, reign, clock)
     }
 
-    /// That of a leader that begins where the log ends.
+    /// The reign of a leader that begins at the end of the log.
     pub(super) fn next_reign(&self) -> u64 {
         self.reign().saturating_add(self.reign_step)
     }
 
-    /// Opens the log with the control file that is to be.
+    /// Opens the log after its last batch, with `control` as the new control file.
     pub(super) fn open_behind_end(
         self,
         control: Control,
@@ -432,7 +437,7 @@ impl Recovery {
         open((disk, clock, dir), options, (control, reign), flusher, (end, prepared_end), segments)
     }
 
-    /// Keeps the pieces of the unfinished batch aside for whoever wants to look, and overwrites them.
+    /// Copies the pieces of the unfinished batch to a file for inspection, and overwrites them with zeros.
     fn cut_torn_tail(&self, tail: &Tail, torn_end: Lsn) -> Result<(), Error> {
         let torn_end = torn_end.min(tail.end.advance(TORN_BYTES_MAX)).min(self.reader.segments_end());
         let mut torn = Vec::new();
@@ -463,12 +468,12 @@ impl Recovery {
     }
 }
 
-/// How much greater a reign is than the one before.
+/// A random step from one reign to the next, from 1 to [`REIGN_STEP_MAX`].
 fn reign_step(entropy: &dyn Entropy) -> u64 {
     1 + entropy.random_u64() % REIGN_STEP_MAX
 }
 
-/// A log whose positions all stand at `end`, with segments up to `prepared_end`.
+/// A log whose positions are all at `end`, with segments up to `prepared_end`.
 pub(super) fn open(
     (disk, clock, dir): (Arc<dyn Disk>, Arc<dyn Clock>, PathBuf),
     options: LogOptions,
@@ -517,14 +522,14 @@ pub(super) fn open(
     })
 }
 
-/// Makes a new log in an empty directory: the first segment, then the control file that names it.
+/// Creates a new log in an empty directory: the first segment, then the control file that names it.
 fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let existing = segment::list(disk, dir)?;
     let has_snapshots = !snapshot::list_begins(disk, dir)?.is_empty();
     match existing.as_slice() {
         _ if has_snapshots => return Err(control_missing(dir)),
         [] => {}
-        // A first start that was interrupted before its control file: nothing was ever acknowledged.
+        // A first start that was interrupted before it wrote the control file: nothing was ever acknowledged.
         [Lsn::ZERO] if !has_records(disk, dir)? => {
             let path = dir.join(segment::file_name(Lsn::ZERO));
             disk.remove(&path).map_err(Error::io("remove", &path))?;
@@ -540,7 +545,7 @@ fn control_missing(dir: &Path) -> Error {
     Error::Inconsistent { path: Control::path(dir), reason }
 }
 
-/// Removes segments that lie before the start of the log. One that cannot be removed only takes space.
+/// Removes segments before the start of the log. A failure only costs space, so it is only logged.
 pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     let first = control.log_start.align_down(control.segment_bytes);
     for start in segment::list(disk, dir)?.into_iter().filter(|&start| start < first) {
@@ -552,7 +557,7 @@ pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -
     Ok(())
 }
 
-/// Whether the first segment of a log without control file starts with anything but zeros.
+/// Whether the first segment of a log without a control file starts with anything but zeros.
 fn has_records(disk: &dyn Disk, dir: &Path) -> Result<bool, Error> {
     let path = dir.join(segment::file_name(Lsn::ZERO));
     let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
@@ -561,7 +566,8 @@ fn has_records(disk: &dyn Disk, dir: &Path) -> Result<bool, Error> {
     Ok(block[..read].iter().any(|&byte| byte != 0))
 }
 
-/// Finds about where the log ends by bisecting for the first blank block: the log fills its segments from the front.
+/// Finds the approximate end of the log by bisecting for the first blank block: segments are filled from the
+/// front.
 fn estimate_end(reader: &LogReader) -> Result<Lsn, Error> {
     let blocks = |lsn: Lsn| lsn.get() / BLOCK_BYTES;
     let mut block = vec![0; BLOCK_BYTES as usize];
@@ -578,7 +584,6 @@ fn estimate_end(reader: &LogReader) -> Result<Lsn, Error> {
     Ok(Lsn::new(used * BLOCK_BYTES))
 }
 
-/// Re-exported for the message about a damaged log.
 impl Damage {
     /// The file name without its directory.
     pub fn file_name(&self) -> String {

@@ -1,13 +1,14 @@
-//! Salvage: reading a damaged log past its damage, when the operator has decided that what is left is worth having.
+//! Salvage: reading the intact parts of a damaged log, on the operator's request.
 //!
-//! What it is: the same reader, which notes each place it cannot read as a [`Hole`] and goes on at the next batch that is
-//! intact by itself and that the log calls durable. Footers lead there: they are found from behind, one per batch.
-//! What it is not: a repair. Nothing on disk is changed, and no byte is handed out that its checksums do not vouch for.
+//! The reader is the usual one. It records each unreadable place as a [`Hole`] and continues at the next
+//! batch that is intact by itself and within the range known to be durable. Such batches are found by their
+//! footers, by searching all blocks after the damage.
+//! Salvage does not repair: nothing on disk is changed, and every byte returned has passed its checksums.
 //!
 //! Invariants
-//! - Every byte of the log that had been durable is read or lies in a hole.
-//! - What nothing vouches for is a torn tail here as everywhere, and no loss.
-//! - A log with holes is never written behind: see [`Recovery::freeze`](super::recovery::Recovery::freeze).
+//! - Every byte of the log that was durable is read or lies in a hole.
+//! - As everywhere, bytes that nothing vouches for are a torn tail, not a loss.
+//! - A log with holes is never continued: see [`Recovery::freeze`](super::recovery::Recovery::freeze).
 
 use std::{
     collections::VecDeque,
@@ -26,17 +27,17 @@ use super::{
 };
 use crate::{Control, Error, Start, control::ControlState, snapshot};
 
-/// Segments may start up to here: far from where positions overflow.
+/// Segments that start after this are ignored: it is far from the positions that overflow.
 const START_MAX: Lsn = Lsn::new(1 << 62);
 
-/// What a place was that could not be read.
+/// The kind of a damaged place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoleKind {
-    /// The control file. What it said was found elsewhere, if there are records.
+    /// The control file. Its contents were reconstructed from segments and snapshots.
     Control,
-    /// The header of a segment. Its records are intact, unless other holes say so.
+    /// The header of a segment. Its records are intact, except for those in other holes.
     SegmentHeader,
-    /// A segment file that is not there or not of this log.
+    /// A segment file that is missing or belongs to another log.
     Segment,
     /// Records.
     Records,
@@ -44,24 +45,25 @@ pub enum HoleKind {
     Chain,
 }
 
-/// A place of the log that is damaged.
+/// A damaged place of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hole {
-    /// What was there.
+    /// The kind of the damaged place.
     pub kind: HoleKind,
-    /// The file it begins in.
+    /// The file in which the hole begins.
     pub path: PathBuf,
-    /// Where in that file.
+    /// Byte offset in that file.
     pub offset: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The positions of the log that are lost: what lies between them.
+    /// The lost range of the log, from the first position to the second; `None` for holes that lose no range.
     pub lsns: Option<(Lsn, Lsn)>,
-    /// Batches that are lost; `None` if unknown.
+    /// Number of lost batches; `None` if unknown.
     pub batches: Option<u64>,
-    /// When the batches before and after it were closed, in milliseconds since 1970; `None` if there is none.
+    /// When the batches before and after the hole were closed, in milliseconds since 1970; `None` without
+    /// such a batch.
     pub closed_at_ms: (Option<u64>, Option<u64>),
-    /// What was found instead.
+    /// The reason why the place is unreadable.
     pub reason: String,
 }
 
@@ -71,20 +73,21 @@ impl Hole {
     }
 }
 
-/// What a reader that salvages remembers.
+/// The state of a salvaging reader.
 #[derive(Default)]
 pub(super) struct Salvage {
     pub(super) holes: Vec<Hole>,
-    /// The footers behind the first hole, which lead past it and those that follow.
+    /// The footers after the first hole, at which reading can continue after this and later holes; `None`
+    /// before the first hole.
     footers: Option<VecDeque<Footer>>,
 }
 
 impl LogReader {
-    /// Opens the log in `dir` whatever its control file and the headers of its segments say, as far as it can be told which
-    /// log it is.
+    /// Opens the log in `dir` even if its control file or the headers of its segments are damaged, provided
+    /// that the log can be identified.
     ///
     /// # Errors
-    /// If it cannot, or a file cannot be read.
+    /// If it cannot be identified, or a file cannot be read.
     pub(crate) fn salvage(disk: Arc<dyn Disk>, dir: &Path) -> Result<LogReader, Error> {
         let mut holes = Vec::new();
         let starts: Vec<Lsn> =
@@ -130,7 +133,7 @@ impl LogReader {
         LogReader::of(disk, dir, control, segments, Some(Salvage { holes, footers: None }))
     }
 
-    /// Goes on behind a place where no intact batch starts, or says how the log ends.
+    /// Continues after a place where no intact batch starts, or returns the end of the log.
     pub(super) fn pass_over(&mut self, stop: Stop) -> Result<Result<(), Tail>, Error> {
         let (end, mirrored_epoch) = (self.position(), self.control().mirrored_epoch);
         if self.salvaged().footers.is_none() {
@@ -179,7 +182,7 @@ impl LogReader {
         })
     }
 
-    /// Notes a record in parts from `id` to `lsn` of which some were lost.
+    /// Adds a hole for a record whose parts reach from `id` to `lsn` and were partly lost.
     pub(super) fn note_cut_chain(&mut self, id: Lsn, lsn: Lsn) {
         let (path, offset) = self.place(id);
         let reason = "a large record of which a part is lost".to_owned();
@@ -193,8 +196,8 @@ impl LogReader {
     }
 }
 
-/// What the control file must have said, from what segments and snapshots say. Of several logs it is that of the newest
-/// snapshot: a recovery that was confirmed, or was about to be, has begun another log.
+/// Reconstructs the control file from segments and snapshots. If they belong to several logs, the log of the
+/// newest snapshot is taken: a confirmed or interrupted recovery has begun another log.
 fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<Control, Error> {
     let mut identities: Vec<(Lsn, Identity)> = Vec::new();
     for &start in starts {
@@ -227,7 +230,6 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
     })
 }
 
-/// Opens for salvage what is a segment by its name.
 impl Segment {
     fn open_whatever(
         disk: &dyn Disk,

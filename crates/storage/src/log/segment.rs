@@ -1,4 +1,4 @@
-//! Segment files: the log cut into pieces of equal size, each written in full before it is needed.
+//! Segment files: the log divided into files of equal size, each completely written before it is needed.
 //!
 //! ```text
 //! log-<start, 16 hex digits>.seg
@@ -12,11 +12,11 @@
 //! 4096  segment_bytes of log: position p is at offset 4096 + p - start
 //! ```
 //!
-//! - A segment is zero-filled (or recycled: full of older bytes) and durable, directory included, before the log
-//!   may enter it. Overwriting it later changes no metadata, so one synchronous write makes a batch durable and a
-//!   full disk can never be met in the middle of a flush.
-//! - Records and batches may span two segments: segments cut the log like pages cut a text.
-//! - Names ending in `.tmp` are segments in the making; they are removed at the next start.
+//! - A segment is zero-filled (or recycled: full of older bytes) and durable, including its directory entry,
+//!   before the log may enter it. Overwriting it later changes no metadata, so one synchronous write makes a
+//!   batch durable, and a flush never hits a full disk.
+//! - Records and batches may span two segments.
+//! - Names ending in `.tmp` are unfinished segments; they are removed at the next start.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,10 +34,10 @@ const VERSION: u32 = 2;
 const HEADER_USED_BYTES: usize = 48;
 /// Offset of the first log byte in a segment file.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
-/// The smallest segment: a few batches, for tests.
+/// The smallest ring; segments are at least 4 times as large.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Zeros are written durably in pieces of this size: past the page cache, which would cost more processor time than the
-/// log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
+/// Zeros are written durably in pieces of this size: past the page cache, which would cost more CPU time than
+/// the log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
 
 /// The file name of the segment that starts at `start`.
@@ -45,7 +45,7 @@ pub(crate) fn file_name(start: Lsn) -> String {
     format!("log-{:016x}.seg", start.get())
 }
 
-/// The start that a segment's file name says, if it is one.
+/// The start position in the name of a segment file; `None` for other names.
 fn parse_file_name(name: &str) -> Option<Lsn> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".seg")?;
     let start = u64::from_str_radix(digits, 16).ok()?;
@@ -70,7 +70,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// The offset in the file of a position inside the segment.
+    /// The file offset of a position inside the segment.
     pub(crate) fn offset(&self, position: Lsn) -> u64 {
         SEGMENT_HEADER_BYTES + position.bytes_since(self.start)
     }
@@ -92,14 +92,15 @@ impl Segment {
         Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
     }
 
-    /// Fills a file that a file system has cut short back to its length, so that the log may be written to its end
+    /// Extends a truncated file with zeros to its full length, so that the log can be written to its end
     /// without new disk space.
     pub(crate) fn restore_length(&self) -> Result<(), Error> {
         let restore = || -> std::io::Result<()> {
             let (length, wanted) =
                 (self.file.len()?, SEGMENT_HEADER_BYTES + self.end.bytes_since(self.start));
             if length < wanted {
-                // Batches end with blocks, so a partial block at the end of the file holds nothing complete.
+                // Batches end at block boundaries, so a partial block at the end of the file contains nothing
+                // complete.
                 fill_zeros(&*self.file, length, wanted)?;
                 self.file.sync_all()?;
             }
@@ -108,8 +109,8 @@ impl Segment {
         restore().map_err(Error::io("extend", &self.path))
     }
 
-    /// Creates the segment that starts at `start`, from `recycled` (an old segment's path) if there is one.
-    /// When it returns, the file is durable under its name and nothing of it will ever need new disk space.
+    /// Creates the segment that starts at `start`, from `recycled` (the path of an old segment) if given. On
+    /// return the file is durable under its name and will never need new disk space.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -133,8 +134,8 @@ impl Segment {
     }
 }
 
-/// Creates `path` with `bytes` zeros, all of them written (not a hole, not an unwritten extent: the first write to
-/// one of those costs a journal commit).
+/// Creates `path` with `bytes` zeros, all of them written (not a hole, not an unwritten extent: the first
+/// write to one of those costs a journal commit).
 fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>, Error> {
     let fill = || -> std::io::Result<Arc<dyn File>> {
         let file = disk.create_new(path)?;
@@ -142,14 +143,15 @@ fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>
         Ok(file)
     };
     fill().map_err(|error| {
-        // The space of a half-made segment must not stay taken on a disk that has just run full. That removing
-        // it fails too changes nothing: the first error is the one to report, the next start removes the file.
+        // On a full disk, free the space of the incomplete segment. If the removal fails as well, the first
+        // error is still the one to report, and the next start removes the file.
         let _ = disk.remove(path);
         Error::io("create", path)(error)
     })
 }
 
-/// Writes zeros from the block of `from` to `to`, a multiple of a block.
+/// Writes zeros from the beginning of the block that contains `from` up to `to`, a multiple of the block
+/// size.
 fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     let mut offset = from - from % BLOCK_BYTES;
     let zeros = AlignedBytes::zeroed(FILL_BYTES.min((to - offset) as usize));
@@ -161,18 +163,18 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a header that cannot be relied upon turns out to be.
+/// The result of checking a header that may be damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderState {
-    /// That of the segment.
+    /// The header of this segment of this log.
     Intact,
-    /// Damaged. Records bind themselves to their positions, so the segment can be read all the same.
+    /// Damaged. Records are bound to their positions, so the segment can still be read.
     Damaged,
-    /// That of another segment or log, intact.
+    /// The intact header of another segment or log.
     Foreign,
 }
 
-/// What the header of a segment says it is.
+/// The fields of a segment header that identify the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) log_id: [u8; 16],
@@ -180,7 +182,7 @@ pub(super) struct Identity {
     pub(super) segment_bytes: u64,
 }
 
-/// What the header of the segment of this name says, if it is intact.
+/// The identity in the header of the segment file named after `start`; `None` if the header is damaged.
 pub(super) fn identity(disk: &dyn Disk, dir: &Path, start: Lsn) -> Result<Option<Identity>, Error> {
     let path = dir.join(file_name(start));
     let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
@@ -204,7 +206,7 @@ pub(super) fn header_state(
     let (header, wanted) = (read_header(file, path)?, header_bytes(control, start));
     Ok(match header {
         _ if header == wanted[..HEADER_USED_BYTES] => HeaderState::Intact,
-        // The checksum is that of what follows it.
+        // An intact checksum with other fields: the checksum covers the fields after it.
         _ if is_protected(&header) && header[16..] != wanted[16..HEADER_USED_BYTES] => HeaderState::Foreign,
         _ => HeaderState::Damaged,
     })
@@ -214,7 +216,7 @@ fn is_protected(header: &[u8; HEADER_USED_BYTES]) -> bool {
     header[12..16] == crc32c::crc32c(&header[16..]).to_le_bytes()
 }
 
-/// The header of a file, zeros where it is too short to have one.
+/// The header of a file; zeros if the file is too short to have one.
 fn read_header(file: &dyn File, path: &Path) -> Result<[u8; HEADER_USED_BYTES], Error> {
     let mut header = [0; HEADER_USED_BYTES];
     let length = file.len().map_err(Error::io("measure", path))?;
@@ -224,7 +226,7 @@ fn read_header(file: &dyn File, path: &Path) -> Result<[u8; HEADER_USED_BYTES], 
     Ok(header)
 }
 
-/// What is wrong with a header that is not the one that is wanted.
+/// The reason why a header is not the expected one.
 fn not_of_this_log(header: &[u8; HEADER_USED_BYTES], wanted: &[u8]) -> String {
     if header[..8] == wanted[..8] && header[12..] == wanted[12..HEADER_USED_BYTES] {
         let found = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);

@@ -1,7 +1,7 @@
-//! Who owns which bytes of the ring: reservation, publication and the hand-over to the flusher.
+//! Ownership of the bytes of the ring: reservation, publication and the hand-over to the flusher.
 //!
-//! What it is: the lock-free part of the log, positions only, so that a model checker can try every interleaving.
-//! What it is not: it holds no bytes and does no I/O.
+//! This is the lock-free part of the log. It handles positions only, without bytes or I/O, so that a model
+//! checker can try every interleaving.
 //!
 //! ```text
 //!   released        closed             published            tail
@@ -10,45 +10,46 @@
 //!      '----------------------- at most `capacity` ------------'
 //! ```
 //!
-//! An appender (one thread, one index) reserves in three steps, and the order is what makes it safe:
+//! An appender (one thread, one index) reserves in three steps, whose order makes it safe:
 //! 1. its *word* := the current tail, so that nothing from there on counts as published;
 //! 2. compare-and-swap the tail forward: the bytes are its own;
 //! 3. fill them, then its word := IDLE (release).
 //!
-//! The flusher loads the tail FIRST and the words afterwards. A reservation counted in the tail has stored its word
-//! before, so the flusher sees either that word (and waits) or a later one (and, through acquire, the bytes).
+//! The flusher loads the tail FIRST and the words afterwards. The word of a reservation counted in the tail
+//! was stored before, so the flusher sees either that word (and waits) or a later one (and, through acquire,
+//! the bytes).
 //!
 //! Invariants
 //! - Reservations are disjoint, in tail order, and gap-free.
-//! - Bytes below `published()` are filled and visible to the caller.
-//! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring, so the flusher can always close
-//!   the open batch.
-//! - Nobody sleeps while bytes are unflushed: whoever appends either sees an active flusher, who looks at the tail
-//!   again after it has said that it is not, or is told to wake one.
+//! - Bytes below `published()` are filled and visible to its caller.
+//! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring (except with
+//!   `reserve_closed`), so the flusher can always close the open batch.
+//! - No bytes stay unflushed while everyone sleeps: an appender either sees an active flusher, which checks
+//!   the tail again after it has marked itself inactive, or is told to wake one.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, fence, spin_loop, yield_now};
 
 use super::record::{BATCH_END_BYTES_MIN, BLOCK_BYTES};
 
-/// Kept free for the batch-end record: its minimum and the padding to the next block.
+/// Bytes kept free for the batch-end record: its minimum size and the padding to the next block.
 pub(crate) const FLUSHER_RESERVE_BYTES: u64 = 2 * BLOCK_BYTES;
 
 const IDLE: u64 = u64::MAX;
 
-/// Spins before the processor is offered to another thread: an appender fills at most a few microseconds unless it
-/// was descheduled.
+/// Number of spins before the processor is yielded: filling takes at most a few microseconds unless the
+/// appender was descheduled.
 const SPINS_BEFORE_YIELD: u32 = 200;
 
-/// What one appender shows the flusher. Written by that appender only.
+/// The state that one appender publishes for the flusher. Written by that appender only.
 #[derive(Debug)]
 struct Word {
-    /// Everything before is filled, as far as this appender is concerned; IDLE: nothing is being filled.
+    /// Everything before this position is filled by this appender; IDLE: it fills nothing at the moment.
     filling_from: AtomicU64,
     /// Records published so far, for statistics.
     records: AtomicU64,
 }
 
-/// See the module documentation.
+/// Positions of the ring, shared by appenders and flusher without locks.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
     tail: Padded<AtomicU64>,
@@ -72,7 +73,7 @@ impl Sequencer {
         }
     }
 
-    /// Takes the next `bytes` for `appender`, or `None` when the ring is full. Fill them, then [`publish`].
+    /// Reserves the next `bytes` for `appender`; `None` if the ring is full. Fill them, then [`publish`].
     ///
     /// [`publish`]: Sequencer::publish
     #[inline]
@@ -80,7 +81,8 @@ impl Sequencer {
         self.reserve_within(appender, bytes, self.capacity - FLUSHER_RESERVE_BYTES)
     }
 
-    /// Like [`Sequencer::reserve`], for whole batches: who brings them has closed them, so nothing is kept free for that.
+    /// Like [`Sequencer::reserve`], for whole batches: they are already closed, so no bytes are kept free for
+    /// that.
     pub(crate) fn reserve_closed(&self, appender: usize, bytes: u64) -> Option<u64> {
         self.reserve_within(appender, bytes, self.capacity)
     }
@@ -89,11 +91,12 @@ impl Sequencer {
     fn reserve_within(&self, appender: usize, bytes: u64, used_max: u64) -> Option<u64> {
         let word = &self.words[appender].0.filling_from;
         let mut tail = self.tail.0.load(Ordering::Relaxed);
-        // Relaxed: the swap below releases it, and swaps of others continue that release sequence, so whoever acquires a
-        // tail that counts this reservation also sees this word.
+        // Relaxed: the swap below releases it, and swaps of others continue that release sequence, so a
+        // thread that acquires a tail that counts this reservation also sees this word.
         word.store(tail, Ordering::Relaxed);
         loop {
-            // Below zero if the flusher has come by since the tail was loaded: then the swap fails and tells the new one.
+            // Negative if the flusher has advanced since the tail was loaded: then the swap fails and returns
+            // the new tail.
             let used = (tail + bytes).saturating_sub(self.released.0.load(Ordering::Acquire));
             if used > used_max {
                 word.store(IDLE, Ordering::Release);
@@ -106,7 +109,7 @@ impl Sequencer {
         }
     }
 
-    /// The bytes that `appender` reserved last are filled.
+    /// Marks the latest reservation of `appender` as filled.
     #[inline]
     pub(crate) fn publish(&self, appender: usize) {
         let word = &self.words[appender].0;
@@ -119,7 +122,8 @@ impl Sequencer {
         self.words.iter().map(|word| word.0.records.load(Ordering::Relaxed)).sum()
     }
 
-    /// The position up to which everything is filled. What `close_batch` waits for, as one look.
+    /// The position up to which everything is filled: the condition that `close_batch` waits for, checked
+    /// once.
     pub(crate) fn published(&self) -> u64 {
         let tail = self.tail.0.load(Ordering::SeqCst);
         self.words.iter().map(|word| word.0.filling_from.load(Ordering::SeqCst)).fold(tail, u64::min)
@@ -131,8 +135,8 @@ impl Sequencer {
         self.tail.0.load(Ordering::SeqCst)
     }
 
-    /// Ends the open batch: reserves its end record and waits until everything before is filled. Flusher only.
-    /// Returns (start of the end record, end of the batch).
+    /// Closes the open batch: reserves its end record and waits until everything before is filled. Flusher
+    /// only. Returns (start of the end record, end of the batch).
     pub(crate) fn close_batch(&self) -> (u64, u64) {
         let mut tail = self.tail.0.load(Ordering::SeqCst);
         let (start, end) = loop {
@@ -154,7 +158,7 @@ impl Sequencer {
         (start, end)
     }
 
-    /// The bytes before `position` are written: the ring may overwrite them. Flusher only.
+    /// Lets the ring overwrite the bytes before `position`, which are written. Flusher only.
     pub(crate) fn release(&self, position: u64) {
         self.released.0.store(position, Ordering::Release);
     }
@@ -172,13 +176,13 @@ impl Sequencer {
         !self.flusher_active.0.load(Ordering::SeqCst)
     }
 
-    /// The flusher starts: from now on appenders rely on it.
+    /// Marks the flusher as active: from now on appenders rely on it.
     pub(crate) fn begin_flushing(&self) {
         self.flusher_active.0.store(true, Ordering::SeqCst);
     }
 
-    /// The flusher stops. `false`: bytes beyond `flushed` were appended meanwhile by somebody who may have relied
-    /// on it, so it must flush again or wake another flusher.
+    /// Marks the flusher as inactive. `false`: bytes after `flushed` were appended meanwhile by an appender
+    /// that may have relied on the flusher, so it must flush again or wake another one.
     #[must_use]
     pub(crate) fn end_flushing(&self, flushed: u64) -> bool {
         self.flusher_active.0.store(false, Ordering::SeqCst);
@@ -245,7 +249,8 @@ mod loom_tests {
                 let model = model.clone();
                 thread::spawn(move || append(&model, 0))
             };
-            // The flusher may release more than the other appender knows of when it looks how much is used.
+            // The flusher may release more than the tail that the other appender has loaded when it computes
+            // the used bytes.
             append(&model, 1);
             append(&model, 1);
             model.sequencer.release(model.sequencer.published());
@@ -253,7 +258,7 @@ mod loom_tests {
         });
     }
 
-    /// Flushes as the log thread does; returns how far it got before it would have slept.
+    /// Flushes as the log thread does; returns the position reached when it would sleep.
     fn flush_until_idle(model: &Model) -> u64 {
         let mut flushed = 0;
         loop {

@@ -1,10 +1,11 @@
-//! Going on behind damage: for those who follow the log and would rather miss a part of it than all that follows.
+//! Skipping damage: for followers of the log that prefer missing a part of it to missing everything after it.
 //!
-//! What it is: where the next batch begins that can be read. What it is not: salvage: nothing is restored, and a log that is served has
-//! everything in memory.
+//! It finds the beginning of the next readable batch. It does not restore anything; a running server has all
+//! data in memory.
 //!
 //! Invariants
-//! - What is passed over begins at a batch that cannot be read and ends at one that can: no readable batch lies between.
+//! - A skipped range begins at an unreadable batch and ends at a readable one; no readable batch lies
+//!   between.
 
 use lsn::Lsn;
 
@@ -16,7 +17,7 @@ use super::{
 };
 
 impl Log {
-    /// The start of the first batch behind `from` that can be read; the end of what may be shown if there is none.
+    /// The start of the first readable batch after `from`; the shippable position if there is none.
     pub fn readable_behind(&self, from: Lsn) -> Lsn {
         let shippable = self.shippable_lsn();
         let mut end = from.advance(1).align_up(BLOCK_BYTES);
@@ -27,7 +28,8 @@ impl Log {
                 segment = self.shared.open_segment(footer_start).ok().flatten();
             }
             let Some(file) = &segment else {
-                // The whole file cannot be read: the next footer is in the next one at the earliest.
+                // The whole segment cannot be opened: the next footer is in the following one at the
+                // earliest.
                 end = footer_start.align_up(self.segment_bytes()).advance(BLOCK_BYTES);
                 continue;
             };

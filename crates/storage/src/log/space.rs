@@ -1,4 +1,4 @@
-//! The segments that lie ahead of the log, made before they are needed, and those behind it that are not needed any more.
+//! Segments ahead of the log, created before they are needed, and old segments that are no longer needed.
 
 use lsn::Lsn;
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{Control, Error, LogStats, sync::Ordering};
 
-/// What [`Log::prepare_segment`](super::Log::prepare_segment) did.
+/// The result of [`Log::prepare_segment`](super::Log::prepare_segment).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prepare {
-    /// Enough lies ahead.
+    /// Enough segments lie ahead, or the log is poisoned or frozen.
     Enough,
-    /// A segment was made.
+    /// A segment was created or recycled.
     Made,
-    /// The next segment could not be made. Call again after a pause.
+    /// The next segment could not be created, usually because the disk is full. Call again after a pause.
     NoRoom,
 }
 
@@ -38,14 +38,15 @@ impl Shared {
         }
     }
 
-    /// One at a time, however many ask: the thread that makes segments ahead, and appenders that found none.
+    /// Creates the next segment if needed. One call at a time: the segment thread and appenders may call
+    /// concurrently.
     pub(super) fn prepare_segment(&self) -> Result<Prepare, Error> {
         let _alone = self.preparing.lock();
         if self.poisoned.load(Ordering::SeqCst) || self.frozen.load(Ordering::SeqCst) {
             return Ok(Prepare::Enough);
         }
         if !self.needs_segment() {
-            // What there was no room for is not wanted any more.
+            // The segment for which there was no room is no longer needed.
             self.has_room_again();
             return Ok(Prepare::Enough);
         }
@@ -68,7 +69,7 @@ impl Shared {
             }
             Err(error) => {
                 *self.no_room_reason.lock() = error.to_string();
-                // The record that is too large for the disk is refused; the next try is for those that may fit.
+                // The oversized record is refused; the next attempt is for records that may fit.
                 self.wanted_end.store(0, Ordering::SeqCst);
                 if !self.no_room.swap(true, Ordering::SeqCst) {
                     tracing::warn!(target: "storage", %error, "the next segment of the log cannot be made, the server is read-only until one can");
@@ -79,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Forgets the log before `boundary`; `needs_snapshot`: recovery will need what it said, from a snapshot.
+    /// Forgets the log before `boundary`. `needs_snapshot`: recovery will need its state from a snapshot.
     pub(super) fn truncate_before(&self, boundary: Lsn, needs_snapshot: bool) -> Result<(), Error> {
         assert!(
             boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
@@ -87,7 +88,7 @@ impl Shared {
         if boundary <= self.control.lock().log_start {
             return Ok(());
         }
-        // Read while it is still kept: what is behind continues it.
+        // Read before the old part is removed: the batch at `boundary` continues it.
         let start = self.start_at(boundary)?;
         let (segment_bytes, old_start) = {
             let mut control = self.control.lock();
@@ -100,7 +101,7 @@ impl Shared {
             *control = forgotten;
             (forgotten.segment_bytes, old_start)
         };
-        // Only now, with the new start durable, may the bytes before it go away.
+        // The new start must be durable before the files are removed or recycled.
         let mut start = old_start.align_down(segment_bytes);
         while start.advance(segment_bytes) <= boundary {
             let path = self.dir.join(segment::file_name(start));

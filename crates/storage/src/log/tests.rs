@@ -1,4 +1,5 @@
-//! The log as a whole, on a simulated disk: what is appended comes back, and damage is told from a torn tail.
+//! The log as a whole, on a simulated disk: appended records are recovered, and damage is distinguished from
+//! a torn tail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +31,7 @@ pub(super) fn disk() -> Arc<SimDisk> {
     SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() })
 }
 
-/// Recovers, returning the payloads and the log.
+/// Recovers; returns the payloads and the log.
 pub(super) fn recover(disk: &Arc<SimDisk>) -> Result<(Vec<Vec<u8>>, Log), Error> {
     let mut payloads = Vec::new();
     let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1))?;
@@ -105,7 +106,7 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
     assert_eq!(log.start_lsn(), ends[149]);
 }
 
-/// An appender that finds no segment makes one itself, beside the thread that makes them ahead.
+/// An appender without a segment creates one itself, concurrently with the segment thread.
 #[test]
 fn segments_follow_each_other_whoever_makes_them() {
     let disk = disk();
@@ -189,7 +190,7 @@ fn every_flipped_bit_before_the_last_batch_is_refused_with_its_place() {
     let ends = write_batches(&log, &numbered(4));
     drop(log);
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
-    // Two whole batches, and every byte of the first and last 200 of a third.
+    // Every byte of the first 200 and the last 200 of the first three batches.
     let last = ends[2].get();
     for at in (0..200).chain(last - 200..last) {
         let state = disk.clone_state();
@@ -213,7 +214,7 @@ fn every_truncation_of_the_last_two_batches_recovers_or_refuses() {
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
     for end in (ends[2].get()..=ends[4].get()).rev().step_by(7) {
         let state = disk.clone_state();
-        // What a file system that lost the tail of the file would show.
+        // As after a file system has lost the tail of the file.
         state.truncate(&path, SEGMENT_HEADER_BYTES + end).unwrap();
         let complete = ends.iter().filter(|it| it.get() <= end).count();
         let (read, _) = recover(&state).unwrap();
@@ -360,7 +361,8 @@ fn a_lazy_log_is_durable_up_to_batch_boundaries_only() {
     let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
     let mut appender = log.appender();
     let mut boundaries = vec![Lsn::ZERO];
-    // Batches of 12 KiB, which do not divide a segment; the oldest of more than four unsynced files is synced.
+    // Batches of 12 KiB, which do not divide a segment; the oldest of more than four unsynced files is
+    // synced.
     for _ in 0..200 {
         append(&mut appender, &[5; 9000]);
         log.flush_all().unwrap();
@@ -409,7 +411,7 @@ fn a_log_that_was_ended_for_a_hand_over_stays_as_it_is() {
         let end = log.end_for_handover().unwrap();
         assert_eq!(log.durability(), durability);
         assert_eq!((log.durable_lsn(), log.appended_lsn()), (end, end));
-        // Idle for ever, ended again, closed: who has the log up to here has all of it.
+        // Idle, ended again or closed, the log does not grow: a server that has it up to here has all of it.
         assert_eq!(log.flush().unwrap(), Flush::Idle { due_us: None });
         assert_eq!(log.end_for_handover().unwrap(), end);
         log.close().unwrap();

@@ -1,7 +1,7 @@
-//! Who sleeps until the log has moved: one gate and one listener per appender.
+//! Waiters for progress of the log: one gate and one listener per appender.
 //!
-//! Protocol (Dekker): the waiter stores its gate and then looks at the position again; the flusher stores the
-//! position and then looks at the gates. Whatever the interleaving, one of them sees the other.
+//! Protocol (Dekker): the waiter stores its gate and then checks the position again; the flusher stores the
+//! position and then checks the gates. In every interleaving, at least one of them sees the other's store.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ struct Waiter {
     listener: OnceLock<Listener>,
 }
 
-/// See the module documentation.
+/// The gates and listeners of all appenders.
 pub(crate) struct Waiters {
     waiters: Box<[Waiter]>,
 }
@@ -29,7 +29,7 @@ impl Waiters {
         Waiters { waiters: (0..count).map(|_| waiter()).collect() }
     }
 
-    /// Sets whom to call for `index`. The listener must not block: it runs on the flushing thread.
+    /// Sets the listener of `index`. It must not block: it runs on the flushing thread.
     ///
     /// # Panics
     /// If it was set before.
@@ -37,7 +37,8 @@ impl Waiters {
         assert!(self.waiters[index].listener.set(listener).is_ok(), "a waiter has one listener");
     }
 
-    /// Asks for a call once `position` has reached `gate`. `false`: it already has, no call will come.
+    /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if it has already:
+    /// then no call follows.
     pub(crate) fn arm(&self, index: usize, gate: Lsn, position: impl Fn() -> u64) -> bool {
         let waiter = &self.waiters[index].gate.0;
         waiter.store(gate.get(), Ordering::SeqCst);
@@ -49,13 +50,14 @@ impl Waiters {
         false
     }
 
-    /// Asks for a call at the next movement of the log, whatever it is.
+    /// Requests a call of the listener at the next progress of the log of any kind.
     pub(crate) fn arm_any(&self, index: usize) {
         self.waiters[index].gate.0.store(0, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Calls everyone whose gate `position` has reached, once. Store the position (SeqCst) before.
+    /// Calls once each listener whose gate `position` has reached. The caller must store the position
+    /// (SeqCst) before.
     pub(crate) fn wake(&self, position: Lsn) {
         fence(Ordering::SeqCst);
         for waiter in &self.waiters {
@@ -68,7 +70,7 @@ impl Waiters {
         }
     }
 
-    /// Calls everyone who waits for anything: the log has gained room, or will not move again.
+    /// Clears all gates and calls every listener, armed or not: the log has gained room, or is poisoned.
     pub(crate) fn wake_all(&self) {
         for waiter in &self.waiters {
             waiter.gate.0.store(NOBODY, Ordering::SeqCst);
@@ -84,7 +86,7 @@ mod loom_tests {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// A parked reply is released by the waiter itself or by the listener, whatever the interleaving.
+    /// In every interleaving, a parked reply is released by the waiter itself or by the listener.
     #[test]
     fn loom_no_wake_up_is_lost() {
         loom::model(|| {

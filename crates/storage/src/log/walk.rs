@@ -1,6 +1,6 @@
-//! Walking over the records of one batch, and verifying each, while its bytes come in.
+//! Verifying the records of one batch one after the other, as its bytes arrive.
 //!
-//! What it is not: the one who reads the bytes, nor who decides what an invalid batch means.
+//! The caller reads the bytes, and decides whether an invalid batch is a torn tail or damage.
 
 use lsn::Lsn;
 
@@ -9,58 +9,58 @@ use super::{
     record::{self, BLOCK_BYTES, Invalid, RecordKind},
 };
 
-/// The largest batch that is believed: far above what a log of any ring size writes.
+/// The largest batch that is accepted: far above the batches of any ring size.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// Where a batch was found to be invalid.
+/// The place at which a batch is invalid, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) position: Lsn,
     pub(crate) reason: String,
 }
 
-/// How far a walk has come.
+/// The result of one step of a walk.
 #[derive(Debug)]
 pub(crate) enum Walked {
-    /// To the end: the batch is valid and has so many bytes.
+    /// The batch is complete and valid, and has this many bytes.
     Whole(usize, Footer),
-    /// More is needed: so many bytes of the batch in all, for the next step.
+    /// More bytes are needed for the next step: this many of the batch in all.
     Short(usize),
-    /// To something that does not belong there.
+    /// An invalid record, footer or continuation.
     Invalid(Stop),
 }
 
-/// A walk over one batch, to be resumed with more bytes of the same batch.
+/// The verification of one batch, resumed with more bytes of the same batch.
 #[derive(Debug)]
 pub(crate) struct BatchWalk {
     start: Lsn,
     offset: usize,
     before: Predecessor,
-    /// The highest of a record that was met.
+    /// The highest epoch of a record so far.
     highest_epoch: u32,
     records: u64,
 }
 
 impl BatchWalk {
-    /// A walk over the batch that starts at `start` and has to continue `before`.
+    /// For the batch that starts at `start` and must continue `before`.
     pub(crate) fn new(start: Lsn, before: Predecessor) -> BatchWalk {
         BatchWalk { start, offset: 0, before, highest_epoch: before.epoch, records: 0 }
     }
 
-    /// Bytes of the batch that are needed before anything can be said.
+    /// Number of bytes of the batch needed for the first step.
     pub(crate) const BYTES_MIN: usize = record::RECORD_HEADER_BYTES;
 
-    /// The record it has come to.
+    /// The position of the next record to verify.
     pub(crate) fn position(&self) -> Lsn {
         self.start.advance(self.offset as u64)
     }
 
-    /// Records that were met, the batch end left out.
+    /// Number of verified records, without the batch-end record.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Goes on; `batch` are the bytes from where the batch starts, as far as they are there.
+    /// Continues the walk; `batch` has the bytes available so far, from the start of the batch.
     pub(crate) fn resume(&mut self, batch: &[u8]) -> Walked {
         loop {
             let position = self.position();

@@ -1,4 +1,4 @@
-//! `check`: reads every byte of every snapshot as loading would and reports what it found. Changes nothing.
+//! `check`: reads every byte of every snapshot as loading does and reports the result. Changes nothing.
 
 use std::{ops::ControlFlow, path::Path};
 
@@ -8,20 +8,21 @@ use lsn::Lsn;
 use super::{ReadBuffers, SnapshotInfo, SnapshotReader, list_begins, load};
 use crate::Error;
 
-/// What became of the check of one snapshot.
+/// The result of checking one snapshot.
 #[derive(Debug)]
 pub struct SnapshotCheck {
-    /// Where it begins: its name.
+    /// The LSN at which the snapshot begins, which names it.
     pub begin_lsn: Lsn,
-    /// What it holds, all of it verified; or the first damage.
+    /// The verified contents of the manifest, or the first damage.
     pub outcome: Result<SnapshotInfo, Error>,
 }
 
-/// Verifies every byte of the snapshots of the data directory `dir`, newest first. `progress` is told (bytes done,
-/// bytes in all) after every run of chunks, and may end it: then [`Error::Ended`] came of what is not verified.
+/// Verifies every byte of the snapshots of the data directory `dir`, newest first. `progress` is called with
+/// (bytes done, bytes in all) after every run of chunks, and may end the check: the outcome of unfinished
+/// snapshots is then [`Error::Ended`].
 ///
 /// # Errors
-/// If the directory cannot be listed. What is wrong with a snapshot is in its [`SnapshotCheck`].
+/// If the directory cannot be listed. Damage of a snapshot is in its [`SnapshotCheck`].
 pub fn check(
     disk: &dyn Disk,
     dir: &Path,
@@ -48,7 +49,7 @@ pub fn check(
     Ok(loaded.into_iter().map(&mut check_one).collect())
 }
 
-/// Reads the whole snapshot; `progress` is told the bytes of each run.
+/// Reads the whole snapshot; `progress` is called with the bytes of each run.
 fn verify(
     disk: &dyn Disk,
     dir: &Path,

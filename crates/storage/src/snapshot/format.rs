@@ -1,4 +1,4 @@
-//! The bytes of a part file. This is the only description; everything else refers to it.
+//! The byte format of a part file. This is the only description; everything else refers to it.
 //!
 //! ```text
 //! snap-<begin_lsn, 16 hex digits>.<part>.part          all numbers little-endian
@@ -29,30 +29,31 @@
 //!   40  stored payload, then zeros up to a multiple of 8
 //! ```
 //!
-//! - Chunks follow each other without gaps from 4096 to the index, and the **index is the headers of all chunks** in
-//!   order, bytes 0..36 of each: with the lengths in it every offset follows, so there is nothing to contradict it.
-//!   (Not the checksums at 36: the CRC of bytes that end with their own CRC is the same whatever they say.)
-//! - Each checksum is covered by another: the manifest holds that of the footer, the footer that of the index, the
-//!   index that of each chunk. So a chunk that is intact by itself but left over from another file is found too, and
-//!   no byte of a file is unprotected.
-//! - Nothing is written twice and nothing stands before it is known: a part is written front to back.
+//! - Chunks follow each other without gaps from 4096 to the index, and the **index is the headers of all
+//!   chunks** in order, bytes 0..36 of each: the lengths in it determine every offset, so nothing can
+//!   contradict it. (The checksums at 36 are left out: a CRC over bytes that end with their own CRC is the
+//!   same for all contents.)
+//! - Each checksum is covered by another: the manifest has that of the footer, the footer that of the index,
+//!   the index that of each chunk. This also detects a stale chunk of another file that is intact by itself,
+//!   and leaves no byte of a file unprotected.
+//! - A part is written front to back, without ever going back to fill in or overwrite bytes.
 
 use env::BLOCK_BYTES;
 use lsn::Lsn;
 
-/// The largest payload of a chunk. What reads a snapshot allocates at most twice this per thread.
+/// The largest payload of a chunk. Reading a snapshot allocates at most twice this per thread.
 pub const CHUNK_RAW_BYTES_MAX: usize = 4 << 20;
-/// Bytes of payload after which a chunk should be closed: enough to compress well, and a short burst of work, because who
-/// takes a snapshot rests between chunks.
+/// Bytes of payload after which a chunk should be closed: large enough to compress well, and a short burst of
+/// work, because the capture pauses between chunks.
 pub const CHUNK_RAW_BYTES_AIM: usize = 64 << 10;
 
-/// Headers, footers and the file as a whole are made of pages, for direct writes.
+/// Size of the pages for direct writes, of which headers, footers and whole files consist.
 pub(crate) const PAGE_BYTES: usize = BLOCK_BYTES;
 /// The version of manifests and parts.
 pub(crate) const VERSION: u32 = 1;
-/// Bytes before the payload of a chunk.
+/// Size of a chunk header.
 pub(crate) const CHUNK_HEADER_BYTES: usize = 40;
-/// Bytes of a chunk in the index: its header without the checksum of the header.
+/// Size of an index entry: a chunk header without its checksum.
 pub(crate) const INDEX_ENTRY_BYTES: usize = 36;
 const CHUNK_ALIGNMENT: usize = 8;
 
@@ -67,18 +68,18 @@ const PAGE_CRC_AT: usize = PAGE_BYTES - 4;
 /// A page of a file.
 pub(crate) type Page = [u8; PAGE_BYTES];
 
-/// What a chunk holds, as far as storage needs to know.
+/// The metadata of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkInfo {
     /// The first slot with rows in it.
     pub first_slot: u16,
     /// The last slot with rows in it.
     pub last_slot: u16,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// The highest LSN of what it shows: it may be published only when that is durable.
+    /// The highest LSN of the captured slots: the chunk may be published only when that position is durable.
     pub lsn: Lsn,
-    /// Whether it goes on where the chunk before it in the same part ended and must be applied after it.
+    /// Whether it continues the chunk before it in the same part and must be applied after that.
     pub continues: bool,
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// The header as it stands before its payload.
+    /// The header as it is written before the payload.
     pub(crate) fn encode(&self) -> [u8; CHUNK_HEADER_BYTES] {
         let mut out = [0; CHUNK_HEADER_BYTES];
         let entry = self.index_entry();
@@ -102,7 +103,7 @@ impl ChunkHeader {
         out
     }
 
-    /// The header as it stands in the index.
+    /// The header as it is written in the index.
     pub(crate) fn index_entry(&self) -> [u8; INDEX_ENTRY_BYTES] {
         let mut out = [0; INDEX_ENTRY_BYTES];
         out[0..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
@@ -117,7 +118,8 @@ impl ChunkHeader {
         out
     }
 
-    /// The header in an entry of the index, or what is wrong with it. The lengths of one that is returned are in bounds.
+    /// Decodes an index entry, or returns the reason why it is invalid. The lengths of a returned header are
+    /// within bounds.
     pub(crate) fn decode(bytes: &[u8; INDEX_ENTRY_BYTES]) -> Result<ChunkHeader, &'static str> {
         if u32_at(bytes, 0) != CHUNK_MAGIC {
             return Err("the index holds no chunk where one should be");
@@ -146,18 +148,18 @@ impl ChunkHeader {
         if possible { Ok(header) } else { Err("the index holds a chunk with impossible lengths or flags") }
     }
 
-    /// Bytes of the stored payload with its zeros.
+    /// Size of the stored payload including padding.
     pub(crate) fn padded_bytes(&self) -> usize {
         padded_bytes(self.stored_len as usize)
     }
 
-    /// Bytes that the chunk takes in the file.
+    /// Size of the chunk in the file.
     pub(crate) fn occupied_bytes(&self) -> usize {
         CHUNK_HEADER_BYTES + self.padded_bytes()
     }
 }
 
-/// Bytes of a stored payload with the zeros behind it.
+/// Size of a stored payload including padding.
 pub(crate) fn padded_bytes(stored_len: usize) -> usize {
     stored_len.next_multiple_of(CHUNK_ALIGNMENT)
 }
@@ -186,7 +188,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// The page, and its checksum for the manifest.
+    /// Encodes the page; returns it with its checksum for the manifest.
     pub(crate) fn encode(&self) -> (Page, u32) {
         let mut page = [0; PAGE_BYTES];
         page[0..8].copy_from_slice(FOOTER_MAGIC);
@@ -200,7 +202,7 @@ impl Footer {
         (page, crc)
     }
 
-    /// The footer in this page, if it is the one whose checksum the manifest holds.
+    /// Decodes the footer page and checks its checksum against `crc`, the one in the manifest.
     pub(crate) fn decode(page: &Page, crc: u32) -> Result<Footer, &'static str> {
         if &page[0..8] != FOOTER_MAGIC {
             return Err("no footer stands here");
@@ -222,14 +224,14 @@ impl Footer {
     }
 }
 
-/// Ends a page with its checksum, and returns that.
+/// Writes the checksum at the end of a page, and returns it.
 fn seal(page: &mut Page) -> u32 {
     let crc = crc32c::crc32c(&page[..PAGE_CRC_AT]);
     page[PAGE_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
-/// The number at a place that the caller knows to be within `bytes`.
+/// The number at `at`, which must lie within `bytes`.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

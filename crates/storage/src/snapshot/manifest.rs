@@ -1,4 +1,4 @@
-//! The manifest: the file whose presence says that a snapshot exists, and what belongs to it.
+//! The manifest: the file whose presence means that a snapshot exists, with a description of its parts.
 //!
 //! ```text
 //! snap-<begin_lsn, 16 hex digits>.manifest             all numbers little-endian
@@ -28,57 +28,59 @@ const MAGIC: &[u8; 8] = b"SHEAFSNP";
 const FIXED_BYTES: usize = 64;
 const PART_BYTES: usize = 40;
 const CRC_BYTES: usize = 4;
-/// The most parts of a snapshot: far more than threads that one disk can feed.
+/// The maximum number of parts of a snapshot: far more than the threads that one disk can feed.
 pub const PARTS_MAX: u32 = 256;
 const MANIFEST_BYTES_MAX: usize = FIXED_BYTES + PARTS_MAX as usize * PART_BYTES + CRC_BYTES;
 
-/// A part file as the manifest describes it. Made by [`PartWriter::finish`](super::PartWriter::finish).
+/// The description of a part file in the manifest. Returned by
+/// [`PartWriter::finish`](super::PartWriter::finish).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartSummary {
     /// Its number, from 0.
     pub part: u32,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of all payloads, not compressed.
+    /// Bytes of all payloads, uncompressed.
     pub raw_bytes: u64,
     /// The highest LSN of a chunk.
     pub highest_lsn: Lsn,
-    /// Chunks in it.
+    /// Number of chunks.
     pub chunks: u32,
     pub(super) footer_crc: u32,
 }
 
-/// What the manifest of a published snapshot says.
+/// The contents of the manifest of a published snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// The log it belongs to.
+    /// The id of the log that it belongs to.
     pub log_id: [u8; 16],
     /// The epoch of the run that wrote it.
     pub epoch: u32,
-    /// Every record up to here is in it; replay starts here. A batch boundary.
+    /// The snapshot contains every record up to this position; replay starts here. A batch boundary.
     pub begin_lsn: Lsn,
-    /// No record after this is in it. The log was durable up to here when it was published.
+    /// The snapshot contains no record after this position. The log was durable up to here when it was
+    /// published.
     pub end_lsn: Lsn,
-    /// When it was begun, in milliseconds since 1970.
+    /// When the snapshot was begun, in milliseconds since 1970.
     pub created_unix_ms: u64,
     /// Its parts, by number.
     pub parts: Vec<PartSummary>,
 }
 
 impl SnapshotInfo {
-    /// Rows in all parts.
+    /// Number of rows in all parts.
     pub fn rows(&self) -> u64 {
         self.sum(|part| part.rows)
     }
 
-    /// Chunks in all parts.
+    /// Number of chunks in all parts.
     pub fn chunks(&self) -> u64 {
         self.sum(|part| u64::from(part.chunks))
     }
 
-    /// Bytes of all payloads, not compressed.
+    /// Bytes of all payloads, uncompressed.
     pub fn raw_bytes(&self) -> u64 {
         self.sum(|part| part.raw_bytes)
     }
@@ -92,18 +94,18 @@ impl SnapshotInfo {
         self.parts.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// The names of its files, the manifest last: the order in which a copy is made.
+    /// The names of its files in the order of copying, the manifest last.
     pub fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         let manifest = std::iter::once(manifest_name(self.begin_lsn));
         self.parts.iter().map(|part| part_name(self.begin_lsn, part.part)).chain(manifest)
     }
 
-    /// Reads the manifest of the snapshot that began at `begin_lsn`, in the directory of the snapshots.
+    /// Reads the manifest of the snapshot that begins at `begin_lsn`, in the directory of the snapshots.
     pub(super) fn load(disk: &dyn Disk, snapshots: &Path, begin_lsn: Lsn) -> Result<SnapshotInfo, Error> {
         let path = snapshots.join(manifest_name(begin_lsn));
         let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
         let length = file.len().map_err(Error::io("measure", &path))?;
-        // One byte more than can be right, so that what is too long is found to be.
+        // One byte more than the maximum, so that a longer file is detected.
         let mut bytes = vec![0; length.min(MANIFEST_BYTES_MAX as u64 + 1) as usize];
         let read = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         match Self::decode(&bytes[..read]) {
@@ -179,7 +181,7 @@ impl SnapshotInfo {
     }
 }
 
-/// Why bytes are no manifest.
+/// Why bytes are not a manifest.
 #[derive(Debug, PartialEq, Eq)]
 enum Invalid {
     Damaged(&'static str),
@@ -200,7 +202,7 @@ pub(super) fn part_name(begin_lsn: Lsn, part: u32) -> String {
     format!("snap-{:016x}.{part}.part", begin_lsn.get())
 }
 
-/// The snapshot whose manifest or part has this name.
+/// Parses the name of a manifest or part; `None` for other names.
 pub(super) fn parse_file_name(name: &str) -> Option<FileName> {
     let (digits, kind) = name.strip_prefix("snap-")?.split_once('.')?;
     let begin_lsn = Lsn::new(u64::from_str_radix(digits, 16).ok()?);
@@ -215,7 +217,7 @@ pub(super) fn parse_file_name(name: &str) -> Option<FileName> {
     (expected == name).then_some(parsed)
 }
 
-/// What a file of a snapshot is, by its name.
+/// A file of a snapshot, identified by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileName {
     Manifest(Lsn),

@@ -5,19 +5,21 @@
 //! list -> SnapshotReader::open -> runs, read (from any thread)               check, retain, remove
 //! ```
 //!
-//! What it is: the files of `snapshots/` in the data directory; framing, compression, checksums, publication, retention.
-//! What it is not: it does not know what a row is or how slots are captured, owns no thread, sets no pace.
+//! It manages the files of `snapshots/` in the data directory: framing, compression, checksums, publication,
+//! retention. It does not know the format of rows or how slots are captured, owns no thread and sets no pace.
 //!
-//! How a snapshot is exact although it is taken while the server writes: see [`SnapshotMeta::begin_lsn`] and
-//! [`ChunkInfo::lsn`]. Each slot is captured whole under its lock, with its own LSN; replay starts at `begin_lsn`
-//! and applies to a slot only what is newer than that LSN.
+//! A snapshot is exact although it is taken while the server writes: see [`SnapshotMeta::begin_lsn`] and
+//! [`ChunkInfo::lsn`]. Each slot is captured whole under its lock, with its own LSN; replay starts at
+//! `begin_lsn` and applies only those records to a slot that are newer than its LSN.
 //!
 //! Invariants
-//! - A snapshot exists if and only if its manifest does. The manifest is written last, when every part is durable
-//!   under its name; it is removed first, durably, before any part is.
-//! - Parts without a manifest are leftovers. They are removed at the next start, never while one is being written.
-//! - No byte of a payload is handed out unless every checksum on the way to it matches: manifest, footer, index, chunk.
-//! - Nothing is allocated from a length that was not verified, and nothing larger than [`CHUNK_RAW_BYTES_MAX`] for a chunk.
+//! - A snapshot exists if and only if its manifest does. The manifest is written last, when every part is
+//!   durable under its name; it is removed first, durably, before any part is.
+//! - Parts without a manifest are leftovers. They are removed at the next start, never while a snapshot is
+//!   being written.
+//! - A payload is returned only if every checksum on the path to it matches: manifest, footer, index, chunk.
+//! - No allocation depends on an unverified length, and none for a chunk is larger than
+//!   [`CHUNK_RAW_BYTES_MAX`] plus its header.
 //! - A failure here fails the snapshot, never the log.
 
 mod check;
@@ -48,13 +50,14 @@ pub use reader::{ReadBuffers, Run, SnapshotReader};
 pub use retention::{remove, remove_leftovers, retain, set_aside};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
-/// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy it as a
-/// whole and operators look at it, while the log's directory changes all the time.
+/// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy
+/// it as a whole and operators inspect it, while the log's directory changes all the time.
 pub fn directory(dir: &Path) -> PathBuf {
     dir.join("snapshots")
 }
 
-/// Where the published snapshots of the data directory `dir` begin, newest first, by their file names alone.
+/// The LSNs at which the published snapshots of the data directory `dir` begin, newest first, from the file
+/// names alone.
 ///
 /// # Errors
 /// If the directory cannot be listed.
@@ -72,8 +75,8 @@ pub fn list_begins(disk: &dyn Disk, dir: &Path) -> Result<Vec<Lsn>, Error> {
 /// The published snapshots of the data directory `dir`, newest first. Reads the manifests, not the parts.
 ///
 /// # Errors
-/// I/O errors, and [`Error::SnapshotCorrupt`] for the newest manifest that is damaged: what is left out silently
-/// would be restored from an older state silently. [`load`] gets at the others.
+/// I/O errors, and [`Error::SnapshotCorrupt`] for the newest damaged manifest: skipping it could silently
+/// restore an older state. Use [`load`] to read the others.
 pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SnapshotInfo>, Error> {
     list_begins(disk, dir)?.into_iter().map(|begin_lsn| load(disk, dir, begin_lsn)).collect()
 }
@@ -81,12 +84,13 @@ pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SnapshotInfo>, Error> {
 /// Reads the manifest of the snapshot that begins at `begin_lsn`.
 ///
 /// # Errors
-/// As [`list`].
+/// I/O errors, also if there is no such snapshot; [`Error::SnapshotCorrupt`] for a damaged manifest;
+/// [`Error::Inconsistent`] for another format version.
 pub fn load(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<SnapshotInfo, Error> {
     SnapshotInfo::load(disk, &directory(dir), begin_lsn)
 }
 
-/// The error of a log that starts at `log_start` and is not whole without a snapshot, when there is none.
+/// The error for a log that starts at `log_start` and needs a snapshot, if none is found.
 pub fn missing(dir: &Path, log_start: Lsn) -> Error {
     let reason = format!(
         "the log starts at lsn {log_start}, what was before is in a snapshot, and there is none to start from; restore \

@@ -1,7 +1,8 @@
-//! Reading a snapshot back, from as many threads as there are, trusting nothing.
+//! Reading a snapshot back from any number of threads, verifying everything.
 //!
-//! Opening verifies everything but the payloads: manifest, headers, footers, indexes, lengths. [`SnapshotReader::read`]
-//! verifies one payload and may be called from any thread; nothing is shared but the open files.
+//! Opening verifies everything except the payloads: manifest, headers, footers, indexes, lengths.
+//! [`SnapshotReader::read`] verifies one payload and may be called from any thread; threads share only the
+//! open files and the index.
 
 use std::{
     io,
@@ -21,27 +22,27 @@ use super::{
 };
 use crate::{Error, SnapshotDamage};
 
-/// The memory that a thread reads with; grows to the largest chunk it has read.
+/// The read buffers of one thread; they grow to the largest chunk read.
 #[derive(Default)]
 pub struct ReadBuffers {
     stored: Vec<u8>,
     raw: Vec<u8>,
 }
 
-/// A unit of loading: a chunk and those that continue it. Runs are independent of each other.
+/// A unit of loading: a chunk and the chunks that continue it. Runs are independent of each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Its chunks, to be applied in this order.
     pub chunks: Range<usize>,
-    /// Rows in them.
+    /// Number of rows in them.
     pub rows: u64,
-    /// Bytes of their payloads, not compressed.
+    /// Bytes of their payloads, uncompressed.
     pub raw_bytes: u64,
-    /// Bytes they take in the file.
+    /// Their size in the file.
     pub file_bytes: u64,
 }
 
-/// An open snapshot. See the module documentation.
+/// An open snapshot, verified except for its payloads.
 pub struct SnapshotReader {
     info: SnapshotInfo,
     parts: Vec<Part>,
@@ -54,16 +55,16 @@ struct Part {
     file: Arc<dyn File>,
 }
 
-/// Where a chunk is and what the index says about it.
+/// The position of a chunk and its index entry.
 struct Chunk {
     header: ChunkHeader,
-    /// Its index among the parts that are open.
+    /// Index into the open parts.
     part: usize,
     offset: u64,
 }
 
 impl SnapshotReader {
-    /// Opens a snapshot of the data directory `dir` and verifies all of it but the payloads.
+    /// Opens a snapshot of the data directory `dir` and verifies everything except the payloads.
     ///
     /// # Errors
     /// [`Error::SnapshotCorrupt`] with file and offset; I/O errors.
@@ -76,7 +77,8 @@ impl SnapshotReader {
         Ok(reader)
     }
 
-    /// Opens as many parts of a snapshot as are intact, payloads left aside, and returns what is wrong with each of the others.
+    /// Opens the intact parts of a snapshot (payloads are not verified) and returns the damage of each of the
+    /// others.
     ///
     /// # Errors
     /// I/O errors.
@@ -103,7 +105,7 @@ impl SnapshotReader {
         Ok((reader, damages))
     }
 
-    /// What the manifest says.
+    /// The contents of the manifest.
     pub fn info(&self) -> &SnapshotInfo {
         &self.info
     }
@@ -113,21 +115,21 @@ impl SnapshotReader {
         &self.runs
     }
 
-    /// What a chunk of a run holds.
+    /// The metadata of a chunk.
     ///
     /// # Panics
-    /// If `chunk` is in no run.
+    /// If `chunk` is out of range.
     pub fn chunk(&self, chunk: usize) -> ChunkInfo {
         self.chunks[chunk].header.info
     }
 
-    /// The verified payload of a chunk of a run.
+    /// Reads and verifies the payload of a chunk.
     ///
     /// # Errors
     /// [`Error::SnapshotCorrupt`] with file and offset; I/O errors.
     ///
     /// # Panics
-    /// If `chunk` is in no run.
+    /// If `chunk` is out of range.
     pub fn read<'b>(&self, chunk: usize, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let Chunk { header, part, offset } = &self.chunks[chunk];
         let part = &self.parts[*part];
@@ -152,10 +154,11 @@ impl SnapshotReader {
         }
     }
 
-    /// The error of a chunk that is damaged, or whose payload is intact as bytes and makes no sense to whoever reads it.
+    /// The error for a damaged chunk, or for a payload whose bytes are intact but whose contents the caller
+    /// cannot decode.
     ///
     /// # Panics
-    /// If `chunk` is in no run.
+    /// If `chunk` is out of range.
     pub fn damaged(&self, chunk: usize, reason: &str) -> Error {
         let Chunk { header, part, offset } = &self.chunks[chunk];
         let slots = Some((header.info.first_slot, header.info.last_slot));
@@ -199,7 +202,7 @@ impl SnapshotReader {
         self.add_chunks(summary, &footer, &index, damaged)
     }
 
-    /// Takes over the chunks of a part from its index.
+    /// Adds the chunks of a part from its index.
     fn add_chunks(
         &mut self,
         summary: &PartSummary,
@@ -250,7 +253,7 @@ impl Run {
     }
 }
 
-/// Reads and verifies the index of a part; its length is checked against that of the file first.
+/// Reads and verifies the index of a part, after checking its length against that of the file.
 fn read_index(
     part: &Part,
     footer: &Footer,
@@ -285,7 +288,7 @@ fn read_exact(
     }
 }
 
-/// The first `length` bytes of a buffer that grows when it must and is never cleared.
+/// The first `length` bytes of a buffer that grows as needed and is never cleared.
 fn front(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if buffer.len() < length {
         buffer.resize(length, 0);

@@ -1,4 +1,5 @@
-//! Which snapshots are kept, and removing the others so that a crash at any moment leaves whole ones and leftovers.
+//! Retention: which snapshots are kept. Others are removed so that a crash at any moment leaves complete
+//! snapshots and leftovers.
 
 use std::{
     collections::BTreeSet,
@@ -15,25 +16,26 @@ use super::{
 };
 use crate::{Error, Log};
 
-/// Keeps the newest `generations` snapshots that `log` can be replayed behind, removes the others and then the log that
-/// only they needed. To be called after a snapshot is published.
+/// Keeps the newest `generations` snapshots from which `log` can be replayed, and removes the others and then
+/// the part of the log that only they needed. Call it after a snapshot is published. Pinned snapshots and
+/// positions are kept as well ([`Log::pin`]). Does nothing for a frozen log.
 ///
-/// The log is forgotten only when there are `generations` snapshots: till then its whole is what there is to fall back
-/// on. What is pinned is kept besides ([`Log::pin`]).
+/// The log is forgotten only if there are `generations` snapshots: until then the whole log is the fallback.
 ///
 /// # Errors
-/// I/O errors, and a damaged manifest, in which case nothing is removed. Whatever is missing is done by the next call.
+/// I/O errors, and a damaged manifest, in which case no usable snapshot is removed. The next call completes
+/// the work.
 ///
 /// # Panics
 /// If `generations` is 0.
 pub fn retain(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Result<(), Error> {
     assert!(generations > 0, "the newest snapshot is kept");
     if log.is_frozen() {
-        // Till it is adopted, what was before it is all there is.
+        // Until the log is adopted, the snapshots and the log of the damaged one are the only data.
         return Ok(());
     }
     let pins = log.pins();
-    // Whatever they are: the log does not reach back to them.
+    // Also damaged ones and those of other logs: the log does not reach back to them.
     let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
     void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());
@@ -48,11 +50,11 @@ pub fn retain(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Res
     }
 }
 
-/// Removes the snapshot that begins at `begin_lsn`, also one that is damaged: durably not a snapshot any more, then its
-/// parts.
+/// Removes the snapshot that begins at `begin_lsn`, even if it is damaged: first its manifest, durably, then
+/// its parts.
 ///
 /// # Errors
-/// I/O errors. The snapshot is then still whole, or none any more, with leftovers.
+/// I/O errors. The snapshot is then still complete, or no longer a snapshot but leftovers.
 pub fn remove(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<(), Error> {
     withdraw(disk, &directory(dir), begin_lsn)
 }
@@ -60,11 +62,11 @@ pub fn remove(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<(), Error> 
 /// Suffix of the files of a snapshot that was set aside.
 const DAMAGED_SUFFIX: &str = ".damaged";
 
-/// Makes the snapshot that begins at `begin_lsn` none, and keeps its files under other names for whoever wants to look.
-/// Returns the new name of its manifest.
+/// Withdraws the snapshot that begins at `begin_lsn`, but keeps its files under other names for inspection.
+/// Returns the new path of its manifest.
 ///
 /// # Errors
-/// I/O errors. The snapshot is then still one, or none any more, with parts that the next start removes.
+/// I/O errors. The snapshot is then unchanged, or withdrawn, possibly with parts that the next start removes.
 pub fn set_aside(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<PathBuf, Error> {
     let snapshots = directory(dir);
     let renamed = |name: &str| -> Result<PathBuf, Error> {
@@ -82,8 +84,8 @@ pub fn set_aside(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<PathBuf,
     Ok(manifest)
 }
 
-/// Removes what an interrupted snapshot or removal has left, and returns the names. Not to be called while a snapshot
-/// is being written. [`Recovery::finish`](crate::Recovery::finish) does it.
+/// Removes the files that an interrupted snapshot or removal has left, and returns their names. Must not be
+/// called while a snapshot is being written. [`Recovery::finish`](crate::Recovery::finish) calls it.
 ///
 /// # Errors
 /// I/O errors; some leftovers may still be there.
@@ -105,7 +107,7 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, Erro
     Ok(leftovers)
 }
 
-/// Makes a snapshot none: its manifest first.
+/// Withdraws a snapshot: removes its manifest durably, then its parts.
 pub(super) fn withdraw(disk: &dyn Disk, snapshots: &Path, begin_lsn: Lsn) -> Result<(), Error> {
     let path = snapshots.join(manifest_name(begin_lsn));
     let parts: Vec<String> =
@@ -118,7 +120,8 @@ fn is_part_of(name: &str, begin_lsn: Lsn) -> bool {
     matches!(parse_file_name(name), Some(FileName::Part(begin, _)) if begin == begin_lsn)
 }
 
-/// Removes files that no manifest names, once that is durable: else a crash could bring back a manifest without parts.
+/// Removes parts without a manifest, after making the removal of the manifest durable: otherwise a crash
+/// could bring back a manifest without parts.
 fn remove_unnamed(disk: &dyn Disk, snapshots: &Path, names: &[String]) -> Result<(), Error> {
     disk.sync_dir(snapshots).map_err(Error::io("sync", snapshots))?;
     names.iter().try_for_each(|name| remove_if_present(disk, &snapshots.join(name)))

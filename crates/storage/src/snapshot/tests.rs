@@ -1,4 +1,5 @@
-//! Snapshots on a simulated disk: what is published comes back whole, whatever fails, stops or rots.
+//! Snapshots on a simulated disk: a published snapshot reads back whole in spite of failures, crashes and bit
+//! rot.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +43,7 @@ fn chunk(first_slot: u16, lsn: u64, continues: bool) -> ChunkInfo {
     ChunkInfo { first_slot, last_slot: first_slot + 1, rows: 3, lsn: Lsn::new(lsn), continues }
 }
 
-/// Two parts of a few chunks, some compressible and some not, some continued.
+/// Two parts of four chunks each, some compressible and some not, one of them continued.
 fn content(seed: u64, chunk_bytes: usize) -> Vec<PartContent> {
     let mut prng = Prng::new(seed);
     let mut part = |first_slot: u16| -> PartContent {

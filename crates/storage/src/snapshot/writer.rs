@@ -1,9 +1,9 @@
-//! Writing a snapshot: one [`PartWriter`] per thread, one [`SnapshotWriter`] that publishes what they wrote.
+//! Writing a snapshot: one [`PartWriter`] per thread, and one [`SnapshotWriter`] that publishes their parts.
 //!
-//! Parts are written in large aligned pieces past the page cache: what is written is not read back soon, so a cached
-//! write would cost a copy, push out pages that are wanted, and leave the kernel gigabytes to write back in bursts that
-//! the log's small synchronous writes would queue behind. A direct write also shows a slow disk to the thread that
-//! writes, which is the right one to slow down. Each part is synced once, at its end.
+//! Parts are written in large aligned pieces past the page cache, because they are not read back soon. A
+//! cached write would cost a copy, evict useful pages, and leave the kernel gigabytes to write back in bursts
+//! that delay the log's small synchronous writes. A direct write also makes a slow disk slow down the writing
+//! thread, as it should. Each part is synced once, at its end.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,8 @@ use super::{
 };
 use crate::Error;
 
-/// Parts are written in pieces of this size, so that a flush of the log never queues behind tens of megabytes.
+/// Parts are written in pieces of this size, so that a flush of the log never queues behind tens of
+/// megabytes.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// How chunks are compressed.
@@ -34,27 +35,27 @@ pub enum Compression {
     /// LZ4 blocks, for every chunk that becomes more than a tenth smaller.
     #[default]
     Lz4,
-    /// Not at all.
+    /// No compression.
     None,
 }
 
-/// What a snapshot is of. [`Log::begin_snapshot`](crate::Log::begin_snapshot) makes it.
+/// The identification of a snapshot. [`Log::begin_snapshot`](crate::Log::begin_snapshot) creates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotMeta {
-    /// The log it belongs to.
+    /// The id of the log that it belongs to.
     pub log_id: [u8; 16],
     /// The epoch of this run.
     pub epoch: u32,
-    /// Where replay will start: a batch boundary, taken before the first slot is captured. Every record before it
-    /// is in memory by then, so it is in what is captured.
+    /// The position at which replay will start: a batch boundary, taken before the first slot is captured.
+    /// Every record before it is in memory by then, so the captured slots include it.
     pub begin_lsn: Lsn,
-    /// The time, in milliseconds since 1970.
+    /// When the snapshot was begun, in milliseconds since 1970.
     pub created_unix_ms: u64,
     /// How its chunks are compressed.
     pub compression: Compression,
 }
 
-/// A snapshot in the making. Dropped before it is published, it removes its files as far as it can.
+/// An unfinished snapshot. If dropped before it is published, it removes its files as far as possible.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     snapshots: PathBuf,
@@ -64,14 +65,15 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Creates the files of a snapshot with so many parts in the data directory `dir`. One at a time.
+    /// Creates the files of a snapshot with `parts` parts in the data directory `dir`. Only one snapshot may
+    /// be written at a time.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them; [`Error::Inconsistent`] if there is a snapshot with this `begin_lsn`: then
-    /// nothing was written since, and there is nothing to do.
+    /// I/O errors, for example a full disk; [`Error::Inconsistent`] if a snapshot with this `begin_lsn`
+    /// exists: then nothing was written to the log since, and no new snapshot is needed.
     ///
     /// # Panics
-    /// If `parts` is 0 or more than [`PARTS_MAX`], or `begin_lsn` is no batch boundary.
+    /// If `parts` is 0 or more than [`PARTS_MAX`], or `begin_lsn` is not a multiple of the page size.
     pub fn create(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -87,7 +89,7 @@ impl SnapshotWriter {
             let reason = "a snapshot that begins at this position exists already".into();
             return Err(Error::Inconsistent { path, reason });
         }
-        // An attempt at the same position may have failed and not been able to clean up.
+        // A failed attempt at the same position may have left files.
         withdraw(&*disk, &snapshots, meta.begin_lsn)?;
         let writer = SnapshotWriter { disk, snapshots, meta, parts, published: false };
         let part_writers =
@@ -95,19 +97,21 @@ impl SnapshotWriter {
         Ok((writer, part_writers))
     }
 
-    /// Where replay will start.
+    /// The position at which replay will start.
     pub fn begin_lsn(&self) -> Lsn {
         self.meta.begin_lsn
     }
 
-    /// Makes the snapshot exist, durably. `end_lsn` is the position up to which the log is durable and behind which
+    /// Publishes the snapshot durably. `end_lsn` is a position up to which the log is durable and after which
     /// nothing was captured.
     ///
     /// # Errors
-    /// I/O errors. The snapshot then does not exist, unless the disk also refuses to take it back: then it may, whole.
+    /// I/O errors. The snapshot then does not exist, unless its files cannot be removed either: then it may
+    /// exist, complete.
     ///
     /// # Panics
-    /// If `parts` is not one summary of each part, or `end_lsn` lies before a chunk or before the beginning.
+    /// If `parts` is not one summary of each part, or `end_lsn` lies before the LSN of a chunk or before
+    /// `begin_lsn`.
     pub fn publish(mut self, mut parts: Vec<PartSummary>, end_lsn: Lsn) -> Result<SnapshotInfo, Error> {
         parts.sort_unstable_by_key(|part| part.part);
         assert!(parts.iter().map(|part| part.part).eq(0..self.parts), "one summary of each part");
@@ -115,7 +119,7 @@ impl SnapshotWriter {
         assert!(highest_lsn.max(Some(self.meta.begin_lsn)) <= Some(end_lsn), "captured after the end");
         let SnapshotMeta { log_id, epoch, begin_lsn, created_unix_ms, .. } = self.meta;
         let info = SnapshotInfo { log_id, epoch, begin_lsn, end_lsn, created_unix_ms, parts };
-        // The names of the parts must not be younger than the name of the manifest.
+        // The names of the parts must be durable before that of the manifest.
         self.disk.sync_dir(&self.snapshots).map_err(Error::io("sync", &self.snapshots))?;
         let path = self.snapshots.join(manifest_name(begin_lsn));
         env::crashsafe::write_atomically(&*self.disk, &path, &info.encode())
@@ -141,10 +145,10 @@ pub struct PartWriter {
     path: PathBuf,
     part: u32,
     compression: Compression,
-    /// What is not yet written; stands at `written` in the file.
+    /// Bytes not yet written; they belong at offset `written` of the file.
     buffer: AlignedBytes,
     written: u64,
-    /// The entries of all chunks.
+    /// The index entries of all chunks.
     index: Vec<u8>,
     compressed: Vec<u8>,
     rows: u64,
@@ -175,10 +179,10 @@ impl PartWriter {
         })
     }
 
-    /// Adds a chunk and returns the bytes it takes in the file. Blocks while the disk writes.
+    /// Adds a chunk and returns its size in the file. May block on disk writes.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them: the snapshot has failed.
+    /// I/O errors, for example a full disk: the snapshot has failed.
     ///
     /// # Panics
     /// If the payload is larger than [`CHUNK_RAW_BYTES_MAX`], or the first chunk continues another.
@@ -211,7 +215,8 @@ impl PartWriter {
         Ok(header.occupied_bytes() as u64)
     }
 
-    /// Compresses the payload into `self.compressed`, if that is worth it; returns the length.
+    /// Compresses the payload into `self.compressed` if that saves more than a tenth; returns the compressed
+    /// length.
     fn compress(&mut self, payload: &[u8]) -> Option<usize> {
         if self.compression == Compression::None {
             return None;
@@ -221,7 +226,7 @@ impl PartWriter {
         (length < payload.len() / 10 * 9).then_some(length)
     }
 
-    /// Writes what fills whole pages and keeps the rest.
+    /// Writes all whole pages of the buffer and keeps the rest.
     fn write_pages(&mut self) -> Result<(), Error> {
         let whole = self.buffer.len() - self.buffer.len() % PAGE_BYTES;
         for piece in self.buffer[..whole].chunks(WRITE_BYTES) {
@@ -233,10 +238,10 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Ends the part and makes it durable.
+    /// Completes the part and makes it durable.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them: the snapshot has failed.
+    /// I/O errors, for example a full disk: the snapshot has failed.
     pub fn finish(mut self) -> Result<PartSummary, Error> {
         let index_at = self.buffer.len();
         let index_offset = self.written + index_at as u64;

@@ -12,7 +12,7 @@ fn stop(disk: &SimDisk, ios_from_now: u64) {
     disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
 }
 
-/// One of each kind of I/O; the first error ends it.
+/// Runs one I/O of each kind, up to the first error.
 fn one_of_each(disk: &SimDisk) -> io::Result<()> {
     disk.create_dir_all(Path::new("/d/sub"))?;
     let file = disk.create_new(Path::new("/d/f"))?;
@@ -129,7 +129,7 @@ fn a_failed_sync_reports_once_and_loses_data() {
         file.write_all_at(&blocks(2, 1), 0).unwrap();
         fail(&disk, FaultKind::Eio, false);
         assert_eq!(file.sync_data().unwrap_err().raw_os_error(), Some(libc::EIO));
-        file.sync_data().unwrap(); // the lie
+        file.sync_data().unwrap(); // wrongly reports success
         assert_eq!(contents(&disk, "/d/f").unwrap(), blocks(2, 1)[..], "the cache shows what was written");
         let found = after(&disk, CrashMode::KeepAll, "/d/f").unwrap();
         file.drop_cache().unwrap();

@@ -1,15 +1,15 @@
-//! Random operations on one file against a plain byte vector: what is read, what a sync preserves, what a crash
-//! may make of the rest.
+//! Random operations on one file compared with a plain byte vector: the contents read, those that a sync
+//! preserves, and those that a crash may leave of unsynced writes.
 
 use super::*;
 use crate::Prng;
 
-/// What the file must look like, kept by hand.
+/// The expected state of the file.
 #[derive(Default)]
 struct Model {
     visible: Vec<u8>,
     synced: Vec<u8>,
-    /// Every value that each byte has had since the last sync, and before it.
+    /// For each byte, its values since the last sync, including the one at the sync.
     possible: Vec<BTreeSet<u8>>,
 }
 
@@ -102,7 +102,7 @@ fn durable_writes_survive_whatever_surrounds_them() {
         (0..10).for_each(|_| step(&*file, &mut model, &mut prng));
         let block = prng.below(4) * BLOCK_BYTES as u64;
         file.write_durable_at(&blocks(0xAB, 1), block).unwrap();
-        // Later unsynced writes elsewhere do not endanger it.
+        // Later unsynced writes elsewhere do not endanger the durable block.
         let elsewhere = (block + BLOCK_BYTES as u64) % FILE_BYTES;
         file.write_all_at(&[1; 100], elsewhere).unwrap();
         disk.crash(CrashMode::Random);

@@ -1,4 +1,4 @@
-//! Cuts on a simulated disk: exactly the batches before stay, whatever interrupts them.
+//! Cuts on a simulated disk: exactly the batches before the cut remain, also after interruptions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ fn recover(disk: &Arc<SimDisk>) -> (Recovery, usize) {
     (recovery, records)
 }
 
-/// A disk with a log of `count` batches; their ends.
+/// A disk with a log of `count` batches, and the ends of the batches.
 fn written(count: usize, in_order: bool) -> (Arc<SimDisk>, Vec<Lsn>) {
     let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 3, ..Default::default() });
     let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();

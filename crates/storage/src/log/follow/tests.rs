@@ -1,4 +1,5 @@
-//! Followers on a simulated disk: every batch once and in order, from memory and from files, and never too early.
+//! Followers on a simulated disk: every batch once and in order, from memory and from files, and never too
+//! early.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +27,7 @@ fn options() -> LogOptions {
     }
 }
 
-/// Writes payloads of this size as batches of their own; their LSNs.
+/// Writes a batch with one payload for each of these sizes; returns the LSNs.
 fn write(log: &Log, appender: &mut crate::Appender, payload_bytes: &[usize]) -> Vec<Lsn> {
     let write = |&bytes: &usize| {
         let payload = vec![b'x'; bytes];
@@ -39,7 +40,7 @@ fn write(log: &Log, appender: &mut crate::Appender, payload_bytes: &[usize]) -> 
     payload_bytes.iter().map(write).collect()
 }
 
-/// Everything a follower finds: LSNs of records.
+/// The LSNs of all records that the follower reads.
 fn drain(follower: &mut LogFollower, bytes_max: usize) -> Vec<Lsn> {
     let mut lsns = Vec::new();
     while let Followed::Chunk(chunk) = follower.read(bytes_max).unwrap() {
@@ -81,7 +82,7 @@ fn files_and_memory_tell_the_same() {
     let mut appender = log.appender();
     let sizes: Vec<usize> = (0..300).map(|number| number * 37 % 9000).collect();
     let mut written = write(&log, &mut appender, &sizes[..100]);
-    // Nobody has followed so far: the first 100 are in files only, and span several segments.
+    // Without followers so far, the first 100 are in files only, and span several segments.
     let (mut early, mut late) = (log.follow(Lsn::ZERO), log.follow(log.shippable_lsn()));
     assert!(late.read(1).is_ok_and(|followed| matches!(followed, Followed::UpToDate)));
     let mut found = drain(&mut early, 1);

@@ -1,4 +1,4 @@
-//! Mirrors on simulated disks: the same bytes, whatever the pieces they come in, and what crashes make of them.
+//! Mirrors on simulated disks: the same bytes in pieces of any size, also after crashes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +54,7 @@ fn mirror(disk: &Arc<SimDisk>, durability: Durability) -> (Log, Mirror) {
     recovery(disk, durability).0.finish_as_mirror(Arc::new(SimClock::new(0))).unwrap()
 }
 
-/// A disk with the empty log of the leader, as a full sync would leave it.
+/// A disk with the empty log of the leader, as after a full sync.
 fn copy_of_empty(leader: &Arc<SimDisk>, seed: u64) -> Arc<SimDisk> {
     let copy = disk(seed);
     copy.create_dir_all(Path::new(DIR)).unwrap();
@@ -73,7 +73,7 @@ fn append(log: &Log, appender: &mut Appender, payload: &[u8]) {
     log.flush_all().unwrap();
 }
 
-/// What the leader has behind the mirror.
+/// The log of the leader after the mirror's position.
 fn behind(leader: &Log, mirror: &Mirror) -> Vec<u8> {
     let mut follower = leader.follow(mirror.position());
     let mut bytes = Vec::new();
@@ -97,7 +97,7 @@ fn append_all(log: &Log, mirror: &mut Mirror, mut bytes: &[u8]) {
     }
 }
 
-/// What is in the log of this disk from `from` on, as bytes.
+/// The bytes of this log from `from` on.
 fn bytes_behind(log: &Log, from: Lsn) -> Vec<u8> {
     let (mut follower, mut bytes) = (log.follow(from), Vec::new());
     while let Followed::Chunk(chunk) = follower.read(1 << 20).unwrap() {
@@ -106,7 +106,7 @@ fn bytes_behind(log: &Log, from: Lsn) -> Vec<u8> {
     bytes
 }
 
-/// Two mirrors of one source that are promoted at the same time and write records of the same lengths, one after the other.
+/// Two mirrors of one source are promoted at the same time and write records of equal lengths.
 #[test]
 fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
     let source_disk = disk(1);
@@ -124,7 +124,7 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
         let parted_at = mirror.position();
         let epoch = mirror.promote().unwrap();
         let mut appender = log.appender();
-        // The first batches are the same but for their reigns, the second ones are not.
+        // The first batches differ only in their reigns, the second ones also in their contents.
         append(&log, &mut appender, b"same");
         append(&log, &mut appender, &[seed as u8; 4]);
         append(&log, &mut appender, b"same again");
@@ -145,7 +145,7 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
         end = ours.start;
     }
     assert_ne!(a.token(end), b.token(end));
-    // What one has written does not continue what the other has, whichever batch it is taken from.
+    // No batch of one server continues the log of the other at the same place.
     let (ours, theirs) = (bytes_behind(a, *parted_at), bytes_behind(b, *parted_at));
     let end = a.durable_lsn();
     a.close().unwrap();
@@ -162,7 +162,7 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
     }
 }
 
-/// One in `large` is large.
+/// A random payload; one in `large` is large.
 fn payload(prng: &mut Prng, large: u64) -> Vec<u8> {
     let bytes = if prng.below(large) == 0 { prng.below(40_000) } else { prng.below(300) };
     vec![prng.below(256) as u8; bytes as usize]
@@ -191,7 +191,7 @@ fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
     }
     catch_up(&source, &log, &mut mirror);
     assert_eq!(log.epoch(), source.epoch());
-    // The source may start again many times and will not come to the epoch of the promotion.
+    // The source may restart many times without reaching the epoch of the promotion.
     let promoted = mirror.promote().unwrap();
     assert!(promoted > source.epoch() + 1000);
     let mut appender = log.appender();
@@ -248,7 +248,7 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
         refused(&mut mirror, &flipped);
     }
     append_all(&log, &mut mirror, &bytes);
-    // An older epoch, where a newer one was seen.
+    // The log now ends after these batches, so they no longer continue it.
     refused(&mut mirror, &bytes);
 }
 
@@ -316,7 +316,7 @@ fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_da
         let source = leader(&source_disk);
         let copy = copy_of_empty(&source_disk, seed + 1000);
         let mut appender = source.appender();
-        // Some logs are longer than what a mirror writes at once.
+        // Some logs are longer than one write of a mirror.
         let large = if seed % 20 == 0 { 1 } else { 20 };
         let (mut log, mut follows) = mirror(&copy, *durability);
         for _ in 0..8 {
@@ -325,7 +325,7 @@ fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_da
             }
             let bytes = behind(&source, &follows);
             let mut rest = bytes.as_slice();
-            // The power may fail before all of it is written.
+            // The power may fail before everything is written.
             let crash_at_io = Some(copy.io_count() + prng.below(12));
             copy.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
             while !rest.is_empty() {

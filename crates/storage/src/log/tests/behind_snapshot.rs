@@ -1,4 +1,4 @@
-//! A log and the snapshots that stand for its beginning: what is forgotten, where replay starts, what is refused.
+//! A log and the snapshots that replace its beginning: the forgotten range, the start of replay, refusals.
 
 use env::{
     Access,
@@ -15,7 +15,7 @@ fn open(disk: &Arc<SimDisk>) -> Result<Recovery, Error> {
     Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1))
 }
 
-/// Replays what `recovery` has left to say.
+/// Replays the remaining records of `recovery`.
 fn replayed(recovery: &mut Recovery) -> Result<Vec<Vec<u8>>, Error> {
     let mut payloads = Vec::new();
     let keep = |_, payload: &[u8]| {
@@ -25,7 +25,7 @@ fn replayed(recovery: &mut Recovery) -> Result<Vec<Vec<u8>>, Error> {
     recovery.replay(keep, |_| {}).map(|()| payloads)
 }
 
-/// Publishes a snapshot that began at what `begin_snapshot` said, of these rows, one chunk each.
+/// Publishes a snapshot of these rows, one chunk each, that begins at the current written position.
 fn publish(disk: &Arc<SimDisk>, log: &Log, rows: &[Vec<u8>]) -> Result<SnapshotInfo, Error> {
     let meta = log.begin_snapshot(Compression::Lz4);
     publish_at(disk, log, meta, rows)
@@ -95,7 +95,7 @@ fn a_log_without_its_beginning_is_replayed_with_a_snapshot_only() {
     assert_eq!(log.start_lsn(), info.begin_lsn);
     write_batches(&log, &payloads[200..]);
     drop(log);
-    // One is kept, to be recycled.
+    // One forgotten segment is kept to be recycled.
     let second = Lsn::new(options().segment_bytes);
     assert!(!segment::list(&*disk, Path::new(DIR)).unwrap().contains(&second), "segments were removed");
     assert!(check(disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap().needs_snapshot);
@@ -107,7 +107,7 @@ fn a_log_without_its_beginning_is_replayed_with_a_snapshot_only() {
     assert_eq!(rows(&disk, &info), payloads[..200]);
     assert_eq!(replayed(&mut recovery).unwrap(), payloads[200..]);
 
-    // What comes after a record that voids everything needs no snapshot.
+    // The log after a record that voids everything before it needs no snapshot.
     let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
     log.truncate_before(log.durable_lsn()).unwrap();
     drop(log);
@@ -204,7 +204,7 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
     drop(log);
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
     let old_run = disk.read_file(&path).unwrap();
-    // The second and third batch never arrived; the next run writes another second one.
+    // The second and third batch never arrived; the next run writes another second batch.
     disk.truncate(&path, SEGMENT_HEADER_BYTES + ends[0].get()).unwrap();
     let (_, log) = recover(&disk).unwrap();
     assert_eq!(write_batches(&log, &numbered(1)), [ends[1]]);
@@ -222,8 +222,8 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
 
 #[test]
 fn a_record_whose_first_part_lies_before_the_snapshot_is_left_out() {
-    // More than the ring holds, so first parts are written before the last can be reserved; how many others are left
-    // depends on the length.
+    // Larger than the ring, so first parts are written before the last can be reserved; the number of other
+    // parts that remain depends on the length.
     for large_bytes in (100_000..200_000).step_by(7_000) {
         let disk = disk();
         let (_, log) = recover(&disk).unwrap();
@@ -277,7 +277,7 @@ fn nothing_is_made_durable_where_there_is_no_room_and_that_is_said() {
     let mut appender = log.appender();
     disk.set_space_limit(Some(300 << 10));
     while log.prepare_segment().unwrap() == Prepare::Made {}
-    // Past what is prepared: nobody asked for admission.
+    // Append past the prepared segments, without asking for admission.
     for _ in 0..4 {
         append(&mut appender, &[1; 50_000]);
         log.flush().unwrap();
@@ -308,7 +308,7 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
         assert_eq!(log_start, begins[begins.len() - 2]);
     }
     let (begins, _) = publish_and_retain();
-    // After a record that voids everything, what was before it is of no use.
+    // After a record that voids everything before it, the older snapshots are useless.
     log.truncate_before(begins[3]).unwrap();
     snapshot::retain(&*disk, Path::new(DIR), &log, 2).unwrap();
     assert_eq!(snapshot::list_begins(&*disk, Path::new(DIR)).unwrap(), [begins[3]]);
@@ -319,7 +319,7 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
     assert!(matches!(damaged, Err(Error::SnapshotCorrupt(_))) && disk.read_file(&path).is_ok());
 }
 
-/// What a server would serve after a start: the newest snapshot that fits the log, then the log.
+/// The state of a server after a restart: the newest snapshot that fits the log, then the log.
 fn restart(disk: &Arc<SimDisk>) -> (Vec<Vec<u8>>, Log) {
     let mut recovery = open(disk).unwrap();
     let listed = snapshot::list(&**disk, Path::new(DIR)).unwrap();
@@ -336,7 +336,7 @@ fn restart(disk: &Arc<SimDisk>) -> (Vec<Vec<u8>>, Log) {
 fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
     const ROUNDS: usize = 3;
     let payloads: Vec<Vec<u8>> = (0..ROUNDS as u32 * 30).map(|number| vec![number as u8; 9000]).collect();
-    // Returns how many payloads are acknowledged.
+    // Returns the number of acknowledged payloads.
     let run = |disk: &Arc<SimDisk>, log: &Log| -> usize {
         let mut acknowledged = 0;
         let mut appender = log.appender();
@@ -390,7 +390,7 @@ fn batches_are_numbered_and_timed_in_order_whatever_the_clock_does_and_wherever_
         }
         replayed(&mut recovery).unwrap();
         let log = recovery.finish(Arc::new(SimClock::new(time_ms))).unwrap();
-        // Each run ends where its snapshot begins, so that the next finds no batch behind that.
+        // Each run ends where its snapshot begins, so that the next finds no batch after the snapshot.
         write_batches(&log, &numbered(usize::from(run > 0)));
         info = Some(publish(&disk, &log, &numbered(1)).unwrap());
     }

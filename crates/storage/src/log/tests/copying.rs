@@ -1,4 +1,5 @@
-//! Copies of a log that goes on: what is pinned stays, what is planned is a directory of its own.
+//! Copies of a log that is still being written: pinned files are kept, and a copied plan is a complete
+//! directory.
 
 use env::{Access, sim::SimDiskOptions};
 
@@ -8,7 +9,7 @@ use crate::{
     snapshot::{self, ChunkInfo, Compression, SnapshotInfo, SnapshotWriter},
 };
 
-/// A snapshot without rows of what is appended.
+/// Publishes a snapshot with one dummy row, after everything appended so far.
 fn publish(disk: &Arc<SimDisk>, log: &Log) -> SnapshotInfo {
     let meta = log.begin_snapshot(Compression::None);
     let (writer, parts) = SnapshotWriter::create(disk.clone(), Path::new(DIR), meta, 1).unwrap();
@@ -29,7 +30,7 @@ fn large(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|number| vec![number as u8; 4000]).collect()
 }
 
-/// Copies what the plan says to a disk of its own.
+/// Copies the files of the plan to another disk.
 fn copy(disk: &SimDisk, plan: &CopyPlan) -> Arc<SimDisk> {
     let copy = SimDisk::new(SimDiskOptions { seed: 8, ..Default::default() });
     copy.create_dir_all(&snapshot::directory(Path::new(DIR))).unwrap();
@@ -125,7 +126,7 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
         assert_eq!(reached.closed_at_ms, (count > 0).then_some(0), "the clock stands still");
     }
 
-    // What is missing at the end is found.
+    // A loss at the end of the copy is detected.
     let last = Path::new(DIR).join(&plan.files.last().unwrap().name);
     let file = copied.open(&last, Access::ReadWrite).unwrap();
     file.set_len(file.len().unwrap() - BLOCK_BYTES).unwrap();
@@ -135,7 +136,7 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
     ));
 }
 
-/// Where the only record of the batch with this number, from 1, ends: each takes 4024 of two blocks.
+/// The end of the only record of batch `number`, counted from 1: each takes 4024 bytes of two blocks.
 fn lsn_of(ends: &[Lsn], number: usize) -> Lsn {
     Lsn::new(ends[number - 1].get() - 2 * BLOCK_BYTES + 4024)
 }

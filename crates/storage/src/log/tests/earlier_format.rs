@@ -1,4 +1,4 @@
-//! Directories of earlier versions: their batches are no links of a chain. They are read, and gone on with.
+//! Directories of earlier versions, whose batches are not chained: they are read and continued.
 
 use env::Access;
 
@@ -11,7 +11,8 @@ use crate::{
     },
 };
 
-/// Makes of the log on this disk what commit d08a10d would have written: footers without links, a control file of version 3.
+/// Rewrites the log on this disk as commit d08a10d would have: footers without links, a control file of
+/// version 3.
 fn make_earlier(disk: &Arc<SimDisk>) {
     let dir = Path::new(DIR);
     let mut reader = LogReader::open(disk.clone(), dir, Access::ReadWrite).unwrap();
@@ -30,7 +31,7 @@ fn make_earlier(disk: &Arc<SimDisk>) {
         record::encode_batch_end(&mut space, &footer);
         segment.file.write_all_at(&space, segment.offset(records_end)).unwrap();
     }
-    // Of the batch before all of these, nothing but the footer is read.
+    // Only the footer of the batch before the log start is ever read.
     let begin = control.log_start;
     if let Some(footer) = reader.footer_before(begin).unwrap() {
         let segment = reader.segments().iter().find(|it| it.start < begin && begin <= it.end).unwrap();
@@ -100,7 +101,7 @@ fn an_earlier_log_whose_front_is_forgotten_goes_on_as_well() {
     assert_eq!(recover(&disk).unwrap().0.len(), 11);
 }
 
-/// What an earlier server writes behind batches of this one continues nothing.
+/// An earlier server that writes after chained batches does not continue the chain.
 #[test]
 fn an_earlier_batch_behind_a_chained_one_is_damage() {
     let disk = disk();

@@ -1,4 +1,4 @@
-//! Crashes and failures at every I/O: what is listed is whole, and what was there before is still there.
+//! Crashes and failures at every I/O: listed snapshots are complete, and earlier ones survive.
 
 use env::{
     Disk as _,
@@ -9,7 +9,7 @@ use super::*;
 
 const SEEDS_PER_CRASH: u64 = 12;
 
-/// Two snapshots, the newer one of more than one write per part.
+/// The older of two snapshots; the newer one takes more than one write per part.
 fn old_content() -> Vec<PartContent> {
     content(1, 3000)
 }
@@ -24,8 +24,8 @@ fn disk_with_old() -> Arc<SimDisk> {
     disk
 }
 
-/// Whatever is listed is one of the two snapshots, whole, and leftovers can be removed without harm. Returns where
-/// those that are there begin.
+/// Checks that every listed snapshot is one of the two and complete, and that leftovers can be removed
+/// without harm. Returns the beginnings of the listed snapshots.
 fn whole_snapshots(disk: &SimDisk) -> Vec<u64> {
     let expect_whole = || -> Vec<u64> {
         let listed = list(disk, dir()).unwrap();
@@ -46,8 +46,8 @@ fn whole_snapshots(disk: &SimDisk) -> Vec<u64> {
     listed
 }
 
-/// Runs `act` stopped at every I/O, crashes in many ways, and shows `judge` the snapshots that are there afterwards and
-/// whether `act` had succeeded.
+/// Runs `act` stopped at every I/O, crashes in many ways, and calls `judge` with the snapshots found
+/// afterwards and with whether `act` had succeeded.
 fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl Fn(&[u64], bool)) {
     for io in 0.. {
         let disk = disk_with_old();
@@ -71,7 +71,7 @@ fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: imp
     }
 }
 
-/// As [`crash_everywhere`], but the I/O fails and the machine goes on, perhaps to crash later.
+/// As [`crash_everywhere`], but the I/O fails and the machine continues, and may crash later.
 fn fail_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl Fn(&[u64], bool)) {
     for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
         for sticky in [false, true] {
@@ -145,7 +145,7 @@ fn replacing_may_fail_anywhere() {
 
 #[test]
 fn removing_leftovers_may_stop_anywhere() {
-    // What a stopped attempt leaves, its manifest not yet renamed.
+    // The leftovers of an attempt that stopped before it renamed its manifest.
     let stopped = disk_with_old();
     let io_before = stopped.io_count();
     write_new(&stopped).unwrap();

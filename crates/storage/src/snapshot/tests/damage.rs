@@ -1,10 +1,11 @@
-//! Bit rot: every byte of every file is protected, so whatever changes is found, and nothing else is ever handed out.
+//! Bit rot: every byte of every file is protected, so every change is detected, and only correct contents are
+//! returned.
 
 use std::ops::ControlFlow;
 
 use super::*;
 
-/// What somebody who loads all snapshots learns: their contents, or that there is damage.
+/// Loads all snapshots: their contents, or the damage.
 fn load_all(disk: &SimDisk) -> Result<Vec<PartContent>, Error> {
     list(disk, dir())?.iter().map(|info| read(disk, info)).collect()
 }
@@ -112,7 +113,8 @@ fn a_chunk_left_over_from_another_snapshot_is_found_although_it_is_intact() {
     let other_disk = super::disk();
     write(&disk, meta(4096), &content(1, 3000), 9000).unwrap();
     write(&other_disk, meta(4096), &content(2, 3000), 9000).unwrap();
-    // A lost write: the second page on still shows what the block held before. Its lengths happen to be the same.
+    // A lost write: all pages between header and footer still have the bytes of another file, whose lengths
+    // happen to be equal.
     let path = directory(dir()).join("snap-0000000000001000.0.part");
     let (mut bytes, stale) = (disk.read_file(&path).unwrap(), other_disk.read_file(&path).unwrap());
     assert_eq!(bytes.len(), stale.len());
