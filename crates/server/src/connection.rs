@@ -26,6 +26,8 @@ use std::{
 use engine::{
     CommandError, Host, LongReply, Session,
     clients::{Client, ClientKind},
+    conversation::{Conversation, Round, Turn},
+    outbox::Outbox,
 };
 use lsn::Lsn;
 use pubsub::{
@@ -38,11 +40,7 @@ use self::backlog::Backlog;
 pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
 pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
-use crate::{
-    conversation::{Conversation, Turn},
-    outbox::Outbox,
-    worker::Worker,
-};
+use crate::worker::Worker;
 
 /// Pieces of output that are written at once.
 const PIECES_MAX: usize = 64;
@@ -261,10 +259,7 @@ impl Connection {
     }
 
     /// Runs commands, sends what is free, hands what is held to the worker.
-    fn round(
-        self: &Rc<Self>,
-        run: impl FnOnce(&mut Conversation, &mut crate::conversation::Round<'_>) -> Turn,
-    ) {
+    fn round(self: &Rc<Self>, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn) {
         self.worker.send_replies_of_before();
         let (turn, held, pause_ms) = {
             let mut conversation = self.conversation.borrow_mut();

@@ -5,15 +5,14 @@
 //!    '-------- Flow: what was taken (wakes it) ----------^------ log has moved (wakes it)
 //! ```
 //!
-//! What it is: the thread, its inbox, and how long the log is kept for it ([`retention`]). What it is not: who gets what when, which
-//! is [`pubsub::durable`]'s, nor the reading, which is [`messages`]'.
+//! What it is: the thread, its inbox, and how long the log is kept for it (`retention`). What it is not: who gets what when, which
+//! is [`pubsub::durable`]'s, nor the reading, which is [`engine::log_messages`]'.
 //!
 //! Invariants
 //! - Everything a follower gets comes from this thread, so it is in order and without gaps.
 //! - It sleeps only if the log, a flow or a request will wake it.
 //! - While nobody follows it neither reads nor wakes with the log.
 
-mod messages;
 mod retention;
 #[cfg(test)]
 mod tests;
@@ -27,11 +26,11 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
+use engine::log_messages::LogMessages;
 use parking_lot::Mutex;
 use pubsub::durable::{Flow, Followers, Request, Told};
 use storage::{Appender, Log};
 
-pub use self::messages::LogMessages;
 pub(crate) use self::retention::Retention;
 use crate::mailbox::{Mailbox, Message};
 

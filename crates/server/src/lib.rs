@@ -10,14 +10,13 @@
 //!
 //! Invariants
 //! - Only this crate owns threads, tasks and sockets.
-//! - A reply is sent only after the position it depends on is durable (`outbox` asserts it).
+//! - A reply is sent only after the position it depends on is durable (`engine::outbox` asserts it).
 
 #![forbid(unsafe_code)]
 
 pub mod backup;
 pub mod banner;
 mod connection;
-pub mod conversation;
 mod cross_protocol;
 mod documents;
 pub mod durable_channels;
@@ -32,7 +31,6 @@ mod logging;
 mod long_units;
 mod mailbox;
 mod metrics;
-pub mod outbox;
 mod pace;
 mod read_only;
 mod reaper;

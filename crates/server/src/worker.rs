@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{CommandError, Executor, Host, LongUnit};
+use engine::{CommandError, Executor, Host, LongUnit, conversation::Round};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use pubsub::Backpressure;
@@ -43,7 +43,6 @@ use wire::{Limits, RequestBatch};
 use self::{held_back::HeldBack, replies::Replied};
 use crate::{
     connection::Connection,
-    conversation::Round,
     event_queue::EventQueue,
     host::ServerHost,
     log_threads::LogThreads,

@@ -1,7 +1,7 @@
 //! Publishers and followers of durable channels on a simulated disk, until the machine stops.
 //!
 //! ```text
-//! publishers -> server::Conversation -> executor -> log -- LogMessages -> pubsub's Followers -> followers, who take what they like
+//! publishers -> engine::conversation::Conversation -> executor -> log -- LogMessages -> pubsub's Followers -> followers, who take what they like
 //! ```
 //!
 //! What it is: one life of a server with the product's own thread of durable channels, step by step, and what everybody was told in
@@ -14,14 +14,14 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use engine::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{
+    conversation::{Conversation, Round, Turn},
+    log_messages::LogMessages,
+};
 use env::{Clock, Prng, SimClock, SimDisk};
 use pubsub::{
     Delivery,
     durable::{Flow, FollowerId, Followers, From, LogSource, Part, Position, Read, Told},
-};
-use server::{
-    conversation::{Conversation, Round, Turn},
-    durable_channels::LogMessages,
 };
 use storage::{Durability, Flush, Log};
 use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use server::conversation::{Conversation, Turn};
+use engine::conversation::{Conversation, Turn};
 use wire::{DecodeLimits, Value, decode};
 
 use crate::{Command, Violation, model::ModelSession};

@@ -15,12 +15,12 @@ mod model;
 use std::{collections::VecDeque, sync::Arc};
 
 use documents::{Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step};
+use engine::conversation::{Conversation, Round, Turn};
 use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::encode_documents_into;
 use lsn::Lsn;
 use recovery::recover::RecoverError;
-use server::conversation::{Conversation, Round, Turn};
 use storage::{Admission, Appender, Flush, Log};
 use wire::{Limits, RequestBatch, Value};
 

@@ -1,7 +1,7 @@
 //! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one seed.
 //!
 //! ```text
-//! Workload -> SimClient (pipelines) -> server::Conversation -> engine::Executor -> keyspace
+//! Workload -> SimClient (pipelines) -> engine::conversation::Conversation -> engine::Executor -> keyspace
 //!                ^ replies                                            | records
 //!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crashes, faults, rot)
 //!

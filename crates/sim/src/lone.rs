@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use engine::conversation::{Conversation, Round, Turn};
 use engine::{Executor, Host, Interests, Row, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
 use keyspace::Keyspace;
-use server::conversation::{Conversation, Round, Turn};
 use storage::{Durability, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, decode};
 

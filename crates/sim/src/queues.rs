@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use engine::conversation::{Conversation, Round, Turn};
 use engine::{
     Executor, Host, Interests, Session,
     clients::{Connected, Signal},
@@ -26,7 +27,6 @@ use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::{DbId, Keyspace, View, slot_of};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
-use server::conversation::{Conversation, Round, Turn};
 use storage::{Flush, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
 

@@ -10,12 +10,12 @@
 
 use std::{path::Path, sync::Arc};
 
+use engine::conversation::{Conversation, Round, Turn};
 use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
-use server::conversation::{Conversation, Round, Turn};
 use storage::{Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 

@@ -14,11 +14,13 @@
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
-use engine::clients::{Client, ClientKind};
+use engine::{
+    clients::{Client, ClientKind},
+    outbox::Outbox,
+};
 use settings::OutputLimit;
 
 use super::Connection;
-use crate::outbox::Outbox;
 
 /// Less than this can wait for ever.
 const STALLED_BYTES_MIN: u64 = 1 << 20;

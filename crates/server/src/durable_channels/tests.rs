@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use engine::log_messages::Refused;
 use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::LoggedMessage;
 use lsn::Lsn;
@@ -11,7 +12,6 @@ use pubsub::durable::{From, LogSource, Position, Read};
 use storage::{LogOptions, Recovery};
 
 use super::{
-    messages::Refused,
     retention::{Kept, floor},
     *,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use server::conversation::{Conversation, Turn};
+use engine::conversation::{Conversation, Turn};
 use wire::{DecodeLimits, Value, decode};
 
 use super::request::{Fact, Request};

@@ -17,7 +17,6 @@
 
 use std::sync::Arc;
 
-use engine::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait};
 use lsn::Lsn;
 use pubsub::{
     Delivery,
@@ -25,7 +24,7 @@ use pubsub::{
 };
 use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
 
-use crate::outbox::Outbox;
+use crate::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait, outbox::Outbox};
 
 /// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
 const GROUP: usize = 32;
@@ -201,7 +200,7 @@ impl Conversation {
     }
 
     /// The memory that they take and that no other connection shares, about.
-    pub(crate) fn limited_memory_bytes(&self) -> usize {
+    pub fn limited_memory_bytes(&self) -> usize {
         self.outbox.own_memory_bytes().saturating_sub(self.fed_bytes)
     }
 
@@ -495,7 +494,7 @@ impl Conversation {
 
 #[cfg(test)]
 mod tests {
-    use engine::clients::{Clients, Connected};
+    use crate::clients::{Clients, Connected};
 
     use super::*;
 
@@ -539,7 +538,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_no_longer_counts_against_the_limit() {
-        use engine::clients::PUSHED_BYTES_MAX;
+        use crate::clients::PUSHED_BYTES_MAX;
         let mut conversation = conversation();
         let client = conversation.session.client.clone();
         let bytes: std::sync::Arc<[u8]> = vec![b'x'; PUSHED_BYTES_MAX as usize / 2 + 1].into();

@@ -65,7 +65,7 @@ impl Outbox {
     }
 
     /// The memory that these take and that no other connection shares: a buffer that grows has room ahead.
-    pub(crate) fn own_memory_bytes(&self) -> usize {
+    pub fn own_memory_bytes(&self) -> usize {
         if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
 
