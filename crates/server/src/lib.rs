@@ -20,7 +20,6 @@ mod connection;
 mod cross_protocol;
 mod documents;
 pub mod durable_channels;
-mod event_queue;
 mod host;
 mod http;
 mod info;

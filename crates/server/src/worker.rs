@@ -10,8 +10,7 @@
 //!
 //! Invariants
 //! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
-//! - Parked connections stand in the order of their rounds. The worker asks the log for one wake-up, at the
-//!   gate of the first; a smaller gate behind it waits at most for one flush more.
+//! - What waits for the log is in [`Tick`], which decides; the worker acts on the log and on sockets.
 //! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick, and of the
 //!   few looks at the sockets that follow it while they bring further writes.
 
@@ -22,14 +21,18 @@ mod upkeep;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use engine::{CommandError, Executor, Host, LongUnit, conversation::Round};
+use engine::{
+    CommandError, Executor, Host, LongUnit,
+    conversation::Round,
+    tick::{Flusher, Tick},
+};
 use keyspace::{SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use pubsub::Backpressure;
@@ -43,7 +46,6 @@ use wire::{Limits, RequestBatch};
 use self::{held_back::HeldBack, replies::Replied};
 use crate::{
     connection::Connection,
-    event_queue::EventQueue,
     host::ServerHost,
     log_threads::LogThreads,
     long_units::{Done, Job, LongUnits},
@@ -60,8 +62,6 @@ const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const EXPIRED_KEYS_MAX: usize = 2048;
 /// Leases of a client that has gone are released after so long if the log or a slot could not be had at once.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
-/// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
-const FLUSH_HERE_PARKED_MAX: usize = 1;
 /// How often the sockets are looked at for further writes before a batch is begun, at most.
 const WRITE_LOOKS_MAX: usize = 3;
 /// How long clients may take to take their last replies.
@@ -77,16 +77,14 @@ pub(crate) struct Worker {
     batch: RefCell<RequestBatch>,
     /// Shared by all connections while they read; one at a time.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
-    parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
-    events: RefCell<EventQueue>,
+    /// What waits for the log.
+    waiting: RefCell<Tick<Rc<Connection>>>,
     /// Connections whose replies leave together.
     replied: Replied,
     /// Connections that something was pushed to in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
     /// When blocked commands time out.
     pub(crate) timeouts: Timeouts,
-    /// Connections whose next command waits until the log has moved.
-    awaiting_log: RefCell<Vec<Rc<Connection>>>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     tick: Arc<Notify>,
     tick_due: Cell<bool>,
@@ -140,12 +138,10 @@ pub(crate) fn start(
             executor: RefCell::new(executor),
             batch: RefCell::new(RequestBatch::new()),
             read_buffer: RefCell::new(vec![0; READ_BYTES]),
-            parked: RefCell::default(),
-            events: RefCell::default(),
+            waiting: RefCell::default(),
             replied: Replied::default(),
             pushed: RefCell::default(),
             timeouts: Timeouts::default(),
-            awaiting_log: RefCell::default(),
             connections: RefCell::default(),
             tick,
             tick_due: Cell::new(false),
@@ -277,7 +273,7 @@ impl Worker {
     /// What ran elsewhere has ended.
     fn take_back(&self, Done { client_id, reply, notices, wrote }: Done) {
         let backpressure = self.backpressure_of(&notices);
-        let told = self.events.borrow_mut().hold(notices);
+        let told = self.waiting.borrow_mut().hold(notices);
         if told || wrote {
             self.end_tick_later();
         }
@@ -306,7 +302,7 @@ impl Worker {
     /// already.
     fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
-            self.parked.borrow_mut().push_back((gate, connection.clone()));
+            self.waiting.borrow_mut().park(gate, connection.clone());
         }
         if first {
             self.pushed.borrow_mut().push(connection);
@@ -342,7 +338,7 @@ impl Worker {
     /// Lends the worker's tools for one round of a connection's commands.
     pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
-        let is_congested = self.events.borrow().is_full();
+        let is_congested = self.waiting.borrow().is_congested();
         let flush_alone = || self.flush_alone();
         let merging = self.host.merges() || self.log.get().is_none();
         let limits = Limits {
@@ -379,14 +375,14 @@ impl Worker {
         awaits_log: bool,
     ) -> Option<Backpressure> {
         if let Some(gate) = held {
-            self.parked.borrow_mut().push_back((gate, connection.clone()));
+            self.waiting.borrow_mut().park(gate, connection.clone());
         }
         if awaits_log {
-            self.awaiting_log.borrow_mut().push(connection.clone());
+            self.waiting.borrow_mut().await_log(connection.clone());
         }
         let notices = self.executor.borrow_mut().take_notices();
         let backpressure = self.backpressure_of(&notices);
-        let told = self.events.borrow_mut().hold(notices);
+        let told = self.waiting.borrow_mut().hold(notices);
         let wrote = self.executor.borrow_mut().take_wrote();
         let published = self.hand_over();
         if published {
@@ -430,12 +426,12 @@ impl Worker {
                 return;
             }
             self.release();
-            let before = self.parked.borrow().len();
-            if before <= FLUSH_HERE_PARKED_MAX {
+            let before = self.waiting.borrow().parked();
+            if !self.waiting.borrow().gathers() {
                 return;
             }
             tokio::task::yield_now().await;
-            if self.parked.borrow().len() <= before {
+            if self.waiting.borrow().parked() <= before {
                 return;
             }
         }
@@ -444,12 +440,10 @@ impl Worker {
     /// Nobody may wait for the log longer than for a few looks at the sockets.
     fn see_to_log(&self) {
         let Some(threads) = self.log.get() else { return };
-        let parked = self.parked.borrow().len();
         let syncs = threads.log().durability() >= Durability::Commit;
-        if syncs && (1..=FLUSH_HERE_PARKED_MAX).contains(&parked) && threads.log().needs_flusher() {
-            threads.flush_here();
-        } else {
-            threads.wake_if_needed();
+        match self.waiting.borrow().flusher(syncs, || threads.log().needs_flusher()) {
+            Flusher::Worker => threads.flush_here(),
+            Flusher::LogThread => threads.wake_if_needed(),
         }
         self.release();
         self.resume_awaiting();
@@ -461,18 +455,11 @@ impl Worker {
             let durable = self.executor.borrow().committed_lsn();
             self.tell(durable);
             loop {
-                let mut parked = self.parked.borrow_mut();
-                if parked.front().is_none_or(|(gate, _)| *gate > durable) {
-                    break;
-                }
-                let connection = parked.pop_front().map(|(_, connection)| connection);
-                drop(parked);
-                if let Some(connection) = connection {
-                    connection.release(durable);
-                }
+                let released = self.waiting.borrow_mut().release(durable);
+                let Some(connection) = released else { break };
+                connection.release(durable);
             }
-            let parked_gate = self.parked.borrow().front().map(|(gate, _)| *gate);
-            let Some(gate) = parked_gate.into_iter().chain(self.events.borrow().gate()).min() else { return };
+            let Some(gate) = self.waiting.borrow().gate() else { return };
             let executor = self.executor.borrow();
             if executor.appender().is_none_or(|appender| appender.wait_for(gate)) {
                 return;
@@ -482,13 +469,14 @@ impl Worker {
 
     /// Lets the commands that waited for the log try again.
     fn resume_awaiting(&self) {
-        let waiting = std::mem::take(&mut *self.awaiting_log.borrow_mut());
+        let waiting = self.waiting.borrow_mut().take_awaiting_log();
         if waiting.is_empty() {
             return;
         }
         let must_wait = self.executor.borrow().appender().is_some_and(|appender| appender.wait_for_room());
         if must_wait {
-            self.awaiting_log.borrow_mut().extend(waiting);
+            let mut tick = self.waiting.borrow_mut();
+            waiting.into_iter().for_each(|connection| tick.await_log(connection));
             // The log thread sleeps while nothing is appended.
             if let Some(threads) = self.log.get() {
                 threads.make_segment_if_needed();
@@ -544,7 +532,7 @@ impl Worker {
         // Without connections nothing else would.
         self.reap(&mut executor);
         let wrote = executor.take_wrote();
-        let told = self.events.borrow_mut().hold(executor.take_notices());
+        let told = self.waiting.borrow_mut().hold(executor.take_notices());
         drop(executor);
         if told {
             self.end_tick_later();
@@ -556,13 +544,7 @@ impl Worker {
 
     /// Who waits for replicas up to here learns that they have not acknowledged in time.
     fn time_out_acks(&self, up_to: Lsn) {
-        let mut overdue = Vec::new();
-        self.parked.borrow_mut().retain(|(gate, connection)| {
-            if *gate <= up_to {
-                overdue.push(connection.clone());
-            }
-            *gate > up_to
-        });
+        let overdue = self.waiting.borrow_mut().take_overdue(up_to);
         let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
         self.host.ack_timed_out(failed);
         self.end_tick_later();
@@ -570,9 +552,7 @@ impl Worker {
 
     /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
     fn fail_all(&self) {
-        self.parked.borrow_mut().clear();
-        self.events.borrow_mut().clear();
-        self.awaiting_log.borrow_mut().clear();
+        self.waiting.borrow_mut().clear();
         self.held_back.clear();
         let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
@@ -609,8 +589,7 @@ impl Worker {
         while !self.connections.borrow().is_empty() {
             tokio::task::yield_now().await;
         }
-        self.parked.borrow_mut().clear();
-        self.awaiting_log.borrow_mut().clear();
+        self.waiting.borrow_mut().clear();
         self.held_back.clear();
         self.pushed.borrow_mut().clear();
         self.send_replies();

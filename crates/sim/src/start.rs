@@ -45,6 +45,8 @@ pub enum Sabotage {
     EarlyReplies,
     /// The disk says it has synced and has not.
     LyingDisk,
+    /// A worker whose replies wait for the log does not ask for a wake-up.
+    NoWakeUp,
 }
 
 /// How a world is set up.

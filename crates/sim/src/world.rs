@@ -1,22 +1,33 @@
 //! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test chooses.
 //!
 //! ```text
-//! step = one of: a client's bytes arrive | a flush | a segment is made | replies are taken | time passes | expiry | log cut |
+//! step = one of: a client's bytes arrive | a worker ends its tick | a flush | a segment is made | replies are taken | time passes |
+//!               expiry | log cut |
 //!               collections get other limits | a snapshot begins, goes on, is published
 //! ```
 //! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server could show.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
 
-use engine::conversation::{Conversation, Round, Turn};
-use engine::{Executor, Host, Interests, Session, clients::Connected};
+use engine::{
+    Executor, Host, Interests, Session,
+    clients::Connected,
+    conversation::{Conversation, Round, Turn},
+    tick::{Flusher, Tick},
+};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, SlotId};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
-use storage::{Flush, Log, Prepare};
+use storage::{Durability, Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 
 use crate::{
@@ -48,6 +59,10 @@ pub struct World {
     pub clients: Vec<SimClient>,
     host: SimHost,
     executors: Vec<Executor>,
+    /// What waits for the log, by worker.
+    ticks: Vec<Tick<usize>>,
+    /// Whether a worker's tick is to end: something has happened, or the log has woken it.
+    due: Vec<Arc<AtomicBool>>,
     batch: RequestBatch,
     workload: Workload,
     prng: Prng,
@@ -75,6 +90,7 @@ impl World {
         let Recovered { keyspace, log } = recover(door, &options, &clock)?;
         let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
         let interests = Arc::<Interests>::default();
+        let due: Vec<Arc<AtomicBool>> = (0..WORKERS).map(|_| Arc::default()).collect();
         let executor = |worker: usize| {
             let mut executor = Executor::new(
                 commands::table(),
@@ -83,7 +99,9 @@ impl World {
                 host.command_stats().worker(worker),
                 1,
             );
-            executor.attach(log.appender());
+            let (appender, due) = (log.appender(), due[worker].clone());
+            appender.listen(move || due.store(true, SeqCst));
+            executor.attach(appender);
             executor
         };
         let executors = (0..WORKERS).map(executor).collect();
@@ -107,6 +125,8 @@ impl World {
             clients,
             host,
             executors,
+            ticks: (0..WORKERS).map(|_| Tick::default()).collect(),
+            due,
             batch,
             workload,
             prng,
@@ -168,7 +188,11 @@ impl World {
         match self.prng.below(100) {
             0..35 => self.client_step(index)?,
             35..62 => self.flush(),
-            62..85 => self.deliver(index, true),
+            62..72 => {
+                let worker = self.prng.below(WORKERS as u64) as usize;
+                self.end_tick(worker)?;
+            }
+            72..85 => self.deliver(index, true),
             85..89 => self.prepare(),
             89..95 => {
                 let us = if self.prng.chance(20) { 2_000_000 } else { 5_000 };
@@ -221,6 +245,8 @@ impl World {
                 let bytes = if self.prng.chance(70) { all } else { 1 + self.prng.below(all as u64) as usize };
                 self.receive(index, bytes)
             }
+            // The end of a tick resumes it.
+            Turn::WaitForLog => Ok(()),
             _ => self.resume(index),
         }
     }
@@ -271,6 +297,18 @@ impl World {
         };
         client.turn = run(&mut client.conversation, &mut round);
         drop(executor.take_freed());
+        let (worker, held) = (client.worker, client.conversation.outbox.held_in_round());
+        let tick = &mut self.ticks[worker];
+        if let Some(gate) = held {
+            tick.park(gate, index);
+        }
+        if client.turn == Turn::WaitForLog {
+            tick.await_log(index);
+        }
+        let told = tick.hold(executor.take_notices());
+        if executor.take_wrote() || told || held.is_some() || client.turn == Turn::WaitForLog {
+            self.due[worker].store(true, SeqCst);
+        }
         for (end, reply) in client.take_new_replies()? {
             let Some(command) = client.unexecuted.pop_front() else {
                 return Err(Violation::Protocol(format!("a reply to no command: {reply:?}")));
@@ -280,6 +318,46 @@ impl World {
         }
         self.oracle.mark(self.log.appended_lsn());
         Ok(())
+    }
+
+    /// The end of a worker's tick, if one is due: what the log has made durable is released, what waits for room tries again.
+    fn end_tick(&mut self, worker: usize) -> Result<(), Violation> {
+        if !self.due[worker].swap(false, SeqCst) {
+            return Ok(());
+        }
+        let syncs = self.log.durability() >= Durability::Commit;
+        if self.ticks[worker].flusher(syncs, || self.log.needs_flusher()) == Flusher::Worker {
+            self.flush();
+        }
+        self.release(worker);
+        let waiting = self.ticks[worker].take_awaiting_log();
+        let must_wait = || self.executors[worker].appender().is_some_and(|appender| appender.wait_for_room());
+        if !waiting.is_empty() && must_wait() {
+            waiting.into_iter().for_each(|index| self.ticks[worker].await_log(index));
+            return Ok(());
+        }
+        waiting.into_iter().try_for_each(|index| self.resume(index))
+    }
+
+    /// Releases what is durable; asks the log for a wake-up for the rest.
+    fn release(&mut self, worker: usize) {
+        let (tick, executor) = (&mut self.ticks[worker], &self.executors[worker]);
+        loop {
+            let durable = match self.options.sabotage {
+                Some(Sabotage::EarlyReplies) => Lsn::MAX,
+                _ => executor.committed_lsn(),
+            };
+            drop(tick.release_notices(durable));
+            while let Some(index) = tick.release(durable) {
+                self.clients[index].conversation.outbox.release(durable);
+            }
+            let Some(gate) = tick.gate() else { return };
+            if self.options.sabotage == Some(Sabotage::NoWakeUp)
+                || executor.appender().is_none_or(|appender| appender.wait_for(gate))
+            {
+                return;
+            }
+        }
     }
 
     /// One step of the log thread.
@@ -333,13 +411,8 @@ impl World {
 
     /// A client takes what it may have, all of it or (`partly`) sometimes only a part.
     fn deliver(&mut self, index: usize, partly: bool) {
-        let durable = match self.options.sabotage {
-            Some(Sabotage::EarlyReplies) => Lsn::MAX,
-            _ => self.log.durable_lsn(),
-        };
         let client = &mut self.clients[index];
         let outbox = &mut client.conversation.outbox;
-        outbox.release(durable);
         let all = outbox.sendable().len();
         let bytes =
             if partly && self.prng.chance(20) { self.prng.below(all as u64 + 1) as usize } else { all };
@@ -349,13 +422,15 @@ impl World {
         }
     }
 
-    /// Everybody takes what they may have.
+    /// Everybody is sent, and takes, what they may have.
     pub fn deliver_all(&mut self) {
+        (0..WORKERS).for_each(|worker| self.release(worker));
         (0..self.clients.len()).for_each(|index| self.deliver(index, false));
     }
 
     /// The log has failed: what the server does before it exits. Replies that are free still leave.
     pub fn fail_all(&mut self) {
+        self.ticks.iter_mut().for_each(Tick::clear);
         self.clients.iter_mut().for_each(|client| client.conversation.outbox.discard_held());
         self.deliver_all();
     }
@@ -367,17 +442,24 @@ impl World {
     pub fn drain(&mut self) -> Result<(), Violation> {
         for _ in 0..DRAIN_ROUNDS_MAX {
             if self.clients.iter().all(|client| client.is_done() && client.on_the_way_bytes() == 0) {
+                while self.log.unwritten_bytes() > 0 && self.failure.is_none() {
+                    self.flush();
+                    self.prepare();
+                }
                 return Ok(());
             }
             for index in 0..self.clients.len() {
                 match self.clients[index].turn {
                     Turn::Idle => self.receive(index, usize::MAX)?,
+                    Turn::WaitForLog => {}
                     _ => self.resume(index)?,
                 }
             }
+            // Before the log moves: what it makes durable then leaves because the log wakes the workers.
+            (0..WORKERS).try_for_each(|worker| self.end_tick(worker))?;
             self.flush();
             self.prepare();
-            self.deliver_all();
+            (0..self.clients.len()).for_each(|index| self.deliver(index, false));
         }
         let waiting = self.clients.iter().find(|client| !client.is_done());
         let turn = waiting.map(|client| client.turn);

@@ -79,7 +79,7 @@ impl Worker {
 
     /// The log is durable up to here: tells others what waited for it.
     pub(super) fn tell(&self, durable: Lsn) {
-        let notices = self.events.borrow_mut().release(durable);
+        let notices = self.waiting.borrow_mut().release_notices(durable);
         if notices.is_empty() {
             return;
         }

@@ -25,6 +25,16 @@ fn replies_that_leave_early_are_found() {
 }
 
 #[test]
+fn a_worker_that_asks_for_no_wake_up_is_found() {
+    let options = WorldOptions { sabotage: Some(Sabotage::NoWakeUp), ..seeded(seed_or(303)) };
+    let mut world =
+        start(options, new_disk(options.seed), Oracle::new(options.durability)).ok().expect("it starts");
+    let found = world.run(STEPS).and_then(|()| world.drain()).expect_err("a client waits for ever");
+    assert!(found.to_string().contains("waits for ever"), "{found}");
+    println!("no wake-up: found as: {found}");
+}
+
+#[test]
 fn a_lying_disk_is_found() {
     // Without the lie about the first start, which would be found before anything else.
     let mut options = seeded(seed_or(301));

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use engine::Notice;
+use crate::Notice;
 use lsn::Lsn;
 
 /// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
@@ -17,14 +17,14 @@ const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct EventQueue {
+pub struct EventQueue {
     held: VecDeque<Notice>,
     bytes: usize,
 }
 
 impl EventQueue {
     /// Adds notices; returns whether there were any.
-    pub(crate) fn hold(&mut self, notices: Vec<Notice>) -> bool {
+    pub fn hold(&mut self, notices: Vec<Notice>) -> bool {
         let any = !notices.is_empty();
         self.bytes += notices.iter().map(Notice::bytes).sum::<usize>();
         self.held.extend(notices);
@@ -32,32 +32,27 @@ impl EventQueue {
     }
 
     /// What the first one waits for.
-    pub(crate) fn gate(&self) -> Option<Lsn> {
+    pub fn gate(&self) -> Option<Lsn> {
         self.held.front().map(Notice::gate)
     }
 
     /// Whether no more should be added.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }
 
     /// Takes what may be shown now that everything up to `durable` is.
-    pub(crate) fn release(&mut self, durable: Lsn) -> Vec<Notice> {
+    pub fn release(&mut self, durable: Lsn) -> Vec<Notice> {
         let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
         let notices: Vec<Notice> = self.held.drain(..free).collect();
         self.bytes -= notices.iter().map(Notice::bytes).sum::<usize>();
         notices
     }
-
-    /// Forgets all notices: what they tell will never be durable.
-    pub(crate) fn clear(&mut self) {
-        *self = EventQueue::default();
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::{Event, EventClass, Message};
+    use crate::{Event, EventClass, Message};
     use keyspace::DbId;
 
     use super::*;
@@ -86,9 +81,6 @@ mod tests {
         assert_eq!(queue.gate(), Some(Lsn::new(16)));
         assert_eq!(released(&mut queue, 15), [""; 0], "one that is free does not overtake");
         assert_eq!(released(&mut queue, 99), ["b", "c", "d"]);
-        queue.hold(vec![event("e", 100)]);
-        queue.clear();
-        assert_eq!(released(&mut queue, 100), [""; 0]);
     }
 
     #[test]
