@@ -1,4 +1,4 @@
-//! Which clients CLIENT LIST shows and CLIENT KILL ends.
+//! The selection of clients by CLIENT LIST and CLIENT KILL.
 
 use super::{Client, ClientKind, DEFAULT_USER};
 
@@ -7,11 +7,11 @@ use super::{Client, ClientKind, DEFAULT_USER};
 pub struct ClientFilter<'a> {
     /// The id.
     pub id: Option<u64>,
-    /// What the client does.
+    /// The kind of client.
     pub kind: Option<ClientKind>,
-    /// The address of the other side, whole.
+    /// The address of the other side, in full.
     pub peer: Option<&'a [u8]>,
-    /// The address it connected to, whole.
+    /// The address it connected to, in full.
     pub local: Option<&'a [u8]>,
     /// The user it is authenticated as.
     pub user: Option<&'a [u8]>,
