@@ -184,13 +184,13 @@ pub trait Host: Send + Sync {
     /// Requests a snapshot; returns at once. While a snapshot is running, another is only accepted if it may
     /// be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
-    /// Requests a snapshot and returns at once; the promise is kept when the snapshot is complete.
+    /// Requests a snapshot and returns at once; `promise` is answered when the snapshot is complete.
     ///
     /// # Errors
     /// The whole error text, if a snapshot is running; the promise is dropped.
     fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str>;
-    /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then keeps
-    /// the promise.
+    /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
+    /// answers `promise`.
     ///
     /// # Errors
     /// The whole error text, if there is no loss to accept or another client is accepting it; the promise is

@@ -1,18 +1,19 @@
-//! Commands: what Redis commands mean, as functions from (keyspace, arguments, time) to (effects, reply).
+//! Commands: the meaning of Redis commands, as functions from (keyspace, arguments, time) to (effects,
+//! reply).
 //!
 //! ```text
-//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, write the reply
-//!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
+//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, reply
+//!      -> reserve the log record -> unlock -> publish
+//!      -> Outcome { gate }: the reply may leave once `gate` is durable
 //! ```
 //!
-//! What it is: one table row per command, one module per family, one place that executes them.
-//! What it is not: it owns no socket, thread, clock or file. What a command asks of the process around it goes
-//! through [`Host`].
+//! This crate has one table row per command, one module per family, and one place that executes them.
+//! It owns no socket, thread, clock or file. Commands use the process around them through [`Host`].
 //!
 //! Invariants
-//! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
-//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is taken: the
-//!   order in memory is the order in the log.
+//! - A handler that returns an error has changed nothing; the other commands of a batch are not affected.
+//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is
+//!   taken: the order in memory is the order in the log.
 //! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
 //! - Every reply carries a gate: the newest position of anything it could have seen.
 

@@ -1,18 +1,19 @@
-//! Observation: what an operator can see of the commands that run, each instrument with the least it can cost.
+//! Observation: the instruments that show an operator the commands that run, each at the lowest possible
+//! cost.
 //!
 //! ```text
 //!                        every command          every 32nd or so        slower than a threshold
 //!  counters (stats) ------- x
 //!  histograms, HOTKEYS ---------------------------- x
 //!  SLOWLOG, LATENCY --------------------------------(x)---------------------- x
-//!  MONITOR ---------------- x, while somebody watches
+//!  MONITOR ---------------- x, with any monitor
 //! ```
 //!
-//! What it is: the instruments that all workers share, and the rule for which commands are timed ([`Watch`]).
-//! What it is not: the commands that show them (families) or the counters of each worker (`stats`).
+//! This module has the instruments that all workers share, and the rule for which commands are timed
+//! ([`Watch`]). The commands that show them are in the families, the counters of each worker in `stats`.
 //!
 //! Invariants
-//! - Nothing here is on the path of a command that is neither slow nor sampled but one flag, read once per round.
+//! - A command that is neither slow nor sampled costs one flag here, read once per round.
 //! - Every instrument holds a bounded amount, whatever clients do.
 //! - No password is ever shown: arguments are taken through [`shown_args`] only.
 
@@ -43,11 +44,11 @@ pub struct Observer {
     pub latency: LatencyMonitor,
 }
 
-/// Which commands are timed in a round, besides those that are sampled.
+/// The commands that are timed in a round, besides sampled ones.
 ///
-/// Reading the clock twice costs a tenth of a GET, so commands that cannot be slow by themselves are left to sampling while
-/// the thresholds are those of slow commands: one in 32 of them is looked at, and a worker that was stopped for long enough
-/// to hit a threshold shows in the others.
+/// Reading the clock twice costs a tenth of a GET. So fast commands are left to sampling while the thresholds
+/// are those of slow commands: one in 32 of them is timed, and a worker that was stopped for long enough to
+/// reach a threshold shows in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Watch {
     /// None.
