@@ -1,6 +1,6 @@
 //! The command table: one row per command drives dispatch, arity, key positions, flags and documentation.
 //!
-//! Adding a command is one row and one function in the module of its family.
+//! A new command needs one row, and one function in the module of its family.
 //!
 //! Invariants
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
@@ -20,7 +20,7 @@ pub(crate) use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, Context, families};
 
-/// What a command runs.
+/// The function that runs a command. The arguments include its name.
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
 /// Groups of commands, as metrics and documentation name them.
@@ -50,9 +50,9 @@ pub enum Family {
     Documents,
     /// Several commands as one.
     Transactions,
-    /// Channels and those who listen to them.
+    /// Channels and their subscribers.
     Pubsub,
-    /// Scripts that the server runs.
+    /// Scripts and functions that run on the server.
     Scripting,
     /// The connection itself.
     Connection,
@@ -61,7 +61,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All families, in order of their numbers.
+    /// All families, in the order of their discriminants.
     pub const ALL: [Family; 16] = [
         Family::String,
         Family::Bitmap,
@@ -107,17 +107,17 @@ impl Family {
 /// One command.
 #[derive(Debug)]
 pub struct Row {
-    /// Lower case; subcommands as `container|sub`.
+    /// The name in lower case; `container|sub` for subcommands.
     pub name: &'static str,
-    /// Arguments including the name; negative: at least so many.
+    /// The number of arguments, name included; negative: at least that many.
     pub arity: i8,
-    /// Its properties.
+    /// The properties of the command.
     pub flags: Flags,
-    /// Where its keys stand.
+    /// The positions of its keys among its arguments.
     pub keys: Keys,
-    /// Its group.
+    /// The family that it belongs to.
     pub family: Family,
-    /// The Redis version that brought it.
+    /// The Redis version that introduced it.
     pub since: &'static str,
     /// Its time complexity.
     pub complexity: &'static str,
@@ -125,14 +125,14 @@ pub struct Row {
     pub summary: &'static str,
     /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
     pub syntax: &'static str,
-    /// What it runs.
+    /// The function that runs it.
     pub handler: Handler,
     /// Its subcommands, if it is a container.
     pub subcommands: &'static [Row],
 }
 
 impl Row {
-    /// Whether a call with `count` arguments, the name included, can be right.
+    /// Whether `count` arguments, name included, match the arity.
     #[inline]
     pub const fn accepts(&self, count: usize) -> bool {
         if self.arity < 0 {
@@ -142,8 +142,9 @@ impl Row {
         }
     }
 
-    /// Whether all that it does is in its unit, which can undo it: keys, documents, messages. What a script may not run does more
-    /// than that, unless it is barred there for another reason.
+    /// Whether all changes of the command are in its unit, which can undo them: keys, documents, messages.
+    /// Commands that scripts may not run (NOSCRIPT) change more than that, unless they are barred from
+    /// scripts for another reason.
     pub(crate) const fn can_be_undone(&self) -> bool {
         let flags = self.flags;
         let is_barred_otherwise = flags.has(Flags::READONLY)
@@ -153,14 +154,14 @@ impl Row {
         !flags.has(Flags::FLUSHES) && (!flags.has(Flags::NOSCRIPT) || is_barred_otherwise)
     }
 
-    /// The position in [`rows`], subcommands after their container: the index of its counters.
+    /// The position in [`rows`], subcommands after their container; also the index of its counters.
     pub fn index(&'static self) -> usize {
         TABLE.index_of(self)
     }
 }
 
-/// Which argument is the first member or field that a command on one collection looks up; 0 for none. Not part of the rows:
-/// it only tells what memory to fetch ahead.
+/// The index of the first member or field that a command on one collection looks up; 0 for none. Not part of
+/// the rows: it is only used to prefetch memory.
 fn member_index(name: &str) -> u8 {
     match name {
         "hget" | "hset" | "hdel" | "hexists" | "hincrby" | "hincrbyfloat" | "hmget" | "hmset" | "hsetnx"
@@ -176,7 +177,7 @@ pub fn rows() -> &'static [&'static Row] {
     &TABLE.rows
 }
 
-/// The row of the command of this name, whatever its case; subcommands are not looked up here.
+/// The row of the command with this name, in any case; does not look up subcommands.
 #[inline]
 pub fn resolve(name: &[u8]) -> Option<&'static Row> {
     TABLE.find(name).map(|index| TABLE.rows[index as usize])
@@ -200,10 +201,10 @@ impl Found {
     }
 }
 
-/// Finds the row a call runs: containers resolve to the subcommand.
+/// Finds the row of a call; a container resolves to the subcommand.
 ///
 /// # Errors
-/// The unknown command or subcommand.
+/// [`CommandError::UnknownCommand`] or [`CommandError::UnknownSubcommand`].
 #[inline]
 pub(crate) fn resolve_call(args: Args<'_>) -> Result<Found, CommandError> {
     let name = args.at(0);
@@ -231,16 +232,17 @@ const NAME_BYTES_MAX: usize = 24;
 const NAME_SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
 
-/// The rows, and a hash table over the names of the top-level ones. A lookup happens for every command: it reads the name
-/// once, folds its case and compares it with one candidate, which lies in the table itself.
+/// The rows, and an open-addressing hash table of the names of the top-level ones. Every command is looked up
+/// here: a lookup reads the name once, folds its case and usually compares it with one candidate, which lies
+/// in the table itself.
 struct Table {
     rows: Vec<&'static Row>,
-    /// For each row, [`member_index`].
+    /// The [`member_index`] of each row.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
 }
 
-/// The name of the row at an index, in one cache line.
+/// The name of the row at an index, within one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Name {
@@ -316,7 +318,7 @@ impl Table {
     }
 }
 
-/// Depends on the length and on the first and last four letters, without their case. `name` is not empty.
+/// Hashes the length and the first and last four letters, in lower case. `name` must not be empty.
 #[inline]
 fn name_hash(name: &[u8]) -> usize {
     let (head, tail) = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
