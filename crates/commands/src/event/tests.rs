@@ -1,4 +1,4 @@
-//! The letters of classes, the buffer, and what commands tell.
+//! The letters of classes, the buffer, and the events of commands.
 
 use keyspace::{EvictionPolicy, SlotId};
 use storage::Durability;
