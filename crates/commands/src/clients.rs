@@ -258,7 +258,7 @@ impl Client {
         (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
     }
 
-    /// Bytes received and not yet executed, and bytes of replies not yet sent.
+    /// Notes the bytes received and not yet executed, and the bytes of replies not yet sent.
     #[inline]
     pub fn set_buffered(&self, query_bytes: u64, output_bytes: u64) {
         self.query_buffer_bytes.store(query_bytes, Relaxed);

@@ -226,8 +226,8 @@ impl Context<'_, '_> {
     ///
     /// From here on no command is refused for lack of room in the log, because earlier changes cannot be
     /// taken back. The caller has asked for the room that they usually need ([`Context::require_room`]). If
-    /// they need more, the end of the unit waits for the log with its locks held, as for every record above 1
-    /// MiB: making room needs none of these locks.
+    /// they need more, the unit ends by waiting for the log with its locks held, as every record above 1 MiB
+    /// does: making room needs none of these locks.
     pub(crate) fn begin_inner(&mut self) {
         self.in_transaction = true;
         self.admitted_bytes = u64::MAX;

@@ -24,7 +24,7 @@ use keyspace::DbId;
 use lsn::Lsn;
 use pubsub::Kind;
 
-/// A set of kinds of events, as the letters of `notify-keyspace-events`.
+/// A set of event classes, as the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventClass(u16);
 

@@ -32,15 +32,15 @@ pub use slow_log::{SlowEntry, SlowLog};
 
 use crate::{Flags, Row};
 
-/// Below this threshold of the slow log every command is timed, not only those that may be slow.
+/// Below this threshold of the slow log every command is timed, not only potentially slow ones.
 const TIMES_ALL_BELOW_US: i64 = 1000;
 
 /// The instruments of a server.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// SLOWLOG.
+    /// The entries of SLOWLOG.
     pub slow_log: SlowLog,
-    /// LATENCY.
+    /// The history of LATENCY.
     pub latency: LatencyMonitor,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Watch {
     /// None.
     #[default]
     Nothing,
-    /// Those that may take long: neither FAST nor BRIEF.
+    /// Commands that may take long: neither FAST nor BRIEF.
     Slow,
     /// All.
     All,

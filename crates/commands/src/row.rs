@@ -40,15 +40,15 @@ pub enum Family {
     SortedSet,
     /// Hashes.
     Hash,
-    /// Sorted sets of places.
+    /// Geographic positions in sorted sets.
     Geo,
-    /// Entries with ids, and groups that read them.
+    /// Streams and consumer groups.
     Stream,
     /// Keys of any type.
     Generic,
     /// Documents with revisions.
     Documents,
-    /// Several commands as one.
+    /// MULTI, EXEC and related commands.
     Transactions,
     /// Channels and their subscribers.
     Pubsub,

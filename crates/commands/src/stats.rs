@@ -124,7 +124,7 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    /// Counters for so many workers.
+    /// Zeroed counters for this number of workers.
     pub fn new(workers: usize) -> CommandStats {
         let row_count = crate::rows().len();
         let worker = || {

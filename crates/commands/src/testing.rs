@@ -368,7 +368,6 @@ impl TestServer {
         open(&self.disk.clone_state()).replay::<Error>(read, |_| {}).expect("the log is whole");
     }
 
-    /// Creates a document database.
     pub(crate) fn create_database(&self, name: &str) {
         let mut writer = self.host.documents.lock();
         let mut record = Vec::new();
@@ -554,7 +553,6 @@ impl TestHost {
         }
     }
 
-    /// Registers a client.
     fn connect(&self) -> Arc<Client> {
         let (pushed, answers) = (self.pushed.clone(), self.answers.clone());
         let signaller: Signaller = Box::new(move |id, signal| match signal {

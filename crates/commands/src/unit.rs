@@ -421,7 +421,6 @@ impl<'k> Unit<'k> {
         self.keyspace.data_settings()
     }
 
-    /// Whether a slot is locked.
     pub(crate) fn has_locked(&self, slot: SlotId) -> bool {
         self.locked.has(slot)
     }
@@ -444,7 +443,6 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Whether every slot is locked.
     pub(crate) fn has_locked_all(&self) -> bool {
         self.locked.is_all()
     }

@@ -5,7 +5,7 @@ use super::{Client, ClientKind, DEFAULT_USER};
 /// Conditions that must all hold; `None` holds for every client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientFilter<'a> {
-    /// The id.
+    /// The id of the client.
     pub id: Option<u64>,
     /// The kind of client.
     pub kind: Option<ClientKind>,
@@ -15,9 +15,9 @@ pub struct ClientFilter<'a> {
     pub local: Option<&'a [u8]>,
     /// The user it is authenticated as.
     pub user: Option<&'a [u8]>,
-    /// Connected for at least so many seconds.
+    /// The minimum age of the connection, in seconds.
     pub age_seconds_min: Option<u64>,
-    /// Not the client with this id.
+    /// Excludes the client with this id.
     pub except: Option<u64>,
 }
 

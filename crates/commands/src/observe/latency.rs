@@ -20,7 +20,7 @@ pub enum LatencyEvent {
     Command,
     /// A command that takes constant or logarithmic time.
     FastCommand,
-    /// Removing expired keys.
+    /// A cycle that removes expired keys.
     ExpireCycle,
     /// Evicting keys to make room for a command.
     EvictionCycle,

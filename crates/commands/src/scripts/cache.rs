@@ -37,7 +37,6 @@ const RETRY_MS_MAX: u64 = 100;
 /// One command per interval waits in line for a slot of a long unit.
 const WAIT_EVERY_US: u64 = 5000;
 
-/// One script.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) sha: Sha,

@@ -21,7 +21,6 @@ use wire::{Args, Protocol};
 use super::ScriptSettings;
 use crate::Host;
 
-/// Libraries at most.
 pub(crate) const LIBRARIES_MAX: usize = 1000;
 
 /// Functions of all libraries at most.

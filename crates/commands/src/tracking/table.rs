@@ -132,7 +132,6 @@ impl Table {
         readers
     }
 
-    /// Removes all keys.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();

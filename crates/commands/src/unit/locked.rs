@@ -4,7 +4,6 @@ use keyspace::{DbId, Keyspace, LockedSlots, SlotGuard, SlotId};
 use lsn::Lsn;
 use smallvec::SmallVec;
 
-/// The locked slots.
 pub(super) enum Locked<'k> {
     /// None: the command names no key.
     None,

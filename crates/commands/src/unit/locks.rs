@@ -157,7 +157,6 @@ impl<'k> Locks<'k> {
         Ok(patience.lock_these(keyspace, slots)?.into())
     }
 
-    /// Locks one slot.
     pub(crate) fn slot(
         keyspace: &'k Keyspace,
         slot: SlotId,
@@ -172,7 +171,6 @@ impl<'k> Locks<'k> {
         Locks { databases, ..self }
     }
 
-    /// Locks every slot.
     pub(crate) fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
         Ok(patience.lock_several(keyspace, SlotId::all())?.into())
     }
