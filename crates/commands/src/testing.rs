@@ -1,10 +1,10 @@
-//! A whole server for tests, without a process around it: executor, keyspace and log on a simulated disk with a clock
-//! that is moved by hand.
+//! A whole server for tests, without a process around it: executor, keyspace and log on a simulated disk with
+//! a clock that tests advance.
 //!
-//! What it is: `check` for tables of commands and replies, `TestServer` for everything else. A table ends with a replay of the log
-//! into another keyspace, which must come out the same: so every test of a command also proves that its effects say all it
-//! did.
-//! What it is not: a place for expectations about one command.
+//! `check` is for tables of commands and replies, `TestServer` for everything else. A table ends with a
+//! replay of the log into another keyspace, which must have the same content: so every test of a command also
+//! proves that its effects are complete.
+//! Expectations about single commands do not belong here.
 
 mod replica;
 
@@ -43,15 +43,15 @@ use replica::TestReplication;
 /// The time at which every test begins, unix milliseconds.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// What channels begin with that are durable in tests.
+/// The prefix of durable channels in tests.
 const DURABLE_CHANNELS: &[u8] = b"durable";
 
 const DIR: &str = "/data";
 
 /// Runs a table of (command, reply) on an empty server with either protocol, then replays the log.
 ///
-/// Commands are inline requests: quotes and `\x00` work. `after 1500` lets so many milliseconds pass and replies nothing. For the
-/// notation of replies see [`notation`].
+/// Commands are inline requests: quotes and `\x00` work. `after 1500` advances the clock by 1500 milliseconds
+/// without a reply. For the notation of replies see [`notation`].
 ///
 /// # Panics
 /// At the first reply that is not the expected one.
@@ -79,7 +79,7 @@ pub(crate) fn check_protocols(table: &[(&str, &str, &str)]) {
     }
 }
 
-/// The reply of a command for another type.
+/// The reply of a command on a key of another type.
 pub(crate) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// A server with one client.
@@ -89,11 +89,11 @@ pub(crate) struct TestServer {
     pub(crate) executor: Executor,
     pub(crate) session: Session,
     pub(crate) bulk_bytes_max: usize,
-    /// What has happened to keys, as far as the host wants to know it.
+    /// Events that tests have not taken yet, of the classes that the host wants.
     events: Vec<Event>,
-    /// Commands that were handed over.
+    /// The number of commands that were handed over.
     pub(crate) long_units: usize,
-    /// What those append with.
+    /// The appender of handed-over commands.
     spare: Option<Appender>,
     disk: Arc<SimDisk>,
     pub(crate) log: Log,
@@ -126,12 +126,12 @@ impl TestServer {
         }
     }
 
-    /// Another client of the same server, to be swapped with `session`.
+    /// Connects another client to the same server, to be swapped with `session`.
     pub(crate) fn connect(&self) -> Session {
         Session::new(self.host.connect(), true)
     }
 
-    /// Runs commands against the replies that are expected; see [`check()`].
+    /// Runs commands and compares their replies; see [`check()`].
     pub(crate) fn check(&mut self, table: &[(&str, &str)]) {
         for (index, (line, expected)) in table.iter().enumerate() {
             if let Some(ms) = line.strip_prefix("after ") {
@@ -176,7 +176,7 @@ impl TestServer {
         self.clock.unix_ms()
     }
 
-    /// The position after everything that was appended.
+    /// The end of the log.
     pub(crate) fn appended_lsn(&self) -> Lsn {
         self.log.appended_lsn()
     }
@@ -217,14 +217,14 @@ impl TestServer {
         }
     }
 
-    /// From now on what takes long is handed over to another executor: scripts, when they have been asked a few times.
+    /// From now on long units are handed over to another executor; scripts after a few looks at the clock.
     pub(crate) fn hand_over_what_is_long(&mut self) {
         let (clock, passed_us) = (self.clock.clone(), AtomicU64::new(0));
         let look = move || clock.monotonic_us() + passed_us.fetch_add(LONG_AFTER_US / 3, Relaxed);
         self.executor.share_thread(Arc::new(look));
     }
 
-    /// Runs a command that is long as the server does: elsewhere.
+    /// Runs a long command as the server does: on another executor.
     fn execute_elsewhere(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Lsn {
         let unit = self.executor.hand_over(call, &mut self.session);
         let (keyspace, interests) = (self.executor.keyspace().clone(), self.executor.interests().clone());
@@ -246,8 +246,8 @@ impl TestServer {
         gate
     }
 
-    /// Runs commands on one key as a worker does that has read them at once, and returns how many of them were merged, in
-    /// each of the runs that it took, and all replies.
+    /// Runs pipelined commands on one key as a worker does. Returns the number of merged commands of each
+    /// run, and all replies.
     pub(crate) fn run_merged(&mut self, lines: &[&str]) -> (Vec<usize>, Vec<String>) {
         let requests: Vec<OwnedArgs> = lines.iter().map(|line| parse(line)).collect();
         let (mut runs, mut replies, mut next) = (Vec::new(), Vec::new(), 0);
@@ -279,7 +279,7 @@ impl TestServer {
         (runs, replies)
     }
 
-    /// What has happened to keys since this was asked last: `set a`, or `set a in 3` for another database than 0.
+    /// Events since the last call: `set a`, or `set a in 3` for another database than 0.
     pub(crate) fn events(&mut self) -> Vec<String> {
         let shown = |event: Event| match event.db {
             DbId::ZERO => format!("{} {}", event.name, event.key.escape_ascii()),
@@ -288,13 +288,13 @@ impl TestServer {
         self.take_events().into_iter().map(shown).collect()
     }
 
-    /// The same, as they are.
+    /// As [`TestServer::events`], unformatted.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         self.take_told();
         std::mem::take(&mut self.events)
     }
 
-    /// Takes what the executor tells others, and publishes it as if it were durable.
+    /// Takes the notices of the executor, and publishes them as if they were durable.
     fn take_told(&mut self) {
         let notices = self.executor.take_notices();
         self.tell(notices);
@@ -309,7 +309,7 @@ impl TestServer {
         }
     }
 
-    /// What clients were sent by channels since this was asked last, in the notation of [`notation`].
+    /// Messages that channels sent to clients since the last call, in the notation of [`notation`].
     pub(crate) fn take_messages(&mut self) -> BTreeMap<u64, Vec<String>> {
         let channels = self.executor.channels();
         channels.hand_over();
@@ -345,7 +345,7 @@ impl TestServer {
         messages
     }
 
-    /// The document databases that the log makes, and how many records have changed them.
+    /// The document databases that result from the log, and the number of records that changed them.
     pub(crate) fn logged_documents(&self) -> (Documents, usize) {
         let (documents, mut records) = (Documents::in_memory(Arc::new(|_| {})), 0);
         self.for_each_logged(|lsn, item| {
@@ -368,7 +368,6 @@ impl TestServer {
         open(&self.disk.clone_state()).replay::<Error>(read, |_| {}).expect("the log is whole");
     }
 
-    /// Creates a document database.
     pub(crate) fn create_database(&self, name: &str) {
         let mut writer = self.host.documents.lock();
         let mut record = Vec::new();
@@ -382,7 +381,7 @@ impl TestServer {
     /// Replays the log into an empty keyspace, as after a power cut.
     ///
     /// # Panics
-    /// If that gives another content than what is in memory.
+    /// If the replayed content differs from that in memory.
     pub(crate) fn assert_replays(&self) {
         self.log.flush_all().expect("a simulated disk works");
         let replayed = Keyspace::new(Options { hash_seed: 2 });
@@ -464,8 +463,8 @@ fn decoded(bytes: &[u8]) -> Option<(Value, usize)> {
     decode(bytes, &DecodeLimits::DEFAULT).expect("a reply is well formed")
 }
 
-/// A reply as text: `+OK`, `-ERR text`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`, `~[a]`, `>[a]`, `,1.5`, `#true`, `(12`,
-/// `txt"text"`.
+/// A reply as text: `+OK`, `-ERR text`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`, `~[a]`, `>[a]`, `,1.5`,
+/// `#true`, `(12`, `txt"text"`.
 pub(crate) fn notation(value: &Value) -> String {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let list = |values: &[Value]| values.iter().map(notation).collect::<Vec<_>>().join(", ");
@@ -491,10 +490,10 @@ pub(crate) fn notation(value: &Value) -> String {
     }
 }
 
-/// What was pushed to the client of an id, and the gate of it.
+/// Bytes that were pushed to a client: its id, the bytes, their gate.
 type Pushed = (u64, Arc<[u8]>, Lsn);
 
-/// A process that notes what it is asked for.
+/// A host that records the requests of commands.
 pub(crate) struct TestHost {
     pub(crate) documents: Arc<Documents>,
     pub(crate) clients: Clients,
@@ -505,24 +504,24 @@ pub(crate) struct TestHost {
     pub(crate) loading: Mutex<Option<Loading>>,
     /// The password of the user `default`; `None`: none is needed.
     pub(crate) password: Mutex<Option<Vec<u8>>>,
-    /// What CONFIG sees; only values that are set can be changed.
+    /// The settings of CONFIG; only settings in this map can be changed.
     pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
-    /// What was asked for, in order: `rewrite`, `reset`, `shutdown InOrder`, `flushing_all 4096`.
+    /// The recorded requests, in order: `rewrite`, `reset`, `shutdown InOrder`, `flushing_all 4096`.
     pub(crate) asked: Mutex<Vec<String>>,
-    /// What was pushed to clients and not looked at.
+    /// Pushes to clients that tests have not taken yet.
     pushed: Arc<Mutex<Vec<Pushed>>>,
-    /// What blocked clients were answered, likewise.
+    /// Answers to blocked clients that tests have not taken yet.
     answers: Arc<Mutex<Vec<Pushed>>>,
-    /// What clients wait for that have asked for a snapshot.
+    /// The promises of clients that have asked for a snapshot.
     pub(crate) promises: Mutex<Vec<Promise>>,
-    /// What was asked of the thread of durable channels.
+    /// The requests to the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Observer,
     pub(crate) scripts: Scripts,
     pub(crate) replication: TestReplication,
-    /// How long every command seems to take that is timed.
+    /// The apparent duration of each timed command, in microseconds.
     pub(crate) command_us: AtomicU64,
-    /// How long all of them have taken.
+    /// The sum of these durations.
     commands_us: AtomicU64,
     clock: Arc<SimClock>,
 }
@@ -554,7 +553,6 @@ impl TestHost {
         }
     }
 
-    /// Registers a client.
     fn connect(&self) -> Arc<Client> {
         let (pushed, answers) = (self.pushed.clone(), self.answers.clone());
         let signaller: Signaller = Box::new(move |id, signal| match signal {
@@ -566,7 +564,7 @@ impl TestHost {
         self.clients.register(Connected { peer, local, fd: 8, now_ms: START_MS, signaller })
     }
 
-    /// Takes what was pushed to a client, in the notation of [`notation`], and the newest gate of it.
+    /// Takes the pushes to a client, in the notation of [`notation`], and their newest gate.
     pub(crate) fn take_pushed(&self, client: u64) -> (Vec<String>, Lsn) {
         let mut pushed = self.pushed.lock();
         let (mut values, mut gate) = (Vec::new(), Lsn::ZERO);
@@ -586,7 +584,7 @@ impl TestHost {
         (values, gate)
     }
 
-    /// Takes the answer to the command that a client was blocked in, in the notation of [`notation`], and its gate.
+    /// Takes the answer to a blocked client, in the notation of [`notation`], and its gate.
     pub(crate) fn take_answer(&self, client: u64) -> Option<(String, Lsn)> {
         let mut answers = self.answers.lock();
         let position = answers.iter().position(|(id, ..)| *id == client)?;
@@ -594,7 +592,7 @@ impl TestHost {
         Some((decoded(&bytes).map_or_else(String::new, |(value, _)| notation(&value)), gate))
     }
 
-    /// Sets what to evict, without a limit that would evict anything.
+    /// Sets the eviction policy; the memory limit stays as it is.
     pub(crate) fn set_policy(&self, policy: EvictionPolicy) {
         self.limits.lock().policy = policy;
     }

@@ -1,6 +1,7 @@
-//! What can refuse a command before it touches a key.
+//! Admission: the checks that can refuse a command before it touches a key.
 //!
-//! Order of the checks, as in Redis: known, arity, protected, authenticated, subscribed, loading, stale, log, memory.
+//! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
+//! stale, log, memory.
 
 use storage::Admission;
 use wire::{Args, Protocol};
@@ -9,8 +10,9 @@ use crate::{
     CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN, row::wrapped,
 };
 
-/// Argument bytes that are executed on one admission by the log: asking it for every command would make the workers
-/// contend for its positions. It bounds by how much a worker may exceed the log's limit of unwritten bytes.
+/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
+/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
+/// unwritten bytes.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
 const DEBUG_REFUSED: CommandError = CommandError::Text(
@@ -19,7 +21,7 @@ const DEBUG_REFUSED: CommandError = CommandError::Text(
 );
 
 impl Executor {
-    /// Whether what a command is to run, if it runs another one, can be run.
+    /// Checks that the command wrapped by this one, if any, can be run.
     ///
     /// # Errors
     /// Those of [`wrapped`].
@@ -31,7 +33,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Everything that can refuse a command; `false`: the log cannot take it now.
+    /// Runs all checks. `false`: the log cannot take the command now.
     #[inline]
     pub fn check(
         &mut self,
@@ -57,11 +59,11 @@ impl Executor {
         Ok(true)
     }
 
-    /// Finds out for a script what may keep its commands from writing: it runs all the same, they are refused. Returns
-    /// whether it may run now.
+    /// Determines for a script whether its commands may write and add data: the script runs in any case, and
+    /// its commands are refused. Returns whether it may run now; `false`: the log cannot take it now.
     ///
     /// # Errors
-    /// Another script has a slot that is looked at for what can be evicted.
+    /// A long unit holds the slot of an eviction candidate.
     #[cold]
     pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
         let writes = match self.admit_args(args.size_bytes() as u64) {
@@ -79,7 +81,8 @@ impl Executor {
     /// Whether the command may append to the log.
     ///
     /// # Errors
-    /// It does, and the log is not there yet: a message to a durable channel, while others can be published.
+    /// [`CommandError::Loading`]: a message to a durable channel while there is no log yet; messages to other
+    /// channels can be published.
     #[inline]
     pub fn writes(&self, row: &Row, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
         if row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) {
@@ -91,7 +94,7 @@ impl Executor {
         if self.loading { Err(CommandError::Loading) } else { Ok(true) }
     }
 
-    /// What can refuse any command.
+    /// The checks that apply to every command, whether it writes or not.
     #[inline]
     pub(crate) fn check_call(
         &self,
@@ -128,12 +131,13 @@ impl Executor {
         Ok(())
     }
 
-    /// Whether a command is refused while nothing that is here may be shown. Who writes is told READONLY, as always on a replica.
+    /// Whether a command is refused because this server may not show its data. Writes are not refused here:
+    /// they get READONLY, as always on a replica.
     #[cold]
     fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
-        // One that wraps another shows what is kept of it.
+        // A command that wraps another one (IDEMP) shows the stored reply, so it counts as a read.
         let is_refused_as_write = |row: &Row| row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
-        // Redis refuses PING as well; here it asks whether the process lives, and shows nothing.
+        // Redis refuses PING as well; here PING only asks whether the process is alive, and shows no data.
         let is_denied =
             |row: &Row| !row.flags.has(Flags::STALE) && !is_refused_as_write(row) && row.name != "ping";
         match (&session.transaction, row.keys) {
@@ -144,8 +148,8 @@ impl Executor {
         }
     }
 
-    /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier answer holds for it;
-    /// `false`: not now.
+    /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier
+    /// admission still covers it; `false`: not now.
     #[inline]
     pub(crate) fn admit_args(&mut self, bytes: u64) -> Result<bool, CommandError> {
         if bytes <= self.admitted_bytes {
@@ -157,7 +161,7 @@ impl Executor {
 
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
-        // Every round begins without an admission, so no write gets past this.
+        // `begin_round` resets the admission, so every write of a round passes this check.
         if let Some(refusal) = self.refusal {
             return Err(CommandError::Text(refusal));
         }

@@ -1,21 +1,22 @@
-//! Blocking: clients that wait until a key holds something for them.
+//! Blocking commands: clients that wait until a key holds something for them.
 //!
 //! ```text
 //! BLPOP k   lock slot -> nothing there -> register -> unlock                       its conversation stops
-//! RPUSH k   lock slot -> apply -> k is awaited -> pop for who waits -> one record -> unlock -> both replies
+//! RPUSH k   lock slot -> apply -> awaited -> pop for the waiters -> one record -> unlock -> both replies
 //! ```
 //!
-//! What it is: the wait of a client, how it begins and what ends it. Who waits for which key is in the registry (see
-//! `interest`), who is served when in `serve`. What a client gets is up to the family of its command.
-//! What it is not: a thread or a task that waits. A blocked client is an entry in the registry and a conversation that
-//! takes no command.
+//! This module is the wait of a client: how it begins and ends. The registry of waiters by key is in
+//! `interest`, the order of serving in `serve`. The family of a command decides the reply.
+//! It is not a thread or a task that waits. A blocked client is an entry in the registry and a conversation
+//! that takes no command.
 //!
 //! Invariants
-//! - A client begins to wait under the locks of all its keys: nothing can come between looking and waiting.
-//! - A wait ends once, for one reason: served, timed out, woken (CLIENT UNBLOCK) or gone. Whoever wins [`Waiter::end`] acts on
-//!   it; the others do nothing. A client that disconnects after it was served has its element popped all the same: the reply
-//!   was on its way, as in Redis.
-//! - Those who wait for a key are served in the order in which they began to.
+//! - A client begins to wait under the locks of all its keys: nothing can happen between looking at the keys
+//!   and waiting.
+//! - A wait ends once, for one reason: served, timed out, woken (CLIENT UNBLOCK) or disconnected. The caller
+//!   that wins [`Waiter::end`] acts on it; the others do nothing. The element of a client that disconnects
+//!   after it was served is popped all the same: the reply was on its way, as in Redis.
+//! - The waiters of a key are served in the order in which they began to wait.
 
 mod serve;
 
@@ -35,14 +36,15 @@ use wire::{Args, OwnedArgs, Protocol, ReplyWriter};
 use crate::{CommandError, Context, Interests, ReplyMode, Unit, clients::Client};
 pub(crate) use serve::{Later, Serving};
 
-/// Takes what a client waits for from a key that holds the type it wants, and writes the reply. The arguments are those of
-/// its command.
+/// Takes an awaited element from a key that holds the wanted type, and writes the reply. The arguments are
+/// those of the blocked command.
 ///
 /// # Errors
-/// Becomes the reply; nothing may have changed.
+/// The error becomes the reply; nothing may have changed.
 pub type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
 
-/// The reply of a command that found nothing and must not wait. Who has waited in vain gets a null array whatever the command.
+/// The reply of a command that found nothing and must not wait. A timed-out client gets a null array for
+/// every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nothing {
     /// A null.
@@ -61,15 +63,15 @@ impl Nothing {
     }
 }
 
-/// When a key is one that a client waits for, with the arguments of its command.
+/// Whether a client that blocked with these arguments can be served from the key.
 pub type Condition = fn(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool;
 
-/// What a key must hold.
+/// The state of a key that a waiter waits for.
 #[derive(Clone, Copy)]
 pub enum Wants {
     /// Anything of this type.
     Type(ValueType),
-    /// What its command says, which may be nothing.
+    /// A state for which the condition holds; the key may be absent.
     Condition(Condition),
 }
 
@@ -82,32 +84,32 @@ impl Wants {
     }
 }
 
-/// What a command that found nothing waits for.
+/// The wait that a command asks for when it has found nothing.
 #[derive(Clone)]
 pub struct Awaited {
-    /// Where its keys stand among its arguments.
+    /// The indices of its keys among its arguments.
     pub keys: Range<usize>,
-    /// What they must hold.
+    /// The state that one of them must reach.
     pub wants: Wants,
-    /// A slot that serving needs beside that of the key.
+    /// A slot that serving needs besides that of the key.
     pub needs: Option<SlotId>,
-    /// For how long; `None`: for ever.
+    /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
-    /// The reply where nobody can wait.
+    /// The reply where waiting is impossible (in a transaction or a script).
     pub nothing: Nothing,
-    /// What to do once a key holds something.
+    /// Pops the element and writes the reply.
     pub serve: Serve,
 }
 
-/// A client that waits, as others see it.
+/// The wait of one client, shared between its session, the registry and the workers that may end it.
 pub struct Waiter {
     client: Arc<Client>,
-    /// Its place in the order of all who wait.
+    /// Its place in the order of all waiters.
     ticket: u64,
     db: DbId,
     protocol: Protocol,
     durability: Option<Durability>,
-    /// Its replies are off.
+    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
     is_silent: bool,
     args: OwnedArgs,
     awaited: Awaited,
@@ -115,17 +117,17 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Ends the wait; whether this was the call that did. Relaxed: nothing else is passed on by it.
+    /// Ends the wait. Returns whether this call ended it. Relaxed: no other data is passed on by it.
     pub fn end(&self) -> bool {
         !self.ended.swap(true, Relaxed)
     }
 
-    /// Whether the wait is over, though the client may not know yet.
+    /// Whether the wait is over, though the client may not have been answered yet.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Relaxed)
     }
 
-    /// Whether it waits for what no type of a key says.
+    /// Whether it waits for a condition rather than for a type.
     pub fn has_condition(&self) -> bool {
         matches!(self.awaited.wants, Wants::Condition(_))
     }
@@ -140,13 +142,13 @@ impl Waiter {
         self.db
     }
 
-    /// The keys it waits for; one may stand there several times.
+    /// The keys it waits for; a key may occur several times.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let keys = &self.awaited.keys;
         self.args.as_args().skip(keys.start).take(keys.len()).iter()
     }
 
-    /// The bytes of a reply to it, written by `write`.
+    /// The encoded reply that `write` writes; empty if the client gets no replies.
     fn reply(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
         let mut bytes = Vec::new();
         if !self.is_silent {
@@ -155,8 +157,8 @@ impl Waiter {
         bytes
     }
 
-    /// Wakes the client without what it waits for: as if its time were over, or with an error. Returns whether it still
-    /// waited.
+    /// Wakes the client without an element: with the reply of a timeout, or with an error (CLIENT UNBLOCK).
+    /// Returns whether it was still waiting.
     pub fn wake(&self, with_error: bool) -> bool {
         if !self.end() {
             return false;
@@ -179,18 +181,18 @@ impl std::fmt::Debug for Waiter {
 /// The wait of a session. Dropping it ends the wait.
 #[derive(Debug)]
 pub enum Wait {
-    /// For a key that holds something.
+    /// For a key (BLPOP and others).
     Key(KeyWait),
-    /// For a [`Promise`](crate::Promise).
+    /// For the reply of a [`Promise`](crate::Promise).
     Promise,
-    /// For what the thread of durable channels tells: see [`Executor::tell`](crate::Executor::tell).
+    /// For the answer of the thread of durable channels: see [`Executor::tell`](crate::Executor::tell).
     Channels {
-        /// Its replies are off.
+        /// The client gets no replies (CLIENT REPLY OFF or SKIP).
         is_silent: bool,
     },
 }
 
-/// See [`Wait::Key`].
+/// The wait for a key. Dropping it ends the wait and leaves the registry.
 #[derive(Debug)]
 pub struct KeyWait {
     waiter: Arc<Waiter>,
@@ -198,7 +200,7 @@ pub struct KeyWait {
 }
 
 impl Wait {
-    /// For how long the client waits; `None`: for ever.
+    /// The longest wait; `None`: unlimited.
     pub fn timeout_ms(&self) -> Option<u64> {
         match self {
             Wait::Key(wait) => wait.waiter.awaited.timeout_ms,
@@ -206,8 +208,8 @@ impl Wait {
         }
     }
 
-    /// The time is over: ends the wait and returns the reply, unless something else has ended it, whose reply is on its way
-    /// then.
+    /// The timeout has passed: ends the wait and returns the reply. `None` if something else has ended the
+    /// wait: its reply is on its way.
     pub fn time_out(&self) -> Option<Vec<u8>> {
         let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
         waiter.end().then(|| waiter.reply(|reply| reply.null_array()))
@@ -223,8 +225,8 @@ impl Drop for KeyWait {
 }
 
 impl Context<'_, '_> {
-    /// There is nothing for the command with these arguments yet: the client waits, and gets no reply now. As one of several
-    /// commands it cannot wait: the reply is that nothing came.
+    /// Blocks the client until a key can serve the command with these arguments; there is no reply now. In a
+    /// transaction or a script the command cannot wait: it gets [`Awaited::nothing`] at once.
     pub fn block(&mut self, args: Args<'_>, awaited: Awaited) {
         if self.in_transaction {
             awaited.nothing.write(&mut self.reply);

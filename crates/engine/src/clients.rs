@@ -1,14 +1,16 @@
-//! The clients: who is connected, as all workers may see it.
+//! The clients: all connections of the server, as any worker may see them.
 //!
-//! What it is: one [`Client`] per connection with what CLIENT LIST shows and CLIENT KILL selects by.
-//! What it is not: the session (a worker's own) or the connection (its socket and buffers). Nothing here decides
+//! This module has one [`Client`] per connection with the fields that CLIENT LIST shows and CLIENT KILL
+//! selects by.
+//! It is not the session (a worker's own) or the connection (its socket and buffers). Nothing here decides
 //! what a client may do.
 //!
 //! Invariants
 //! - Ids start at 1, grow with every connection and are never used again.
-//! - What changes with every command is a relaxed store: no lock, no shared counter, no read-modify-write. The worker
-//!   of the connection is the only writer of those fields; readers see each of them as it was a moment ago.
-//! - Killing only asks: the worker closes the connection when the signal reaches it.
+//! - Fields that change with every command are relaxed stores: no lock, no shared counter, no
+//!   read-modify-write. The worker of the connection is the only writer of those fields; readers see slightly
+//!   stale values.
+//! - Killing only signals: the worker closes the connection when the signal reaches it.
 
 mod filter;
 mod line;
@@ -35,7 +37,7 @@ pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 
 use crate::blocking::Waiter;
 
-/// The only user there is.
+/// The only user.
 pub const DEFAULT_USER: &str = "default";
 
 /// No command has run yet.
@@ -45,7 +47,7 @@ const NO_WISH: u8 = u8::MAX;
 /// The client has no transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
 
-/// What is known about a connection when it is accepted.
+/// The properties of a connection that are known when it is accepted.
 pub struct Connected {
     /// The address of the other side as CLIENT LIST shows it, such as `127.0.0.1:52001`.
     pub peer: String,
@@ -55,16 +57,16 @@ pub struct Connected {
     pub fd: i32,
     /// Unix milliseconds.
     pub now_ms: u64,
-    /// Takes what others ask of the connection to its worker.
+    /// Takes signals from other threads to the worker of the connection.
     pub signaller: Signaller,
 }
 
-/// What a client does, as the TYPE filters name it.
+/// The kind of a client, as the TYPE filters name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
     /// Sends commands.
     Normal,
-    /// Is the server this one replicates.
+    /// Is the server that this one replicates.
     Master,
     /// Replicates this server.
     Replica,
@@ -73,7 +75,7 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// The kind of this name, whatever its case.
+    /// The kind with this name, in any case.
     pub fn parse(name: &[u8]) -> Option<ClientKind> {
         const NAMES: [(&str, ClientKind); 5] = [
             ("normal", ClientKind::Normal),
@@ -86,25 +88,26 @@ impl ClientKind {
     }
 }
 
-/// A name a client may give itself or its library: printable ASCII without spaces, so that lists stay one line per
-/// client.
+/// A name that a client may give itself or its library: printable ASCII without spaces, so that lists stay
+/// one line per client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Label(Box<str>);
 
 impl Label {
-    /// The label, unless it holds a byte that it must not. Empty stands for none.
+    /// The label, or `None` if the text is not printable ASCII or has spaces. An empty text stands for no
+    /// label.
     pub fn parse(text: &[u8]) -> Option<Label> {
         let text = std::str::from_utf8(text).ok()?;
         text.bytes().all(|byte| byte.is_ascii_graphic()).then(|| Label(text.into()))
     }
 
-    /// Its text; empty for none.
+    /// The text; empty for no label.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What clients say about themselves.
+/// The labels that a client has given itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Labels {
     /// CLIENT SETNAME.
@@ -115,7 +118,7 @@ pub struct Labels {
     pub library_version: Label,
 }
 
-/// One connected client, as others may see it.
+/// One connected client, as any worker may see it.
 pub struct Client {
     id: u64,
     peer: Box<str>,
@@ -133,12 +136,12 @@ pub struct Client {
     no_touch: AtomicBool,
     import_source: AtomicBool,
     monitoring: AtomicBool,
-    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    /// Subscriptions to channels, patterns, shard channels and durable channels.
     subscriptions: [AtomicU32; 4],
     tracking: AtomicBool,
     tracks_prefixes: AtomicBool,
     redirect_broken: AtomicBool,
-    /// The client that is told in its place; 0 for none.
+    /// The client that gets the invalidations in its place; 0 for none.
     redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,
@@ -146,7 +149,7 @@ pub struct Client {
     output_bytes: AtomicU64,
     query_buffer_bytes: AtomicU64,
     output_buffer_bytes: AtomicU64,
-    /// Pushed by others and not yet taken by the client.
+    /// Bytes pushed by other threads that the client has not taken.
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
     /// The wait of a client that is blocked.
@@ -215,7 +218,7 @@ impl Client {
         self.created_ms
     }
 
-    /// What the client does.
+    /// [`ClientKind::PubSub`] with any subscription, else [`ClientKind::Normal`].
     pub fn kind(&self) -> ClientKind {
         let subscribed = self.subscriptions().iter().any(|count| *count > 0);
         if subscribed { ClientKind::PubSub } else { ClientKind::Normal }
@@ -231,7 +234,7 @@ impl Client {
         now_ms.saturating_sub(self.last_active_ms()) / 1000
     }
 
-    /// A command runs: its row index, and the time in unix milliseconds.
+    /// Notes that a command runs: its row index, and the time in unix milliseconds.
     #[inline]
     pub fn runs(&self, row: usize, now_ms: u64) {
         self.last_command.store(row as u16, Relaxed);
@@ -255,14 +258,14 @@ impl Client {
         (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed))
     }
 
-    /// Bytes received and not yet executed, and bytes of replies not yet sent.
+    /// Notes the bytes received and not yet executed, and the bytes of replies not yet sent.
     #[inline]
     pub fn set_buffered(&self, query_bytes: u64, output_bytes: u64) {
         self.query_buffer_bytes.store(query_bytes, Relaxed);
         self.output_buffer_bytes.store(output_bytes, Relaxed);
     }
 
-    /// Memory of the client: what is kept about it and its buffers.
+    /// Memory of the client in bytes: this entry and its buffers.
     pub fn memory_bytes(&self) -> u64 {
         let buffered = self.query_buffer_bytes.load(Relaxed) + self.output_buffer_bytes.load(Relaxed);
         size_of::<Client>() as u64 + buffered
@@ -273,12 +276,12 @@ impl Client {
         self.output_buffer_bytes.load(Relaxed)
     }
 
-    /// The selected database.
+    /// Notes the selected database.
     pub fn set_db(&self, db: DbId) {
         self.db.store(db.get(), Relaxed);
     }
 
-    /// The protocol of the replies.
+    /// Notes the protocol of the replies.
     pub fn set_protocol(&self, protocol: Protocol) {
         let version = match protocol {
             Protocol::Resp2 => 2,
@@ -292,17 +295,18 @@ impl Client {
         if self.resp.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// How many channels, patterns, shard channels, and channels from the log it has subscribed to.
+    /// Notes the numbers of subscriptions to channels, patterns, shard channels and durable channels.
     pub fn set_subscriptions(&self, counts: [usize; 4]) {
         self.subscriptions.iter().zip(counts).for_each(|(known, count)| known.store(count as u32, Relaxed));
     }
 
-    /// See [`Client::set_subscriptions`].
+    /// The numbers of subscriptions; see [`Client::set_subscriptions`].
     pub fn subscriptions(&self) -> [u32; 4] {
         self.subscriptions.each_ref().map(|count| count.load(Relaxed))
     }
 
-    /// Whether it tracks, and if so, who is told in its place and whether it does so by prefixes.
+    /// Notes the tracking of the client: `None` if it is off, else the client that gets the invalidations in
+    /// its place, and whether it tracks by prefixes.
     pub(crate) fn set_tracking(&self, tracking: Option<(Option<u64>, bool)>) {
         let (redirect, prefixes) = tracking.unwrap_or((None, false));
         self.redirect.store(redirect.unwrap_or(0), Relaxed);
@@ -311,57 +315,58 @@ impl Client {
         self.tracking.store(tracking.is_some(), Relaxed);
     }
 
-    /// The client that is told in its place has gone.
+    /// The client that gets the invalidations in its place has disconnected.
     pub(crate) fn set_redirect_broken(&self) {
         self.redirect_broken.store(true, Relaxed);
     }
 
-    /// The durability the client has asked for; `None`: the server's.
+    /// Notes the durability that the client has asked for; `None`: the server's.
     pub fn set_durability(&self, wish: Option<Durability>) {
         self.durability.store(wish.map_or(NO_WISH, |wish| wish as u8), Relaxed);
     }
 
-    /// How many commands are queued since MULTI; `None`: there is no transaction.
+    /// Notes the number of commands queued since MULTI; `None`: no transaction.
     pub fn set_queued(&self, count: Option<usize>) {
         self.queued.store(count.map_or(NO_TRANSACTION, |count| count as u32), Relaxed);
     }
 
-    /// Whether the connection may be closed to make room for its buffers (CLIENT NO-EVICT turns that off).
+    /// Notes whether the connection is exempt from being closed to make room for client buffers (CLIENT
+    /// NO-EVICT).
     pub fn set_no_evict(&self, no_evict: bool) {
         self.no_evict.store(no_evict, Relaxed);
     }
 
-    /// See [`Client::set_no_evict`].
+    /// Whether the connection is exempt; see [`Client::set_no_evict`].
     pub fn no_evict(&self) -> bool {
         self.no_evict.load(Relaxed)
     }
 
-    /// Whether its reads leave the access stamps alone.
+    /// Notes whether reads of this client leave the access stamps alone (CLIENT NO-TOUCH).
     pub fn set_no_touch(&self, no_touch: bool) {
         self.no_touch.store(no_touch, Relaxed);
     }
 
-    /// Whether it is shown every command.
+    /// Notes whether the client is shown every command (MONITOR).
     pub fn set_monitoring(&self, monitoring: bool) {
         self.monitoring.store(monitoring, Relaxed);
     }
 
-    /// The connection closes once its replies are sent.
+    /// Notes that the connection closes once its replies are sent.
     pub fn set_closing(&self) {
         self.closing.store(true, Relaxed);
     }
 
-    /// What the client says about itself.
+    /// The labels that the client has given itself.
     pub fn labels(&self) -> Labels {
         self.labels.lock().clone()
     }
 
-    /// Changes what the client says about itself.
+    /// Changes the labels of the client.
     pub fn change_labels(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock());
     }
 
-    /// The client begins to wait in a command, or has the answer to it.
+    /// The client begins to wait in a command, or its wait is over (`None`).
     pub(crate) fn set_waiter(&self, waiter: Option<&Arc<Waiter>>) {
         *self.waiter.lock() = waiter.map(Arc::downgrade).unwrap_or_default();
     }
@@ -371,7 +376,7 @@ impl Client {
         self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
     }
 
-    /// Whether the client waits in a command until a key holds something for it.
+    /// Whether the client is blocked in a command, waiting for a key.
     pub fn is_blocked(&self) -> bool {
         self.waiter().is_some()
     }

@@ -1,20 +1,22 @@
-//! What a handler works with.
+//! The context of a handler: its unit, session, reply and host.
 //!
 //! # Events
-//! A family tells what happens to keys ([`Context::notify`]) with the class of its type and the name that Redis gives the
-//! event, after the effect that makes it true:
+//! A family reports changes of keys ([`Context::notify`]) with the class of its type and the name that Redis
+//! gives the event, after the effect that makes it true:
 //!
 //! ```text
 //! cx.apply(&Effect::ListPush { .. });
 //! cx.notify(EventClass::LIST, "lpush", key);
 //! ```
 //!
-//! - Once per command and key, as Redis does it: HSET of five fields is one `hset`, and also if no value is another.
-//! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that emptied it.
-//! - Not told by families, because it is seen where effects are applied: `new`, `expired`, `evicted`, and `keymiss` for keys
-//!   looked up with [`Unit::read`], [`Unit::inspect`] or [`Unit::touch`]. A command that replaces a key by removing it first
-//!   (RENAME, COPY REPLACE, RESTORE REPLACE) tells `new` by itself, as Redis does.
-//! - An error is told nobody: what fails has changed nothing.
+//! - Once per command and key, as in Redis: HSET of five fields is one `hset`, also if no value differs.
+//! - A collection that has become empty: `cx.notify(EventClass::GENERIC, "del", key)` after the event that
+//!   emptied it.
+//! - Not reported by families, because they are detected where effects are applied: `new`, `expired`,
+//!   `evicted`, and `keymiss` for keys looked up with [`Unit::read`], [`Unit::inspect`] or [`Unit::touch`]. A
+//!   command that replaces a key by removing it first (RENAME, COPY REPLACE, RESTORE REPLACE) reports `new`
+//!   by itself, as Redis does.
+//! - An error reports no event: a failed command has changed nothing.
 
 use keyspace::{Applied, DbId, Effect, Keyspace};
 use pubsub::Local;
@@ -31,45 +33,45 @@ use crate::{
     unit::Taken,
 };
 
-/// What a command may log beside the bytes of its arguments: numbers, and the heads of its effects.
+/// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
 /// The record would be longer than a log can hold.
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
-/// What must be done before a command can run: nothing has happened yet.
+/// A step that must be done before a command can run: nothing has happened yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
-    /// The log must admit a record of so many bytes.
+    /// The log must admit a record of this many bytes.
     Room(u64),
     /// Every slot must be locked.
     AllSlots,
-    /// It must be handed over to a thread of its own.
+    /// The command must be handed over to a thread of its own.
     OwnThread,
-    /// A script must give back a slot.
+    /// A long unit must release a slot.
     Slot(Taken),
 }
 
 /// The surroundings of one command while it runs.
 pub struct Context<'a, 'k> {
-    /// The keys it has locked.
+    /// The locked slots, and the effects applied so far.
     pub unit: Unit<'k>,
-    /// The keyspace, for what it tells without a lock. What walks keys goes through `unit`.
+    /// The keyspace, for figures that need no lock. Walks over keys go through `unit`.
     pub keyspace: &'k Keyspace,
-    /// The client.
+    /// The session of the client.
     pub session: &'a mut Session,
-    /// The process.
+    /// The process around the executor.
     pub host: &'a dyn Host,
-    /// Where the reply goes. If the handler returns an error, what it wrote is taken back.
+    /// The reply. If the handler returns an error, its reply is discarded.
     pub reply: ReplyWriter<'a>,
-    /// What of the reply is written when the slots are free again; nothing if `in_transaction`.
+    /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
     pub postponed: Postponed,
     /// The server's durability.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
-    /// Whether it is one of several commands of its unit: it must not block.
+    /// Whether the command is one of several in its unit: it must not block.
     pub in_transaction: bool,
     /// Whether a script runs it.
     pub in_script: bool,
@@ -77,9 +79,9 @@ pub struct Context<'a, 'k> {
     pub admitted_bytes: u64,
     /// The channels of the worker; `None` where only keys are served.
     pub channels: Option<&'a mut Local>,
-    /// What scripts are run with; `None` where only keys are served.
+    /// The script machine of the worker; `None` where only keys are served.
     pub scripting: Option<&'a mut Scripting>,
-    /// Where commands are shown to monitors, if there are any.
+    /// The lines for the monitors; `None` if there are no monitors.
     pub monitor: Option<&'a mut Vec<u8>>,
 }
 
@@ -96,7 +98,7 @@ impl Context<'_, '_> {
         self.unit.now_ms()
     }
 
-    /// What has a deadline up to here counts as absent; see [`Unit::as_of_ms`].
+    /// Deadlines up to this time count as expired; see [`Unit::as_of_ms`].
     #[inline]
     pub fn as_of_ms(&self) -> u64 {
         self.unit.as_of_ms()
@@ -107,18 +109,18 @@ impl Context<'_, '_> {
         self.channels.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
 
-    /// What scripts are run with.
+    /// The script machine of the worker.
     pub fn scripting(&mut self) -> &mut Scripting {
         self.scripting.as_deref_mut().expect("what is merged or served has to do with keys only")
     }
 
-    /// To be called before the first change by commands whose record can be much larger than their arguments: makes sure
-    /// that the log has room for a record with `bytes` of content. If they are values that keys of the command have, its row
-    /// carries [`Flags::COPIES`].
+    /// Makes sure that the log has room for a record with `bytes` of content. A command whose record can be
+    /// much larger than its arguments must call this before its first change. If the content is values that
+    /// its keys hold, its row carries [`Flags::COPIES`].
     ///
     /// # Errors
-    /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command again; or no log
-    /// could hold the record.
+    /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command
+    /// again; or the error that the record is larger than a log can hold ([`CHAIN_BYTES_MAX`]).
     pub fn require_room(&self, bytes: u64) -> Result<(), CommandError> {
         if self.unit.record_bytes() as u64 + bytes > CHAIN_BYTES_MAX as u64 {
             return Err(RECORD_TOO_LARGE);
@@ -142,20 +144,20 @@ impl Context<'_, '_> {
         if applied.wrong_type { Err(CommandError::WrongType) } else { Ok(applied) }
     }
 
-    /// Tells what has happened to a key of the selected database; see the module documentation.
+    /// Reports an event on a key of the selected database; see the module documentation.
     #[inline]
     pub fn notify(&self, class: EventClass, name: &'static str, key: &[u8]) {
         self.unit.notify(class, name, self.session.db, key);
     }
 
-    /// The same for a key of another database.
+    /// As [`Context::notify`], for a key of another database.
     #[inline]
     pub fn notify_in(&self, db: DbId, class: EventClass, name: &'static str, key: &[u8]) {
         self.unit.notify(class, name, db, key);
     }
 
-    /// Runs the handler; an error takes its reply back and becomes the reply. Returns whether it succeeded, or as an error
-    /// what must be done first.
+    /// Runs the handler; an error discards its reply and becomes the reply. Returns whether it succeeded, or
+    /// as an error the step that must be done first.
     #[inline]
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Again> {
         let is_inner = self.in_transaction;
@@ -171,7 +173,7 @@ impl Context<'_, '_> {
         result
     }
 
-    /// As [`Context::handle`], for what is no whole command.
+    /// As [`Context::handle`], for a part of a command.
     #[inline]
     pub fn attempt(
         &mut self,
@@ -193,8 +195,8 @@ impl Context<'_, '_> {
         Ok(false)
     }
 
-    /// Remembers for a client that tracks what a command has read. CLIENT CACHING holds for one command, or for one
-    /// transaction as a whole.
+    /// Records for a tracking client the keys that a command has read. CLIENT CACHING holds for one command,
+    /// or for one transaction as a whole.
     #[cold]
     fn track(&mut self, row: &'static Row, args: Args<'_>, is_inner: bool) {
         let Some(tracking) = &mut self.session.tracking else { return };
@@ -211,7 +213,8 @@ impl Context<'_, '_> {
         self.reply.error(text);
     }
 
-    /// Shows a script to the monitors, or another command that runs commands, before those.
+    /// Shows a script, or another command that runs commands, to the monitors, before the commands that it
+    /// runs.
     pub fn show_script(&mut self, args: Args<'_>) {
         if let Some(lines) = &mut self.monitor {
             let (now_ms, db, peer) = (self.unit.now_ms(), self.session.db.get(), self.session.client.peer());
@@ -221,23 +224,24 @@ impl Context<'_, '_> {
 
     /// From now on runs several commands as one, with [`Context::run_inner`].
     ///
-    /// Nothing is refused any more for lack of room in the log, because what was changed cannot be taken back. Room for most
-    /// that they can need was asked for before ([`Context::require_room`]); for more, the end of the unit waits for the log
-    /// with its locks held, as for every record above 1 MiB: making room needs none of them.
+    /// From here on no command is refused for lack of room in the log, because earlier changes cannot be
+    /// taken back. The caller has asked for the room that they usually need ([`Context::require_room`]). If
+    /// they need more, the unit ends by waiting for the log with its locks held, as every record above 1 MiB
+    /// does: making room needs none of these locks.
     pub fn begin_inner(&mut self) {
         self.in_transaction = true;
         self.admitted_bytes = u64::MAX;
     }
 
-    /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value or an error, or no
-    /// value for a command that says nothing. Monitors are told that it came from `origin`; `None`: from the client. Returns
-    /// whether it succeeded.
+    /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value
+    /// or an error, or a null for a command without a reply. Monitors see `origin` as its source; `None`: the
+    /// client. Returns whether it succeeded.
     ///
     /// # Errors
-    /// To be passed on, when what the unit has done is undone: [`CommandError::NeedsOwnThread`].
+    /// To be passed on, once the effects of the unit are undone: [`CommandError::NeedsOwnThread`].
     ///
     /// # Panics
-    /// If anything else must be done before it can run.
+    /// If the command needs any other step before it can run.
     pub fn run_inner(
         &mut self,
         Found { row, index, .. }: Found,

@@ -49,7 +49,7 @@ pub struct Round<'w> {
     pub executor: &'w mut Executor,
     /// Reused by all conversations of the worker.
     pub batch: &'w mut RequestBatch,
-    /// The process.
+    /// The process around the executor.
     pub host: &'w dyn Host,
     /// Unix milliseconds.
     pub now_ms: u64,

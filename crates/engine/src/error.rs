@@ -6,14 +6,14 @@ use std::fmt;
 
 use crate::unit::Taken;
 
-/// An error that is the client's to handle. The connection goes on.
+/// An error reply. The connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
-    /// The first argument is no command; with the arguments that followed, as Redis shows them.
+    /// The first argument names no command.
     UnknownCommand {
         /// The name as it was sent.
         name: Vec<u8>,
-        /// The arguments that followed.
+        /// The arguments that followed, as far as Redis shows them.
         args: Vec<Vec<u8>>,
     },
     /// A container command has no such subcommand.
@@ -29,35 +29,35 @@ pub enum CommandError {
     WrongType,
     /// Arguments that do not fit together.
     Syntax,
-    /// A number was expected.
+    /// The argument is not an integer.
     NotAnInteger,
-    /// A positive number was expected.
+    /// The argument is not positive.
     NotPositive,
-    /// A floating point number was expected.
+    /// The argument is not a floating point number.
     NotAFloat,
-    /// A number outside its range, where Redis says only so.
+    /// A number outside its range, where Redis gives no details.
     OutOfRange,
-    /// INCR and family would leave the range of 64 bits.
+    /// INCR and related commands would leave the range of 64 bits.
     IncrementOverflow,
     /// DECRBY of the smallest number.
     DecrementOverflow,
-    /// INCRBYFLOAT gives no number.
+    /// INCRBYFLOAT would give no finite number.
     NotFinite,
-    /// An expiry that is not in the future of 1970, for the command of this name.
+    /// A deadline of zero or less, or one that overflows, for the command of this name.
     InvalidExpire(&'static str),
     /// A string would exceed `proto-max-bulk-len`.
     StringTooLong,
     /// A negative offset.
     OffsetOutOfRange,
-    /// RENAME and others of a key that is not there.
+    /// RENAME and others of an absent key.
     NoSuchKey,
     /// COPY and MOVE onto itself.
     SameObject,
     /// A database number outside the range.
     DbOutOfRange,
-    /// The first, the second or either argument of SWAPDB is no database.
+    /// The first, the second or either argument of SWAPDB is not a database.
     InvalidDbIndex(&'static str),
-    /// SCAN with a cursor that is no number.
+    /// SCAN with a cursor that is not a number.
     InvalidCursor,
     /// A command before AUTH.
     NoAuth,
@@ -69,41 +69,44 @@ pub enum CommandError {
     NoProto,
     /// The server is still loading.
     Loading,
-    /// The memory limit is reached and nothing may be evicted.
+    /// The memory limit is reached and no key may be evicted.
     OutOfMemory,
-    /// The log has no room: the reason, from the operating system.
+    /// The log has no room; with the reason, from the operating system.
     DiskFull(String),
-    /// The server was recovered past damage, which nobody has accepted yet.
+    /// The server was recovered past damage (`--force-recovery`), and no operator has accepted the loss yet.
     RecoveryUnconfirmed,
     /// The disk has not answered for seconds.
     LogStalled,
     /// The log is poisoned.
     LogFailed,
-    /// Too few replicas have acknowledged for `ack-timeout`. It is on this disk.
+    /// Too few replicas have acknowledged within `ack-timeout`. The write is on this server's disk.
     NotReplicated,
-    /// Not for clients: the record will be so many bytes, which must be admitted first. The executor sees to it.
+    /// Not for clients: the record will have this many bytes, which the log must admit first. The executor
+    /// asks for them.
     NeedsRoom(u64),
-    /// Not for clients: it needs other slots than its arguments say. The executor runs it again with all of them.
+    /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
+    /// with all slots.
     NeedsAllSlots,
-    /// Not for clients: a script has a slot that it needs. The executor has it tried again later.
+    /// Not for clients: a long unit holds a slot that the command needs. The executor has it retried later.
     SlotTaken {
-        /// When, in milliseconds.
+        /// The delay before the retry, in milliseconds.
         pause_ms: u64,
     },
-    /// Not for clients: it takes long, and others wait for the thread. The executor has it handed over.
+    /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
+    /// handed over.
     NeedsOwnThread,
-    /// A script keeps what it needs for too long already.
+    /// A script has held a needed slot for too long.
     Busy,
-    /// A function does.
+    /// As [`CommandError::Busy`], for a function.
     BusyFunction,
     /// Any other text that belongs to exactly one command, prefix included.
     Text(&'static str),
-    /// The same, with a part that varies.
+    /// As [`CommandError::Text`], with a part that varies.
     Composed(String),
 }
 
 impl CommandError {
-    /// The text after the `-`, prefix included.
+    /// Appends the text after the `-`, prefix included.
     pub fn render(&self, out: &mut Vec<u8>) {
         match self {
             CommandError::UnknownCommand { name, args } => {

@@ -1,18 +1,19 @@
-//! Keyspace notifications: what happens to keys, as events for whoever subscribes; and with them, in the same order, messages
-//! that are published in transactions.
+//! Keyspace notifications: events about keys for the clients that subscribe to them. With them, in the same
+//! order, go the messages that are published in transactions.
 //!
 //! ```text
-//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices -> the server
-//!                                         holds them until the gate is durable -> Executor::publish -> channels
+//! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
+//!     -> the server holds them until the gate is durable -> Executor::publish -> channels
 //! ```
 //!
-//! What it is: the classes of events, and the buffer of one worker. What it is not: delivery. Who holds notices back until
-//! they are durable is the server's, who has subscribed is known to [`pubsub`].
+//! This module has the classes of events, and the buffer of one worker. It is not delivery: the server holds
+//! notices back until they are durable, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
-//! - While no class is wanted an event costs one branch: what is wanted is read once per round.
-//! - Events of one worker stand in the order of its units, those of one unit in the order in which they happened.
-//! - An event has the gate of its unit: what it tells is shown to nobody before it is durable.
+//! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
+//! - The events of one worker stand in the order of its units, those of one unit in the order in which they
+//!   happened.
+//! - An event has the gate of its unit: it is delivered only when the change that it reports is durable.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +24,7 @@ use keyspace::DbId;
 use lsn::Lsn;
 use pubsub::Kind;
 
-/// A set of kinds of events, as the letters of `notify-keyspace-events`.
+/// A set of event classes, as the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventClass(u16);
 
@@ -52,14 +53,14 @@ impl EventClass {
     pub const EVICTED: EventClass = EventClass(1 << 9);
     /// `t`: streams.
     pub const STREAM: EventClass = EventClass(1 << 10);
-    /// `d`: modules, of which there are none.
+    /// `d`: modules; there are none, so no such event.
     pub const MODULE: EventClass = EventClass(1 << 11);
-    /// `n`: a key has come into being.
+    /// `n`: a key was created.
     pub const NEW: EventClass = EventClass(1 << 12);
-    /// `m`: a key was read that is not there.
+    /// `m`: an absent key was read.
     pub const KEY_MISS: EventClass = EventClass(1 << 13);
 
-    /// The letters in the order in which they are shown; all that `A` stands for come first.
+    /// The letters in the order in which they are shown; the letters that `A` stands for come first.
     const LETTERS: [(char, EventClass); 14] = [
         ('g', EventClass::GENERIC),
         ('$', EventClass::STRING),
@@ -77,7 +78,7 @@ impl EventClass {
         ('m', EventClass::KEY_MISS),
     ];
 
-    /// `A`: everything that happens to keys but that they are new or missed.
+    /// `A`: all classes of key events except new keys and key misses.
     const ALL: EventClass = {
         let (mut all, mut index) = (EventClass::NONE, 0);
         while index < 10 {
@@ -87,7 +88,7 @@ impl EventClass {
         all
     };
 
-    /// Reads letters as `notify-keyspace-events` has them; `None` if one of them is none.
+    /// Parses the letters of `notify-keyspace-events`; `None` if one of them is unknown.
     pub fn parse(letters: &str) -> Option<EventClass> {
         letters.chars().try_fold(EventClass::NONE, |classes, letter| {
             let known = EventClass::LETTERS.into_iter().chain([('A', EventClass::ALL)]);
@@ -101,23 +102,23 @@ impl EventClass {
         EventClass(self.0 | other.0)
     }
 
-    /// Whether the sets have something in common.
+    /// Whether the sets have a class in common.
     #[inline]
     pub const fn intersects(self, other: EventClass) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// As a number, and back with [`EventClass::from_bits`].
+    /// The set as a number; [`EventClass::from_bits`] is the inverse.
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// See [`EventClass::bits`].
+    /// The set with this number; see [`EventClass::bits`].
     pub const fn from_bits(bits: u16) -> EventClass {
         EventClass(bits)
     }
 
-    /// What can be wanted at all: without a channel to go to, nothing.
+    /// The classes that can be delivered: none without `K` or `E`, as there is no channel to deliver to.
     fn deliverable(self) -> EventClass {
         let channels = EventClass::KEYSPACE.or(EventClass::KEYEVENT);
         if self.intersects(channels) { self } else { EventClass::NONE }
@@ -125,7 +126,8 @@ impl EventClass {
 }
 
 impl fmt::Display for EventClass {
-    /// As CONFIG GET shows it. Redis leaves out the `n` when all of `A` is set; here what is shown can be set again.
+    /// As CONFIG GET shows it. Redis leaves out the `n` when all of `A` is set; this form can always be set
+    /// again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0 & EventClass::ALL.0 == EventClass::ALL.0;
         if all {
@@ -137,10 +139,10 @@ impl fmt::Display for EventClass {
     }
 }
 
-/// Something that has happened to a key.
+/// An event on a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is, and the channels that it was meant for when it happened.
+    /// The class of the event, and the channels that were wanted when it happened.
     pub classes: EventClass,
     /// Its name, such as `set`.
     pub name: &'static str,
@@ -148,7 +150,7 @@ pub struct Event {
     pub db: DbId,
     /// The key.
     pub key: Box<[u8]>,
-    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The event may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
 }
 
@@ -157,25 +159,25 @@ pub struct Event {
 pub struct Message {
     /// A channel or a shard channel.
     pub kind: Kind,
-    /// Its name.
+    /// The name of the channel.
     pub channel: Box<[u8]>,
-    /// What is published.
+    /// The payload.
     pub payload: Box<[u8]>,
-    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The message may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
 }
 
-/// Something that others are told once it is durable.
+/// An event or message that is delivered to other clients once it is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Something has happened to a key.
+    /// An event on a key.
     Event(Event),
-    /// Somebody has published a message.
+    /// A message published in a transaction.
     Message(Message),
 }
 
 impl Notice {
-    /// It may be shown once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The notice may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
     pub fn gate(&self) -> Lsn {
         match self {
             Notice::Event(event) => event.gate,
@@ -190,7 +192,7 @@ impl Notice {
         }
     }
 
-    /// About how much memory it takes.
+    /// The approximate memory of the notice, in bytes.
     pub fn bytes(&self) -> usize {
         let own = match self {
             Notice::Event(event) => event.key.len(),
@@ -199,7 +201,7 @@ impl Notice {
         size_of::<Notice>() + own
     }
 
-    /// The messages that tell it: kind, channel and payload.
+    /// Visits the messages that deliver the notice: kind, channel and payload.
     pub(crate) fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
         match self {
             Notice::Message(message) => each(message.kind, &message.channel, &message.payload),
@@ -209,7 +211,7 @@ impl Notice {
 }
 
 impl Event {
-    /// On the channel of the key and on that of the event, as far as they are wanted.
+    /// Visits the messages on the channel of the key and on that of the event, as far as these are wanted.
     fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
         let Event { classes, name, db, key, .. } = self;
         let mut channel = Vec::with_capacity(24 + key.len());
@@ -226,17 +228,17 @@ impl Event {
     }
 }
 
-/// What one worker has to tell and has not handed on.
+/// The notices of one worker that it has not handed on.
 #[derive(Debug, Default)]
 pub struct Events {
     wanted: Cell<EventClass>,
     pending: RefCell<Vec<Notice>>,
-    /// So many of them have their gate.
+    /// The number of pending notices that have their gate.
     sealed: Cell<usize>,
 }
 
 impl Events {
-    /// From now on notes events of these classes.
+    /// Sets the classes of events that are noted from now on.
     pub fn want(&self, classes: EventClass) {
         self.wanted.set(classes.deliverable());
     }
@@ -263,13 +265,13 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published when the unit is durable and behind what was noted before.
+    /// Notes a message, to be published when the unit is durable and after the notices noted before.
     pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
         let (channel, payload) = (channel.into(), payload.into());
         self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));
     }
 
-    /// A unit has ended: what it noted waits for `gate`.
+    /// A unit has ended: sets `gate` for the notices that it has noted.
     #[inline]
     pub(crate) fn seal(&self, gate: Lsn) {
         let mut pending = self.pending.borrow_mut();
@@ -280,23 +282,23 @@ impl Events {
         }
     }
 
-    /// A unit will run again: what it noted has not happened.
+    /// A unit will run again: forgets the notices that it has noted.
     pub(crate) fn forget_unsealed(&self) {
         self.pending.borrow_mut().truncate(self.sealed.get());
     }
 
-    /// How many events are noted, for [`Events::forget_from`].
+    /// The number of pending notices, for [`Events::forget_from`].
     #[inline]
     pub fn noted(&self) -> usize {
         self.pending.borrow().len()
     }
 
-    /// One command of a unit will run again: what it noted, from this many events on, has not happened.
+    /// One command of a unit will run again or is undone: forgets the notices after the first `noted`.
     pub(crate) fn forget_from(&self, noted: usize) {
         self.pending.borrow_mut().truncate(noted);
     }
 
-    /// Takes everything, all of which is sealed.
+    /// Takes all notices; all of them must be sealed.
     pub fn take(&self) -> Vec<Notice> {
         self.sealed.set(0);
         std::mem::take(&mut self.pending.borrow_mut())

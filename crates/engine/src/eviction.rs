@@ -1,18 +1,20 @@
 //! Making room under `maxmemory`: evicting sampled keys, each with a logged delete.
 //!
-//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory
-//! never come here. What is above a limit that was lowered goes without any command.
+//! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory never
+//! run it. Data above a lowered limit is evicted without waiting for a command ([`Executor::evict_excess`]).
 
 use keyspace::{Effect, EvictionPolicy};
 use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::Patience};
 
-/// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for long.
+/// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for
+/// long.
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {
-    /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to evict.
+    /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to
+    /// evict.
     pub fn evict_excess(&mut self, host: &dyn Host) -> bool {
         let (limits, bytes) = (self.limits, self.keyspace().bytes());
         let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
@@ -22,7 +24,8 @@ impl Executor {
         self.make_room(host).is_err() && self.keyspace().bytes() < bytes
     }
 
-    /// Evicts until the data fits the limit, or says that it cannot.
+    /// Evicts until the data fits the limit. The error: it does not fit after at most [`EVICTIONS_MAX`]
+    /// evictions, or a long unit holds the slot of a candidate.
     #[inline]
     pub fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
         let limits = self.limits;
@@ -50,7 +53,8 @@ impl Executor {
         Err(CommandError::OutOfMemory)
     }
 
-    /// Evicts a key; `false`: there is none. That of a script that runs is waited for as any slot.
+    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every locking
+    /// does.
     fn evict_one(
         &mut self,
         policy: EvictionPolicy,

@@ -1,5 +1,5 @@
-//! Executing one command: the locks around it, the record and the gate after it. What may refuse it before is in
-//! `admission`; what happens between MULTI and EXEC in `queueing`; who looks on in `observing`.
+//! Executing one command: the locks around it, the record and the gate after it. The checks before it are in
+//! `admission`, transactions between MULTI and EXEC in `queueing`, timing and monitors in `observing`.
 
 mod databases;
 mod merging;
@@ -30,10 +30,11 @@ use crate::{
 };
 pub use merging::Merged;
 
-/// Subscriptions of a client that has gone that are ended at once: more would stop the worker for milliseconds.
+/// Subscriptions of a disconnected client that are ended at once: more would stop the worker for
+/// milliseconds.
 const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 
-/// A command found in its table, with what was computed ahead of its execution.
+/// A command found in the command table, with values that were computed before its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
     found: Option<Found>,
@@ -41,16 +42,16 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Nothing is known: everything is looked up when the command is executed.
+    /// Nothing is known: the command is looked up and its key hashed when it is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
 
-    /// Whether both commands have, as far as hashes tell, the same first key. True for all that have none.
+    /// Whether both commands have the same first key, as far as hashes tell. True if neither has a key.
     #[inline]
     pub fn shares_key(&self, other: &Resolved) -> bool {
         self.hash == other.hash
     }
 
-    /// Whether the command runs scripts, perhaps, which can take longer than any other.
+    /// Whether the command may run scripts, which can take longer than any other command.
     pub fn may_take_long(&self) -> bool {
         self.found
             .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
@@ -72,12 +73,12 @@ impl Resolved {
 pub struct Call<'b> {
     /// The arguments, the name first.
     pub args: Args<'b>,
-    /// What [`Executor::resolve`] said about it.
+    /// The result of [`Executor::resolve`] for it.
     pub resolved: Resolved,
 }
 
 impl Call<'_> {
-    /// Whether other arguments call the same command, as far as the first word tells, which it does not for subcommands.
+    /// Whether other arguments call the same command, judged by the first word; never for subcommands.
     #[inline]
     fn calls_the_same(&self, args: Args<'_>) -> bool {
         let name = args.at(0);
@@ -87,7 +88,7 @@ impl Call<'_> {
     }
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It ran, or was refused with an error reply. The reply may leave once `gate` is durable.
@@ -95,10 +96,11 @@ pub enum Outcome {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,
     },
-    /// It takes long, and others wait for this thread. Nothing happened; take it to another one with [`Executor::hand_over`].
+    /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
+    /// thread with [`Executor::hand_over`].
     Long,
-    /// The log cannot take it now, or a script has what it needs. Nothing happened; execute it again after the next movement
-    /// of the log or, if the session says so, after [`Session::pause_ms`].
+    /// The log cannot take the command now, or a long unit holds one of its slots. Nothing happened; execute
+    /// it again after the next movement of the log or, if it is not 0, after [`Session::pause_ms`].
     Wait,
 }
 
@@ -106,42 +108,44 @@ pub enum Outcome {
 pub struct Executor {
     pub(crate) table: &'static CommandTable,
     pub(crate) keyspace: Arc<Keyspace>,
-    /// Absent while the log is still being recovered.
+    /// `None` while the log is still being recovered.
     appender: Option<Appender>,
     channels: Local,
     pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
-    /// Commands until one is sampled.
+    /// Commands until the next one that is sampled.
     pub until_sample: u32,
-    /// Which others are timed in this round.
+    /// The commands that are timed in this round, besides sampled ones.
     pub watch: Watch,
     /// Whether commands are shown to monitors in this round.
     pub monitored: bool,
     /// Lines for the monitors.
     pub shown: Vec<u8>,
     wrote: bool,
-    /// What is left of the last admission.
+    /// The unused rest of the last admission.
     pub admitted_bytes: u64,
     /// The memory limit of this round.
     pub limits: MemoryLimits,
     /// Whether the server is loading in this round.
     pub loading: bool,
-    /// Whether nothing is appended in this round, not even that keys have expired.
+    /// Whether nothing is appended in this round, not even expiries: another server writes the log.
     pub read_only: bool,
-    /// Why clients may not write in this round.
+    /// The error for clients that write in this round; `None` if they may.
     pub refusal: Option<&'static str>,
-    /// Whether nothing that is here may be shown in this round.
+    /// Whether data may not be shown in this round; see
+    /// [`Replication::is_stale`](crate::replication::Replication::is_stale).
     pub is_stale: bool,
     bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
-    /// Keys whose waiters are to be served, each once. More than none only while a script has the slots that it takes.
+    /// Keys whose waiters are to be served, each key once. Not empty only while a long unit holds the slots
+    /// of the first one.
     pub later: VecDeque<Later>,
 }
 
 impl Executor {
-    /// An executor for one worker, without a log: only commands that are allowed while loading can run. `seed` feeds its
-    /// sampling. Workers on the same keyspace share `interests`.
+    /// An executor for one worker, without a log: only commands that are allowed while loading can run.
+    /// `seed` feeds its sampling. Workers on the same keyspace share `interests`.
     pub fn new(
         table: &'static CommandTable,
         keyspace: Arc<Keyspace>,
@@ -174,8 +178,8 @@ impl Executor {
         }
     }
 
-    /// Starts a round of commands at this time (unix milliseconds). What the process says of itself (loading, memory limits)
-    /// holds for the round.
+    /// Starts a round of commands at this time (unix milliseconds). The state of the process (loading, memory
+    /// limits) is read here and holds for the round.
     pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
         self.limits = host.memory_limits();
         self.loading = host.loading().is_some();
@@ -183,7 +187,7 @@ impl Executor {
         (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
         self.is_stale = replication.is_stale();
         if self.read_only {
-            // What is removed to make room, the leader removes.
+            // Eviction is the leader's task.
             self.limits.memory_bytes_max = 0;
         }
         self.watch = host.observer().watch();
@@ -200,22 +204,22 @@ impl Executor {
         &self.keyspace
     }
 
-    /// Who is interested in changes of keys.
+    /// The registry of clients that watch, await or track keys.
     pub fn interests(&self) -> &Arc<Interests> {
         &self.scratch.interests
     }
 
-    /// Gives it the log: from now on all commands can run.
+    /// Attaches the log: from now on all commands can run.
     pub fn attach(&mut self, appender: Appender) {
         self.appender = Some(appender);
     }
 
-    /// Takes the log away again, for another executor.
+    /// Detaches the log, for another executor.
     pub fn detach(&mut self) -> Option<Appender> {
         self.appender.take()
     }
 
-    /// Its access to the log; `None` while loading.
+    /// The access to the log; `None` while loading.
     #[inline]
     pub fn appender(&self) -> Option<&Appender> {
         self.appender.as_ref()
@@ -230,13 +234,13 @@ impl Executor {
     fn durability(&self) -> Durability {
         let Some(appender) = &self.appender else { return Durability::None };
         match appender.durability() {
-            // Whatever this disk does, replicas are waited for.
+            // Replies wait for replicas whatever the durability of this disk.
             durability if appender.awaits_acks() => durability.max(Durability::Commit),
             durability => durability,
         }
     }
 
-    /// Whether anything was appended to the log since this was asked last: somebody must see that it is flushed.
+    /// Whether anything was appended to the log since the last call: the caller must have it flushed.
     #[inline]
     pub fn take_wrote(&mut self) -> bool {
         std::mem::take(&mut self.wrote)
@@ -247,26 +251,29 @@ impl Executor {
         (!self.scratch.freed.is_empty()).then(|| std::mem::take(&mut self.scratch.freed))
     }
 
-    /// Takes what the units that have ended tell others, each to be [published](Executor::publish) once its gate is durable.
+    /// Takes the notices of the ended units, each to be [published](Executor::publish) once its gate is
+    /// durable.
     #[inline]
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.scratch.events.take()
     }
 
-    /// Tells others what has become durable.
+    /// Delivers a durable notice to the subscribers.
     pub fn publish(&mut self, notice: &Notice) {
         notice.for_each_message(|kind, channel, payload| {
             self.channels.publish(kind, channel, payload);
         });
     }
 
-    /// Does what the thread of durable channels tells this client's worker, and appends what the client is told.
+    /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
+    /// reply.
     pub fn tell(&mut self, told: &Told, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
         tell(&mut self.channels, session, told, &mut reply);
     }
 
-    /// Counts the messages of a notice as if they were published now: their publisher may have to wait for subscribers.
+    /// Checks the messages of a notice for back-pressure as if they were published now: their publisher may
+    /// have to wait for subscribers.
     pub fn weigh(&mut self, notice: &Notice) {
         notice.for_each_message(|kind, channel, _| self.channels.weigh_later(kind, channel));
     }
@@ -277,19 +284,19 @@ impl Executor {
         self.channels.has_backpressure()
     }
 
-    /// Shares channels with other workers; before, it has channels of its own.
+    /// Shares channels with other workers; until then the executor has channels of its own.
     pub fn share_channels(&mut self, channels: Local) {
         self.channels = channels;
     }
 
-    /// Its channels: what was published, and who is to get it.
+    /// The channels of this worker: published messages and their subscribers.
     #[inline]
     pub fn channels(&mut self) -> &mut Local {
         &mut self.channels
     }
 
-    /// A client has gone: ends its subscriptions, or some of so many that ending all would take long. Returns whether this
-    /// was all.
+    /// Ends the subscriptions of a disconnected client, at most `SUBSCRIPTIONS_ENDED_MAX` per call. Returns
+    /// whether all are ended.
     pub fn end_subscriptions(&mut self, session: &mut Session) -> bool {
         let Some(id) = session.subscriber else { return true };
         let ended = self.channels.leave(id, SUBSCRIPTIONS_ENDED_MAX);
@@ -299,8 +306,8 @@ impl Executor {
         ended
     }
 
-    /// First stage of a batch: finds the command, hashes its first key and begins to fetch its slot. What is the same as in
-    /// the command before it is not found out again.
+    /// First stage of a batch: finds the command, hashes its first key and begins to prefetch its slot.
+    /// Results that are the same as for the command before it are reused.
     #[inline]
     pub fn resolve(&self, args: Args<'_>, before: Option<Call<'_>>) -> Resolved {
         let same = before.filter(|before| before.calls_the_same(args));
@@ -319,7 +326,7 @@ impl Executor {
         Resolved { found, hash: Some(hash) }
     }
 
-    /// Second stage: begins to fetch the bucket.
+    /// Second stage: begins to prefetch the bucket.
     #[inline]
     pub fn prefetch_bucket(&self, session: &Session, resolved: &Resolved) {
         if let Some(hash) = &resolved.hash {
@@ -327,7 +334,7 @@ impl Executor {
         }
     }
 
-    /// Third stage: begins to fetch the entry.
+    /// Third stage: begins to prefetch the entry.
     #[inline]
     pub fn prefetch_entry(&self, session: &Session, resolved: &Resolved) {
         if let Some(hash) = &resolved.hash {
@@ -335,7 +342,8 @@ impl Executor {
         }
     }
 
-    /// Fourth stage, for a run of commands on one key: begins to fetch what they name of a big collection.
+    /// Fourth stage, for a run of commands on one key: begins to prefetch the members or fields of a big
+    /// collection that they name.
     pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
         let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
         let Some(first) = run.clone().next().filter(|&first| member(first).is_some()) else { return };
@@ -379,7 +387,7 @@ impl Executor {
             Some(found) => found,
             None => match self.table.resolve_call(call.args) {
                 Ok(found) => found,
-                // Redis tells unknown commands before it asks for a password.
+                // Redis reports unknown commands before it asks for a password.
                 Err(error) => return refuse(&error, session, out),
             },
         };
@@ -390,7 +398,7 @@ impl Executor {
         }
     }
 
-    /// Runs a command that has passed its checks, with everything that looks on.
+    /// Runs a command that has passed its checks, with timing and monitors.
     #[inline]
     pub fn start(
         &mut self,
@@ -422,7 +430,8 @@ impl Executor {
     /// The round's clock with fresh randomness.
     #[inline]
     pub(crate) fn next_clock(&mut self) -> AccessClock {
-        // The copy first: a load of the whole right after a store to a part of it would wait for that store.
+        // The copy first: a load of the whole struct right after a store to a part of it would wait for that
+        // store.
         let clock = AccessClock { random: next_random(self.clock.random), ..self.clock };
         self.clock.random = clock.random;
         clock
@@ -431,7 +440,7 @@ impl Executor {
     /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.
     ///
     /// # Errors
-    /// A script has the slot.
+    /// A long unit holds the slot.
     pub(crate) fn run_on_slot(
         &mut self,
         slot: SlotId,
@@ -444,7 +453,7 @@ impl Executor {
     /// Runs a change of the server's own on the slots that `lock` locks, as one record.
     ///
     /// # Errors
-    /// A script has one of them.
+    /// A long unit holds one of the slots.
     pub(crate) fn run_own(
         &mut self,
         lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, Taken>,
@@ -501,7 +510,8 @@ impl Executor {
             Ok(outcome) => outcome,
             Err(again) => {
                 let outcome = self.run_again(again, found, call, session, host, out, shown);
-                // On a thread of its own it is known until it has ended, however often it is tried again.
+                // A unit on a thread of its own stays registered until it has ended, however often it is
+                // retried.
                 if outcome != Outcome::Long && !matches!(self.scripting.place, Place::OwnThread) {
                     self.forget_handed_over(host);
                 }
@@ -510,8 +520,9 @@ impl Executor {
         }
     }
 
-    /// Goes on with a command that could not run as its arguments told: because it needs more room in the log, or other slots.
-    /// `shown` is what monitors had been shown before it.
+    /// Continues with a command that could not run with the admission and locks derived from its arguments,
+    /// because it needs more room in the log or other slots. `shown` is the length of the monitor lines
+    /// before it.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]
@@ -535,7 +546,8 @@ impl Executor {
             match again {
                 Again::AllSlots => locks_all = true,
                 Again::OwnThread => return Outcome::Long,
-                // As in Redis it is never told BUSY: a client that does not look at the reply would go on without a watch.
+                // As in Redis, WATCH never replies BUSY: a client that ignores the reply would continue
+                // without a watch.
                 Again::Slot(Taken::Busy) if found.row.name == "watch" && session.transaction.is_none() => {
                     session.watches.add_unseen(&self.scratch.interests);
                     ReplyWriter::new(out, session.protocol).ok();
@@ -561,9 +573,9 @@ impl Executor {
         }
     }
 
-    /// Runs a command with so much room in the log admitted, and with every slot locked or those of its keys; the error is
-    /// what must be done first, and nothing has happened.
-    // Twice in the code, so that the first try of every command need not be a call.
+    /// Runs a command with this admission by the log, and with every slot or the slots of its keys locked.
+    /// The error is the step that must be done first; nothing has happened then.
+    // Inlined twice, so that the first try of every command is not a call.
     #[inline(always)]
     fn run_once(
         &mut self,
@@ -575,7 +587,7 @@ impl Executor {
         (admitted_bytes, locks_all): (u64, bool),
     ) -> Result<Outcome, Again> {
         let args = call.args;
-        // Before the slots: see `unit::Databases`.
+        // Databases are locked before slots: see `unit::Databases`.
         let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
@@ -596,7 +608,7 @@ impl Executor {
             keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
         }
         .map_err(Again::Slot)?;
-        // It may have waited in line for long.
+        // The wait for the locks may have been long.
         if matches!(self.scripting.place, Place::OwnThread) && session.client.is_killed() {
             return Ok(Outcome::Wait);
         }
@@ -640,14 +652,14 @@ impl Executor {
             held.clear();
         }
         if let Keys::Settings = row.keys {
-            // Not under the lock: to ask for more acknowledgements begins an epoch, which waits for the disk.
+            // After unlocking: a request for more acknowledgements begins an epoch, which waits for the disk.
             host.apply_data_settings();
         }
         if !session.granted.is_empty() {
             let token = self.appender.as_ref().map_or(seen.get(), |appender| appender.log().token(seen));
             tell_tokens(session, out, token);
         }
-        // The log of a replica may hold more than is in its memory.
+        // The log of a replica may hold records that are not applied yet.
         let shown = || {
             let appended = self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
             appended.min(host.replication().shown_lsn())
@@ -656,7 +668,8 @@ impl Executor {
         Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
     }
 
-    /// After a client's unit has taken its position: closes the books. Returns what its replies must wait for.
+    /// Ends a client's unit after it has taken its position: notes its write, seals its notices, serves
+    /// waiters. Returns the gate of its replies.
     #[inline]
     fn end_unit(
         &mut self,
@@ -670,7 +683,7 @@ impl Executor {
             self.wrote = true;
             session.last_write = session.last_write.max(seen);
         }
-        // Others than this client are shown the events and told of changes: for them the server's durability counts.
+        // Other clients get the events and invalidations: for them the server's durability counts.
         self.scratch.seal(session.client.id(), gate(durability, false, seen));
         if !later.is_empty() {
             self.serve_later(later, host);
@@ -686,8 +699,8 @@ fn changes_data(args: Args<'_>, host: &dyn Host) -> bool {
 }
 
 impl Executor {
-    /// Serves blocked clients who could not be served in the unit that made their key ready, behind those who wait for that
-    /// already.
+    /// Serves the waiters that could not be served in the unit that made their key ready, after the keys that
+    /// are already queued.
     #[cold]
     fn serve_later(&mut self, later: VecDeque<Later>, host: &dyn Host) {
         for next in later {
@@ -698,7 +711,7 @@ impl Executor {
         self.serve_waiting(host);
     }
 
-    /// Goes on with [`Executor::serve_later`], up to one for whom a script has the slots.
+    /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
     #[cold]
     pub(crate) fn serve_waiting(&mut self, host: &dyn Host) {
         let durability = self.durability();
@@ -741,7 +754,7 @@ pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
     }
 }
 
-/// LEASE: puts its token where the reply has room for it.
+/// LEASE: writes its token over the placeholder in the reply.
 #[cold]
 fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
     let token = i64::try_from(token).unwrap_or(i64::MAX);
@@ -759,7 +772,8 @@ fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
     }
 }
 
-/// CLIENT REPLY OFF and SKIP: takes the reply back, but for changes of subscriptions, which are none.
+/// CLIENT REPLY OFF and SKIP: removes the reply, but not confirmations of subscriptions, which are no
+/// replies.
 #[cold]
 pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
     match session.reply_mode {
@@ -768,7 +782,7 @@ pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
             out.truncate(before);
             out.append(&mut session.said_anyway);
         }
-        // The reply of CLIENT REPLY SKIP itself, which has none.
+        // CLIENT REPLY SKIP itself, which has no reply.
         ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
         ReplyMode::Skip => {
             out.truncate(before);

@@ -1,7 +1,8 @@
-//! Active expiry: removing what has expired and is not looked at any more, each slot with one logged record.
+//! Active expiry: removes expired keys that are not accessed any more, with one logged record per slot.
 //!
-//! A key that has expired is invisible at once, whether or not it has been removed; this only frees its memory. While another
-//! server is copied here (CLIENT IMPORT-SOURCE), nothing is removed: that server says what has expired.
+//! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
+//! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), nothing is removed: that
+//! server decides which keys have expired.
 
 use keyspace::SlotId;
 use storage::Admission;
@@ -12,10 +13,10 @@ use crate::{Executor, Host, observe::LatencyEvent};
 const KEYS_PER_SLOT_MAX: usize = 64;
 
 impl Executor {
-    /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops early when the
-    /// log cannot take more.
+    /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops
+    /// early when the log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &dyn Host) -> usize {
-        // A replica is told by its leader what is removed.
+        // On a replica, the leader's log removes expired keys.
         if self.read_only || host.clients().has_import_source() {
             return 0;
         }
@@ -26,7 +27,7 @@ impl Executor {
             if removed >= keys_max || self.admit(0) != Admission::Go {
                 break;
             }
-            // The slot of a script has its turn when the script has ended.
+            // A slot that a long unit holds is skipped; a later cycle handles it.
             let _ = self.run_on_slot(slot, host, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
         }
         self.stats().expired(removed as u64);

@@ -1,21 +1,21 @@
-//! Interests: who is to learn that a key changes.
+//! Interests: the clients that watch or await keys.
 //!
 //! ```text
-//! WATCH: lock slot -> register          write: lock slot -> apply -> report -> unlock          EXEC: lock slots -> broken?
-//! BLPOP: lock slot -> register          push:  lock slot -> apply -> awaited? -> serve -> unlock
+//! WATCH: lock slot -> register   write: lock slot -> apply -> report -> unlock   EXEC: lock slots -> broken?
+//! BLPOP: lock slot -> register   push:  lock slot -> apply -> awaited? -> serve -> unlock
 //! ```
 //!
-//! What it is: a registry from keys to those who watch them and those who wait for something in them, exact per key, shared
-//! by all workers.
-//! What it is not: what happens then. Reporting to a client that watches marks it, and it looks when it holds the locks itself;
-//! for clients that wait see `blocking`.
+//! This module is a registry from keys to the clients that watch them or wait for something in them, exact
+//! per key, shared by all workers.
+//! It does not act on changes. A report only marks a watching client, which checks the mark when it holds the
+//! locks itself; for waiting clients see `blocking`.
 //!
 //! Invariants
-//! - One registers for a key, and a change of it is reported, under the lock of its slot: nothing happens between looking at
-//!   a key and having registered for it. Withdrawing needs no lock of a slot.
-//! - While nobody is registered a change costs one load ([`Interests::any`]). The load may be relaxed, because the lock of
-//!   the slot orders it behind the registration.
-//! - The locks in here are leaves: nothing else is locked under them.
+//! - Registration for a key, and the report of a change of it, happen under the lock of its slot: no change
+//!   is missed between looking at a key and registering for it. Withdrawing needs no lock of a slot.
+//! - While no client is registered a change costs one load ([`Interests::any`]). The load may be relaxed,
+//!   because the lock of the slot orders it after the registration.
+//! - The locks in this module are leaves: no other lock is taken under them.
 
 use std::{
     collections::BTreeMap,
@@ -30,22 +30,22 @@ use parking_lot::Mutex;
 
 use crate::{CommandError, Tracking, Unit, blocking::Waiter};
 
-/// Slots share so many locks of the registry.
+/// Locks of the registry, each shared by many slots.
 const SHARDS: usize = 64;
 
 /// Keys that one client may watch.
 const WATCHED_KEYS_MAX: usize = 1 << 16;
 
-/// What has happened to a key.
+/// The kind of change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Its value or its deadline is another, or it has come or gone.
+    /// Its value or deadline has changed, or it was created or removed.
     Value,
-    /// It had expired, and was removed for that: no change for those who have seen it expired already.
+    /// It had expired, and was removed for that: no change for clients that have seen it expired already.
     Buried,
 }
 
-/// Somebody who is to learn of changes of a key.
+/// One client's watch on a key.
 #[derive(Debug)]
 struct Interest {
     db: DbId,
@@ -62,21 +62,22 @@ impl Interest {
     }
 }
 
-/// Those interested in the keys of some slots. By key, because most keys have one name in one database.
+/// The interests in the keys of some slots. Indexed by name without the database: most names are in use in
+/// one database only.
 #[derive(Debug, Default)]
 struct Shard {
     watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
     awaited: BTreeMap<Box<[u8]>, Waiters>,
 }
 
-/// Those who wait for a key, by database and in the order in which they are served.
+/// The waiters of a key, by database and in the order in which they are served.
 type Waiters = BTreeMap<(DbId, u64), Arc<Waiter>>;
 
-/// See the module documentation.
+/// The registry of clients that watch, await or track keys; see the module documentation.
 #[derive(Debug)]
 pub struct Interests {
     count: AtomicUsize,
-    /// Of those who wait for a key, how many have a condition.
+    /// The number of registered waits with a condition.
     conditions: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
     next_ticket: AtomicU64,
@@ -98,23 +99,23 @@ impl Default for Interests {
 }
 
 impl Interests {
-    /// Whether anybody is interested in anything. Called under the lock of the slot that changes.
+    /// Whether any client is registered or tracks. Called under the lock of the slot that changes.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// Who keeps what they read.
+    /// The clients that cache the keys that they read.
     pub fn tracking(&self) -> &Tracking {
         &self.tracking
     }
 
-    /// A client begins to track: it is interested in what it will read.
+    /// A client begins to track: it is interested in the keys that it will read.
     pub(crate) fn tracking_begins(&self) {
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// A client no longer tracks.
+    /// A client stops tracking.
     pub(crate) fn tracking_ends(&self) {
         self.count.fetch_sub(1, Relaxed);
     }
@@ -141,23 +142,24 @@ impl Interests {
         }
     }
 
-    /// A key of this slot, which is locked, has changed.
+    /// Reports a change of a key of this slot, which is locked.
     pub fn report(&self, slot: SlotId, db: DbId, key: &[u8], change: Change) {
         if let Some(interested) = self.shard(slot).lock().watched.get(key) {
             interested.iter().filter(|it| it.db == db).for_each(|it| it.report(change));
         }
     }
 
-    /// Any key may have changed.
+    /// Reports that any key may have changed.
     pub(crate) fn report_all(&self) {
         for shard in &self.shards {
             shard.lock().watched.values().flatten().for_each(|it| it.report(Change::Value));
         }
     }
 
-    /// Databases are about to be emptied or exchanged, all slots are locked: reports every key that is in one of them.
+    /// Databases are about to be emptied or exchanged, with all slots locked: reports all watched keys of
+    /// these databases.
     pub(crate) fn report_global(&self, effect: &Effect<'_>, unit: &Unit<'_>) {
-        // What is at a key of one database afterwards is what is there or in the other database now.
+        // In an exchange both databases count: a key loses the value in one and gets that in the other.
         let affected = |db: DbId| match *effect {
             Effect::FlushAll => Some([db, db]),
             Effect::FlushDb { db: flushed } if flushed == db => Some([db, db]),
@@ -176,14 +178,15 @@ impl Interests {
     }
 }
 
-/// Clients that are blocked.
+/// The waits of blocked clients.
 impl Interests {
-    /// The place in the order of those who wait. Asked for under the locks of the keys, so that it is the order per key.
+    /// The next place in the order of waiters. Taken under the locks of the keys, so that it is the order per
+    /// key.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket.fetch_add(1, Relaxed)
     }
 
-    /// A client waits for its keys from now on; their slots are locked.
+    /// Registers a waiter for its keys, whose slots are locked.
     pub(crate) fn wait(&self, waiter: &Arc<Waiter>) {
         let id = (waiter.db(), waiter.ticket());
         for key in waiter.keys() {
@@ -196,7 +199,7 @@ impl Interests {
         }
     }
 
-    /// A client waits no more; nothing happens if that is known already.
+    /// Removes a waiter from all its keys; no effect if it is already removed.
     pub(crate) fn leave(&self, waiter: &Waiter) {
         let id = (waiter.db(), waiter.ticket());
         for key in waiter.keys() {
@@ -212,21 +215,21 @@ impl Interests {
         }
     }
 
-    /// Whether anybody waits for a key of this slot, which is locked.
+    /// Whether a client waits for a key of this slot, which is locked.
     pub(crate) fn is_awaited(&self, slot: SlotId, db: DbId, key: &[u8]) -> bool {
         let shard = self.shard(slot).lock();
         let waiters = shard.awaited.get(key);
         waiters.is_some_and(|waiters| waiters.range((db, 0)..=(db, u64::MAX)).next().is_some())
     }
 
-    /// The first of those who wait for a key whose ticket is this one or a later one.
+    /// The first waiter of a key with this ticket or a later one.
     pub(crate) fn next_waiter(&self, db: DbId, key: &[u8], ticket: u64) -> Option<Arc<Waiter>> {
         let shard = self.shard(slot_of(key)).lock();
         let (_, waiter) = shard.awaited.get(key)?.range((db, ticket)..=(db, u64::MAX)).next()?;
         Some(waiter.clone())
     }
 
-    /// Whether anybody waits for a key with a condition, whose ticket is this one or a later one.
+    /// Whether a waiter of a key, with this ticket or a later one, has a condition.
     pub(crate) fn awaits_condition(&self, db: DbId, key: &[u8], ticket: u64) -> bool {
         if self.conditions.load(Relaxed) == 0 {
             return false;
@@ -240,7 +243,7 @@ impl Interests {
         waiters.any(|(_, waiter)| waiter.has_condition())
     }
 
-    /// The keys of these databases that somebody waits for.
+    /// The awaited keys of these databases.
     pub(crate) fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
         let mut found = Vec::new();
         self.for_each_awaited(|db, key| {
@@ -251,7 +254,7 @@ impl Interests {
         found
     }
 
-    /// How many keys somebody waits for.
+    /// The number of awaited keys.
     pub fn awaited_keys(&self) -> usize {
         let mut count = 0;
         self.for_each_awaited(|_, _| count += 1);
@@ -285,10 +288,10 @@ struct Watching {
 }
 
 impl Watches {
-    /// Whether so many more keys can be watched.
+    /// Checks that this many more keys can be watched.
     ///
     /// # Errors
-    /// They would be too many.
+    /// There would be more than [`WATCHED_KEYS_MAX`].
     pub fn require_room(&self, more: usize) -> Result<(), CommandError> {
         let watched = self.watching.as_ref().map_or(0, |watching| watching.keys.len());
         if watched + more > WATCHED_KEYS_MAX {
@@ -297,7 +300,7 @@ impl Watches {
         Ok(())
     }
 
-    /// Watches a key, whose slot `unit` has locked; nothing changes if it is watched already.
+    /// Watches a key, whose slot `unit` has locked; no effect if it is already watched.
     pub fn add(&mut self, unit: &Unit<'_>, db: DbId, key: &[u8]) {
         let watching = self.watching.get_or_insert_with(|| {
             Box::new(Watching {
@@ -320,7 +323,8 @@ impl Watches {
         self.watching.iter().flat_map(|watching| watching.keys.keys()).map(|(_, key)| &**key)
     }
 
-    /// Whether a change of a watched key was reported. One that has expired unnoticed is not.
+    /// Whether a change of a watched key was reported. Does not notice keys that have expired but are not
+    /// removed.
     pub fn is_told(&self) -> bool {
         self.watching.as_ref().is_some_and(|watching| watching.broken.load(Relaxed))
     }
@@ -333,7 +337,7 @@ impl Watches {
         })
     }
 
-    /// Watches what nobody can look at now: what is watched counts as changed.
+    /// Counts as watching a key that cannot be read now: EXEC will fail as if it had changed.
     pub(crate) fn add_unseen(&mut self, interests: &Arc<Interests>) {
         let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
         let watching = self.watching.get_or_insert_with(|| Box::new(new()));
@@ -345,7 +349,7 @@ impl Watches {
         self.watching.is_none()
     }
 
-    /// Watches nothing any more.
+    /// Ends all watches.
     pub fn clear(&mut self) {
         self.watching = None;
     }

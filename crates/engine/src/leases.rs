@@ -1,20 +1,23 @@
-//! Leases: keys that a connection holds until it gives them back, their time is over, or it closes.
+//! Leases: keys that a connection holds until it releases them, their deadline passes, or it closes.
 //!
 //! ```text
-//! LEASE:                 lock slot  -> free, or the owner's? -> put -> watch -> record -> unlock     token: position + reign
-//! the connection closes: lock slots -> unchanged since then? -> delete      -> record -> unlock
+//! LEASE:    lock slot  -> free or own? -> put -> watch -> record -> unlock     token: position + reign
+//! on close: lock slots -> unchanged?   -> delete       -> record -> unlock
 //! ```
 //!
-//! What it is: what a session holds, and its release when the connection has gone. The commands are in `families::lease`.
-//! What it is not: the key, which is an ordinary string, the owner, with a deadline. Snapshots, replicas and expiry know
-//! nothing of leases.
+//! This module has the leases of a session, and their release when the connection has closed. The commands
+//! are in `families::lease`.
+//! A leased key is an ordinary string, whose value is the owner, with a deadline. Snapshots, replicas and
+//! expiry know nothing of leases.
 //!
 //! Invariants
-//! - A key is released only if nothing has happened to it since this connection leased it last: it watches the key as WATCH
-//!   does. Whoever renews the lease, sets the key, or removes it has taken it over.
-//! - The token is the position of the record that grants the lease plus the reign of the log (`storage::Log::token`), so it is greater
-//!   than every token of the key before, and not the same as one that another leader grants at the same position.
-//! - Connections end with the server that has them. What they held ends at its deadline, also on a replica that takes over.
+//! - A key is released only if it has not changed since this connection leased it last: the lease watches the
+//!   key as WATCH does. A client that renews the lease, sets the key, or removes it has taken the key over.
+//! - The token is the position of the record that grants the lease plus the reign of the log
+//!   (`storage::Log::token`), so it is greater than every token of the key before, and not the same as one
+//!   that another leader grants at the same position.
+//! - Connections end with their server. Their leases end at the deadlines, also on a replica that is
+//!   promoted.
 
 use std::collections::BTreeMap;
 
@@ -25,23 +28,23 @@ use crate::{
     unit::{Locks, Patience, Slots},
 };
 
-/// Leases of one connection. They are released as one record, with the slots of all of them locked.
+/// Leases of one connection. They are released as one record, with all their slots locked.
 pub const LEASES_MAX: usize = 1024;
 
-/// A reply that holds the place of a token.
+/// The placeholder of a token in a reply.
 pub const NO_TOKEN: &[u8] = b":0\r\n";
 
-/// The leases that a session holds, each with what tells whether its key has changed.
+/// The leases of a session, each with a watch that detects changes of its key.
 #[derive(Debug, Default)]
 pub struct Leases {
     held: BTreeMap<(DbId, Box<[u8]>), Watches>,
 }
 
 impl Leases {
-    /// Whether one more can be held.
+    /// Checks that one more key can be leased; drops leases whose keys have changed if there are too many.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are [`LEASES_MAX`] leases on unchanged keys.
     pub fn require_room(&mut self, db: DbId, key: &[u8]) -> Result<(), CommandError> {
         if self.held.len() < LEASES_MAX || self.held.contains_key(&(db, key.into())) {
             return Ok(());
@@ -53,19 +56,19 @@ impl Leases {
         Err(CommandError::Text("ERR this connection holds too many leases"))
     }
 
-    /// Holds a key from now on, whose slot `unit` has locked.
+    /// Adds a lease on a key, whose slot `unit` has locked.
     pub fn hold(&mut self, unit: &Unit<'_>, db: DbId, key: &[u8]) {
         let mut watch = Watches::default();
         watch.add(unit, db, key);
         self.held.insert((db, key.into()), watch);
     }
 
-    /// Holds a key no longer.
+    /// Removes the lease on a key.
     pub fn forget(&mut self, db: DbId, key: &[u8]) {
         self.held.remove(&(db, key.into()));
     }
 
-    /// Whether there are any.
+    /// Whether there are no leases.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -74,7 +77,7 @@ impl Leases {
         self.held.keys().map(|(_, key)| slot_of(key)).collect()
     }
 
-    /// Deletes the keys that are held still. The slots of all of them are locked.
+    /// Deletes the keys whose leases are still unbroken. All their slots must be locked.
     fn release(&mut self, unit: &mut Unit<'_>) {
         for ((db, key), watch) in std::mem::take(&mut self.held) {
             if !watch.is_broken(unit) {
@@ -86,8 +89,8 @@ impl Leases {
 }
 
 impl Executor {
-    /// A client has gone: releases the leases that it holds still, as one record, within a round. Returns whether this is done;
-    /// if not, the log or a slot cannot be had for the moment.
+    /// Releases the leases of a disconnected client, as one record, within a round. Returns whether this is
+    /// done; `false`: the log or a slot is not available at the moment.
     pub fn release_leases(&mut self, session: &mut Session, host: &dyn Host) -> bool {
         if !session.holds_leases() {
             return true;
@@ -95,7 +98,8 @@ impl Executor {
         match self.admit_write(0) {
             Ok(true) if !self.read_only => {}
             Ok(false) => return false,
-            // A replica by now, or a log that takes nothing: the deadlines end what is left.
+            // The server is a replica by now, or its log refuses writes: the remaining leases end at their
+            // deadlines.
             Ok(true) | Err(_) => {
                 session.leases.held.clear();
                 return true;

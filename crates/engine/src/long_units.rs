@@ -1,19 +1,20 @@
-//! Long units: those that keep their thread for longer than the other clients of a worker may wait.
+//! Long units: units that would occupy their worker for longer than its other clients should wait.
 //!
 //! ```text
 //! worker: unit begins -> ends in time
-//!                    '-> it is long: undone -> LongUnit (arguments, session) -> a thread of its own: the same unit, from its start
-//!                                              the worker goes on                '-> reply, session -> worker
+//!                    '-> long: undone -> LongUnit (arguments, session) -> own thread: the unit, again
+//!                                         the worker goes on               '-> reply, session -> worker
 //! ```
 //!
-//! What it is: the rules for long units, the arguments and session that move with one, and the slots that each of them holds.
-//! What it is not: a thread; the server has those.
+//! This module has the rules for long units, the arguments and session that move with one, and the slots that
+//! each of them holds. The threads belong to the server.
 //!
 //! Invariants
-//! - A unit is handed over before anybody has seen anything of it: what it did is undone, its slots are free. It runs again as if
-//!   it had just come.
-//! - Nothing that cannot be undone, or that must not be done twice, is begun by a unit that may still be handed over.
-//! - Who needs a slot that a long unit holds does not wait for it on a thread that others need: see [`crate::unit`].
+//! - A unit is handed over before any of its changes is visible: they are undone, its slots are free. It runs
+//!   again as if it had just arrived.
+//! - A unit that may still be handed over begins nothing that cannot be undone, or that must not be done
+//!   twice.
+//! - A command that needs a slot of a long unit does not block a shared thread for it: see [`crate::unit`].
 
 use std::sync::{
     Arc,
@@ -32,24 +33,24 @@ use crate::{
     scripts::{HandedOver, ScriptKind},
 };
 
-/// A unit with scripts that has run for so long on a worker is long.
+/// A unit with scripts that has run for this long on a worker is long.
 pub const LONG_AFTER_US: u64 = 3_000;
 
-/// A transaction with scripts that cannot be handed over may run for so long.
+/// How long a transaction with scripts that cannot be handed over may run.
 pub(crate) const STAYING_US: u64 = 50_000;
 
-/// What does something for more elements than this is long: about a millisecond.
+/// Work on more elements than this is long: about a millisecond.
 pub const LONG_ELEMENTS: usize = 16 << 10;
 
-/// Bytes of a string for which is done about as much as for an element.
+/// Bytes of a string that take about as long as one element.
 pub const BYTES_PER_ELEMENT: usize = 256;
 
-/// For how many elements a command may do something where it runs.
+/// How many elements a command may process on the thread where it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct ElementsMax(usize);
 
 impl ElementsMax {
-    /// Has the unit handed over if there are more. To be called before the first change.
+    /// Requests a hand-over if there are more elements. To be called before the first change.
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsOwnThread`].
@@ -68,7 +69,7 @@ impl ElementsMax {
     }
 }
 
-/// What a value counts as, in elements.
+/// The size of a value in elements.
 pub fn elements(view: View<'_>) -> usize {
     match view {
         View::String(bytes) => bytes.len() / BYTES_PER_ELEMENT,
@@ -76,32 +77,32 @@ pub fn elements(view: View<'_>) -> usize {
     }
 }
 
-/// Where an executor runs its units.
+/// The kind of thread on which an executor runs its units.
 #[derive(Clone, Default)]
 pub enum Place {
-    /// Where nothing else is to be done meanwhile, and from where nothing is handed over.
+    /// A thread without other clients, from which no unit is handed over.
     #[default]
     Alone,
-    /// On a thread that other clients wait for: what is long is handed over.
+    /// A worker, on which other clients wait: long units are handed over.
     Worker(ClockUs),
-    /// On a thread of its own, which was handed it.
+    /// A thread for one long unit, which was handed over to it.
     OwnThread,
 }
 
-/// Whether a command can be a part of a unit that is handed over, from the easiest to the hardest.
+/// Whether a unit with this command can be handed over, from the easiest to the hardest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mobility {
-    /// At any time: all that it does can be undone.
+    /// At any time: all its changes can be undone.
     #[default]
     AtAnyTime,
-    /// Before it has begun: what it does cannot be undone, or must not be done twice.
+    /// Before it has begun: its changes cannot be undone, or must not be made twice.
     BeforeItBegins,
-    /// Never: it has to do with the worker of its client, or others wait for what it locks.
+    /// Never: it depends on the worker of its client, or other clients wait for its locks.
     Never,
 }
 
 impl Mobility {
-    /// Of a command, with that of one that it wraps.
+    /// The mobility of a command and of one that it wraps.
     pub fn of(found: Found, args: wire::Args<'_>) -> Mobility {
         Mobility::of_row(found.row).max(Mobility::of_row(innermost(found, args).0.row))
     }
@@ -126,12 +127,12 @@ impl Mobility {
     }
 }
 
-/// Whether what a command does cannot be undone.
+/// Whether the changes of a command cannot be undone.
 pub fn is_final(row: &Row) -> bool {
     matches!(row.name, "flushall" | "flushdb")
 }
 
-/// The slots that a unit holds on a thread of its own.
+/// The slots that a unit on a thread of its own holds, readable by other threads.
 #[derive(Debug)]
 pub(crate) struct HeldSlots {
     since_us: u64,
@@ -153,7 +154,7 @@ impl HeldSlots {
         (number / 64, 1 << (number % 64))
     }
 
-    /// The unit holds one more.
+    /// The unit holds one more slot.
     pub fn add(&self, slot: SlotId) {
         let (word, bit) = HeldSlots::place(slot);
         self.slots[word].fetch_or(bit, Relaxed);
@@ -164,18 +165,18 @@ impl HeldSlots {
         self.slots[word].load(Relaxed) & bit != 0
     }
 
-    /// The unit has ended, or begins anew.
+    /// The unit has ended, or begins again.
     pub fn clear(&self) {
         self.slots.iter().for_each(|word| word.store(0, Relaxed));
     }
 }
 
-/// A unit that holds a slot.
+/// The long unit that holds a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// When it began.
+    /// When the unit began, monotonic microseconds.
     pub since_us: u64,
-    /// Whether others are told, after a while, that it keeps the server busy.
+    /// Whether clients get BUSY when the unit has run for long.
     pub runs_scripts: bool,
 }
 
@@ -184,14 +185,14 @@ pub struct Holder {
 pub struct LongUnits(Mutex<Vec<Arc<HeldSlots>>>);
 
 impl LongUnits {
-    /// One begins; it ends when what is returned is dropped.
+    /// Registers a unit; dropping the result removes it.
     pub(crate) fn begin(&self, since_us: u64, runs_scripts: bool) -> Holding<'_> {
         let held = Arc::new(HeldSlots::new(since_us, runs_scripts));
         self.0.lock().push(held.clone());
         Holding { units: self, held }
     }
 
-    /// Who holds a slot.
+    /// The long unit that holds a slot.
     pub fn holder(&self, slot: SlotId) -> Option<Holder> {
         let units = self.0.lock();
         let holder = units.iter().find(|unit| unit.has(slot));
@@ -199,7 +200,7 @@ impl LongUnits {
     }
 }
 
-/// What those are told who need what a script keeps for too long.
+/// The BUSY error of a command that needs a slot which a script has held for too long.
 pub(crate) fn busy_error(host: &dyn Host) -> CommandError {
     match host.scripts().longest() {
         Some(ScriptKind::Function) => CommandError::BusyFunction,
@@ -207,14 +208,14 @@ pub(crate) fn busy_error(host: &dyn Host) -> CommandError {
     }
 }
 
-/// A unit that runs on a thread of its own.
+/// The registration of a unit that runs on a thread of its own.
 pub(crate) struct Holding<'u> {
     units: &'u LongUnits,
     held: Arc<HeldSlots>,
 }
 
 impl Holding<'_> {
-    /// Where it shows which slots it holds.
+    /// The slots of the unit, shown to other threads.
     pub fn held(&self) -> &Arc<HeldSlots> {
         &self.held
     }
@@ -234,31 +235,31 @@ pub struct LongUnit {
     script: Option<HandedOver>,
 }
 
-/// What became of a [`LongUnit`].
+/// The result of a [`LongUnit`].
 #[derive(Debug)]
 pub struct LongReply {
     /// The session of the client, as the command has left it.
     pub session: Session,
     /// The bytes of the reply.
     pub reply: Vec<u8>,
-    /// What the reply waits for.
+    /// The gate of the reply.
     pub gate: lsn::Lsn,
 }
 
 impl Executor {
-    /// From now on other clients wait while it executes: it returns [`Outcome::Long`] for what takes long. The clock is the
-    /// one of the host.
+    /// From now on other clients share the thread: [`Executor::execute`] returns [`Outcome::Long`] for
+    /// commands that take long. The clock must be that of the host.
     pub fn share_thread(&mut self, clock: ClockUs) {
         self.scripting.place = Place::Worker(clock);
     }
 
-    /// From now on it executes what others have handed over: nobody waits for its thread.
+    /// From now on this executor runs handed-over units, on a thread without other clients.
     pub fn own_thread(&mut self) {
         self.scripting.place = Place::OwnThread;
     }
 
-    /// After [`Outcome::Long`]: takes what another thread needs to execute the command. What stays in `session` stands in for it
-    /// until the reply [comes back](Session::come_back).
+    /// After [`Outcome::Long`]: takes the parts that another thread needs to execute the command. A stand-in
+    /// remains in `session` until the session [comes back](Session::come_back).
     pub fn hand_over(&mut self, call: Call<'_>, session: &mut Session) -> LongUnit {
         LongUnit {
             args: call.args.into(),
@@ -267,8 +268,9 @@ impl Executor {
         }
     }
 
-    /// Executes what was handed over. Each time that the log has no room, or somebody has a slot, `pause` is called with a number of
-    /// milliseconds, and the command is tried again, in a round with the time that `now_ms` tells.
+    /// Executes a handed-over unit. Each time that the log has no room, or a slot is held by another unit,
+    /// `pause` is called with a number of milliseconds; then the command is tried again, in a round at the
+    /// time `now_ms()`.
     pub fn execute_long(
         &mut self,
         unit: LongUnit,
@@ -300,13 +302,13 @@ impl Executor {
         }
     }
 
-    /// What was handed over does not run any more, and its machine goes with the executor.
+    /// The unit has ended, and its script machine goes with the executor.
     fn end_long(&mut self, host: &dyn Host) {
         self.forget_handed_over(host);
         self.stats().set_vm_bytes(0);
     }
 
-    /// Tells the client of what was handed over that scripts keep the server busy.
+    /// Refuses a handed-over unit: its client gets the BUSY error.
     pub fn refuse_long(&mut self, unit: LongUnit, host: &dyn Host) -> LongReply {
         let LongUnit { args, mut session, script } = unit;
         self.scripting.handed_over = script;
@@ -321,14 +323,15 @@ impl Executor {
         LongReply { session, reply, gate: lsn::Lsn::ZERO }
     }
 
-    /// The script that was handed over does not run again, or has run.
+    /// Unregisters the script that was handed over: it has run, or will not run again.
     pub(crate) fn forget_handed_over(&mut self, host: &dyn Host) {
         if let Some(script) = self.scripting.handed_over.take() {
             host.scripts().forget(script);
         }
     }
 
-    /// Runs `run`, which executes a command; on a thread of its own others can see meanwhile which slots it holds.
+    /// Runs `run`, which executes a command, with its slots visible to other threads (on a thread of its
+    /// own).
     pub(crate) fn holding_visibly<R>(
         &mut self,
         runs_scripts: bool,
@@ -346,13 +349,13 @@ impl Executor {
 }
 
 impl Context<'_, '_> {
-    /// Whether this unit may be handed over now: others wait for its thread, and all that it has done can be undone.
+    /// Whether this unit may be handed over now: its thread is shared, and all its changes can be undone.
     pub fn may_be_handed_over(&self) -> bool {
         self.scripting.as_deref().is_some_and(|scripting| scripting.hands_over())
             && (!self.in_transaction || self.unit.can_undo())
     }
 
-    /// Before a command that walks over all that its keys hold, or has many arguments.
+    /// Checks a command that walks over all elements of its keys, or has many arguments, before it runs.
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsOwnThread`].
@@ -374,14 +377,14 @@ impl Context<'_, '_> {
         elements_max.require(args.len())
     }
 
-    /// For how many elements this unit may do something now: without bound where it cannot be handed over.
+    /// How many elements this unit may process now: unlimited where it cannot be handed over.
     #[inline]
     pub fn elements_max(&self) -> ElementsMax {
         ElementsMax(if self.may_be_handed_over() { LONG_ELEMENTS } else { usize::MAX })
     }
 
-    /// To be called before the first change, and before the first byte of the reply, by commands that take long: has the unit
-    /// handed over if that is possible.
+    /// Requests a hand-over of the unit, if possible. To be called by long commands before their first
+    /// change, and before the first byte of their reply.
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsOwnThread`].

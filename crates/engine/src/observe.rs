@@ -1,18 +1,19 @@
-//! Observation: what an operator can see of the commands that run, each instrument with the least it can cost.
+//! Observation: the instruments that show an operator the commands that run, each at the lowest possible
+//! cost.
 //!
 //! ```text
 //!                        every command          every 32nd or so        slower than a threshold
 //!  counters (stats) ------- x
 //!  histograms, HOTKEYS ---------------------------- x
 //!  SLOWLOG, LATENCY --------------------------------(x)---------------------- x
-//!  MONITOR ---------------- x, while somebody watches
+//!  MONITOR ---------------- x, with any monitor
 //! ```
 //!
-//! What it is: the instruments that all workers share, and the rule for which commands are timed ([`Watch`]).
-//! What it is not: the commands that show them (families) or the counters of each worker (`stats`).
+//! This module has the instruments that all workers share, and the rule for which commands are timed
+//! ([`Watch`]). The commands that show them are in the families, the counters of each worker in `stats`.
 //!
 //! Invariants
-//! - Nothing here is on the path of a command that is neither slow nor sampled but one flag, read once per round.
+//! - A command that is neither slow nor sampled costs one flag here, read once per round.
 //! - Every instrument holds a bounded amount, whatever clients do.
 //! - No password is ever shown: arguments are taken through [`shown_args`] only.
 
@@ -31,29 +32,29 @@ pub use slow_log::{SlowEntry, SlowLog};
 
 use crate::{Flags, Row};
 
-/// Below this threshold of the slow log every command is timed, not only those that may be slow.
+/// Below this threshold of the slow log every command is timed, not only potentially slow ones.
 const TIMES_ALL_BELOW_US: i64 = 1000;
 
 /// The instruments of a server.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// SLOWLOG.
+    /// The entries of SLOWLOG.
     pub slow_log: SlowLog,
-    /// LATENCY.
+    /// The history of LATENCY.
     pub latency: LatencyMonitor,
 }
 
-/// Which commands are timed in a round, besides those that are sampled.
+/// The commands that are timed in a round, besides sampled ones.
 ///
-/// Reading the clock twice costs a tenth of a GET, so commands that cannot be slow by themselves are left to sampling while
-/// the thresholds are those of slow commands: one in 32 of them is looked at, and a worker that was stopped for long enough
-/// to hit a threshold shows in the others.
+/// Reading the clock twice costs a tenth of a GET. So fast commands are left to sampling while the thresholds
+/// are those of slow commands: one in 32 of them is timed, and a worker that was stopped for long enough to
+/// reach a threshold shows in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Watch {
     /// None.
     #[default]
     Nothing,
-    /// Those that may take long: neither FAST nor BRIEF.
+    /// Commands that may take long: neither FAST nor BRIEF.
     Slow,
     /// All.
     All,

@@ -1,5 +1,6 @@
-//! What the executor does for those who look on: times commands, samples keys, shows requests to monitors, tells clients
-//! that track. The instruments themselves are in [`observe`](crate::observe) and [`tracking`](crate::tracking).
+//! Observation of the commands by the executor: it times commands, samples keys, shows requests to monitors,
+//! and publishes invalidations. The instruments themselves are in [`observe`](crate::observe) and
+//! [`tracking`](crate::tracking).
 
 use wire::Args;
 
@@ -11,11 +12,12 @@ use crate::{
     unit::next_random,
 };
 
-/// Bytes of lines for the monitors that are gathered before they are sent.
+/// Bytes of monitor lines that are gathered before they are sent.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 impl Executor {
-    /// Ends a round: what was gathered for others goes to them.
+    /// Ends a round: serves waiters that were left over, and publishes the gathered monitor lines and
+    /// invalidations.
     #[inline]
     pub fn end_round(&mut self, host: &dyn Host) {
         if !self.later.is_empty() {
@@ -31,7 +33,7 @@ impl Executor {
         }
     }
 
-    /// Shows a command that has run to the monitors. What administrators do is not shown, as in Redis.
+    /// Shows a command that has run to the monitors. Commands of administrators are not shown, as in Redis.
     #[cold]
     pub fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &dyn Host) {
         if !row.flags.has(Flags::ADMIN) {
@@ -43,7 +45,7 @@ impl Executor {
         }
     }
 
-    /// Runs a command and notes how long it takes.
+    /// Runs a command and records its duration.
     #[inline(never)]
     pub(crate) fn run_timed(
         &mut self,
@@ -55,7 +57,7 @@ impl Executor {
     ) -> Outcome {
         let Found { row, index, .. } = found;
         if self.until_sample == 0 {
-            // At random distances, so that no pattern in what clients send can hide from it.
+            // At random distances, so that no pattern in the commands of clients can evade sampling.
             let random = self.next_clock().random;
             self.until_sample = 1 + (random >> 8) % (2 * TIMED_EVERY as u32 - 1);
             if random >> 31 == 0 {
@@ -78,7 +80,8 @@ impl Executor {
         outcome
     }
 
-    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: any of them, with the same chance.
+    /// Counts one key of a command, or of the commands that EXEC runs, for HOTKEYS: each with the same
+    /// probability.
     fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
         let (mut chosen, mut uses) = (None, 0);
         let mut random = self.next_clock().random;

@@ -1,8 +1,8 @@
-//! Clients that look on while the changes of another server are applied: those that WATCH, and those that cache.
+//! The clients that WATCH or cache keys while the changes of another server are applied.
 //!
-//! What it is: the part of a unit of commands that tells who is interested, for who applies records instead of commands.
-//! What it is not: for clients that wait for elements; a replica has none, as they would take them. Nor for keyspace events:
-//! their names belong to commands, which a record does not hold.
+//! This module does, for the replay of records, the part of a unit of commands that reports changes to
+//! interested clients. It is not for clients that wait for elements: a replica has none, as they would take
+//! them. Nor is it for keyspace events: their names belong to commands, which a record does not hold.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::{
     tracking::{BY_SERVER, Invalidations},
 };
 
-/// See the module documentation.
+/// Reports applied effects to the clients that watch or cache keys.
 pub struct Onlookers {
     interests: Arc<Interests>,
     invalidations: Invalidations,
 }
 
 impl Onlookers {
-    /// Of the workers that share these interests.
+    /// For the workers that share these interests.
     pub fn new(interests: Arc<Interests>) -> Onlookers {
         Onlookers { interests, invalidations: Invalidations::default() }
     }
 
-    /// An effect was applied. Called under the locks of its slots.
+    /// Reports an applied effect. Called under the locks of its slots.
     #[inline]
     pub fn saw(&mut self, effect: &Effect<'_>) {
         if self.interests.any() {
@@ -53,11 +53,11 @@ impl Onlookers {
         }
     }
 
-    /// Tells clients that cache what has changed.
+    /// Pushes the gathered invalidations to the clients that cache keys.
     pub fn tell(&mut self, host: &dyn Host) {
         if !self.invalidations.is_empty() {
             let mut invalidations = std::mem::take(&mut self.invalidations);
-            // What is applied is durable already.
+            // Applied records are durable already.
             invalidations.sign(BY_SERVER, Lsn::ZERO);
             invalidations.publish(self.interests.tracking(), host.clients());
         }

@@ -1,12 +1,13 @@
-//! Parts of a reply that are written when the slots of its command are free again.
+//! Parts of a reply that are written after the slots of its command are unlocked.
 //!
-//! What it is: where in the reply they belong, and the values that they are made of, shared with the keyspace, so that a reply of
-//! many megabytes holds up nobody who wants the slot.
-//! What it is not: for replies that are a part of something else. In a transaction, in a script, under IDEMP and for a client that
-//! was waiting, everything is written at once ([`Context::in_transaction`](crate::Context::in_transaction)).
+//! This module keeps their places in the reply, and their values, shared with the keyspace, so that writing a
+//! reply of many megabytes does not hold the lock of the slot.
+//! It is not for replies that are a part of a larger one. In a transaction, in a script, under IDEMP and for
+//! a client that was waiting, everything is written at once
+//! ([`Context::in_transaction`](crate::Context::in_transaction)).
 //!
 //! Invariants
-//! - What is postponed was read under the locks of its command, and does not change any more.
+//! - A postponed part was read under the locks of its command, and does not change any more.
 //! - The parts belong to one command, the last one of its unit, and stand in the order of their places.
 
 use keyspace::SharedEntries;
@@ -14,30 +15,30 @@ use wire::ReplyWriter;
 
 use crate::stream_reply::write_entry;
 
-/// See the module documentation.
+/// The postponed parts of one reply.
 #[derive(Default)]
 pub struct Postponed {
     parts: Vec<(usize, SharedEntries)>,
 }
 
 impl Postponed {
-    /// Whether there is nothing.
+    /// Whether there are no postponed parts.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// These entries belong where the reply ends now.
+    /// Postpones these entries; their place is the present end of the reply.
     pub fn add(&mut self, reply: &ReplyWriter<'_>, entries: SharedEntries) {
         self.parts.push((reply.position(), entries));
     }
 
-    /// A header of so many bytes was put before all parts.
+    /// A header of this many bytes was put before all parts.
     pub fn move_behind(&mut self, header_bytes: usize) {
         self.parts.iter_mut().for_each(|(place, _)| *place += header_bytes);
     }
 
-    /// The command has failed.
+    /// Drops all parts: the command has failed.
     pub fn clear(&mut self) {
         self.parts.clear();
     }
@@ -46,7 +47,7 @@ impl Postponed {
     #[cold]
     pub fn write(self, reply: &mut ReplyWriter<'_>) {
         let Some(&(first, _)) = self.parts.first() else { return };
-        // What follows the first part are keys and headers.
+        // The bytes after the first place are keys and headers.
         let behind = reply.since(first).to_vec();
         reply.truncate(first);
         let mut done = 0;

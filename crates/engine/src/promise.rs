@@ -1,8 +1,8 @@
-//! Promises: replies that come from work which is done elsewhere, long after the command has run. SAVE is such a command.
+//! Promises: replies that another thread writes, long after the command has run. SAVE is such a command.
 //!
-//! What it is: what is left of the command, in the hands of whoever does the work. The client runs no command meanwhile; a
-//! client that has gone is not answered.
-//! What it is not: a wait for a key (see `blocking`). There is no timeout, and CLIENT UNBLOCK does not end it.
+//! A promise is the answer channel of a deferred reply, in the hands of the thread that does the work. The
+//! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
+//! `blocking`). There is no timeout, and CLIENT UNBLOCK does not end it.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use wire::{Protocol, ReplyWriter};
 
 use crate::{Context, ReplyMode, Wait, clients::Client};
 
-/// See the module documentation.
+/// The answer channel of a deferred reply.
 #[derive(Debug)]
 pub struct Promise {
     client: Arc<Client>,
     protocol: Protocol,
-    /// Its replies are off.
+    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
     is_silent: bool,
 }
 
@@ -29,13 +29,13 @@ impl Promise {
         });
     }
 
-    /// Whether there is nobody left to answer.
+    /// Whether the client has disconnected.
     pub fn is_void(&self) -> bool {
-        // Its connection and the list of clients hold it as well, for as long as it is there.
+        // Its connection and the list of clients hold references until the client disconnects.
         Arc::strong_count(&self.client) == 1
     }
 
-    /// Answers the client with what `write` writes.
+    /// Answers the client with the reply that `write` writes.
     pub fn answer(self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let mut bytes = Vec::new();
         if !self.is_silent {
@@ -46,8 +46,8 @@ impl Promise {
 }
 
 impl Context<'_, '_> {
-    /// Hands the reply to `begin`, which passes it on to whoever does the work: the client waits for it. If `begin` fails it
-    /// does not, and the promise is forgotten.
+    /// Passes a promise to `begin`, which hands it to the thread that does the work; the client waits for the
+    /// answer. If `begin` fails, the client does not wait, and the promise is dropped.
     ///
     /// # Errors
     /// Those of `begin`.
@@ -58,12 +58,12 @@ impl Context<'_, '_> {
             protocol: session.protocol,
             is_silent: session.reply_mode != ReplyMode::On,
         })?;
-        // The answer cannot be too early: the worker that runs this delivers it.
+        // The answer cannot be too early: it is delivered by the worker that runs this command.
         session.wait = Some(Wait::Promise);
         Ok(())
     }
 
-    /// As [`Context::promise`], where nothing can fail.
+    /// As [`Context::promise`], where `begin` cannot fail.
     pub fn promise_for_sure(&mut self, begin: impl FnOnce(Promise)) {
         let Ok(()) = self.promise(|promise| {
             begin(promise);

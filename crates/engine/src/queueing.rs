@@ -1,12 +1,12 @@
 //! Between MULTI and EXEC: commands are checked and queued instead of run.
 //!
-//! What it is: what decides whether a command is queued, runs at once, or makes the transaction fail.
-//! What it is not: the commands MULTI, EXEC and so on themselves (see `families::transactions`).
+//! This module decides whether a command is queued, runs at once, or makes the transaction fail. The commands
+//! MULTI, EXEC and so on are in `families::transactions`.
 //!
 //! Invariants
-//! - Whatever refuses a command here makes the transaction fail: EXEC then runs none of it.
-//! - EXEC asks the log for room for the whole transaction before its first change; see [`Executor::execute`] for what
-//!   happens to an answer of not now.
+//! - Every refusal of a command here makes the transaction fail: EXEC then runs none of it.
+//! - EXEC asks the log for room for the whole transaction before its first change; if the log cannot take it
+//!   now, nothing has happened and [`Executor::execute`] returns [`Outcome::Wait`].
 
 use wire::ReplyWriter;
 
@@ -46,7 +46,7 @@ impl Executor {
         Outcome::Done { gate: lsn::Lsn::ZERO }
     }
 
-    /// Everything that can refuse a command to be queued, or EXEC; `false`: the log cannot take it now.
+    /// Runs all checks that can refuse to queue a command, or EXEC. `false`: the log cannot take it now.
     fn check_in_transaction(
         &mut self,
         row: &'static Row,
@@ -80,8 +80,8 @@ impl Executor {
         Ok(true)
     }
 
-    /// Replies to a command that was refused before it ran. A transaction fails by it; EXEC ends it. One whose slot a script
-    /// has is not refused, but to be tried again.
+    /// Replies to a command that was refused before it ran. A transaction fails by it; a refused EXEC ends
+    /// it. A command whose slot a long unit holds is not refused, but retried later.
     #[cold]
     pub(crate) fn reject(
         &self,
@@ -103,7 +103,7 @@ impl Executor {
     }
 }
 
-/// What EXEC replies when this has ended its transaction.
+/// The reply of EXEC when this error has ended its transaction.
 pub fn aborted(error: &CommandError) -> CommandError {
     let text = error.to_string();
     let reason = text.strip_prefix("ERR ").unwrap_or(&text);

@@ -1,8 +1,8 @@
-//! What commands may ask of the process about replication.
+//! The interface to replication that commands use.
 //!
-//! What it is: the questions and their answers, in words without sockets. The server answers them; where nothing is replicated,
-//! [`Standalone`] does.
-//! What it is not: the protocol between leader and replica, whose words are handed on as they come.
+//! This module has its requests and answers, without sockets. The server implements it; where nothing is
+//! replicated, [`Standalone`] does. It is not the protocol between leader and replica, whose words are passed
+//! on unchanged.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use lsn::Lsn;
 
 use crate::Promise;
 
-/// What a server that follows another, or is handing over, says to who writes.
+/// The error of writes on a server that follows another, or is handing over.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// What a server says to who reads while what it holds may have to be taken back.
+/// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
-/// A server as others reach it.
+/// The address of a server, as other servers and clients reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// A name or an IP address.
@@ -34,22 +34,22 @@ impl fmt::Display for Address {
     }
 }
 
-/// How a replica stands with its leader.
+/// The state of a replica's link to its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Link {
-    /// It has no connection.
+    /// There is no connection.
     #[default]
     Connect,
-    /// It is being made.
+    /// The connection is being made.
     Connecting,
-    /// Everything is being copied.
+    /// A full sync is running.
     Copying,
-    /// It follows the leader's log.
+    /// The replica follows the leader's log.
     Connected,
 }
 
 impl Link {
-    /// The word for it in the reply of ROLE.
+    /// The name of the state in the reply of ROLE.
     pub fn name(self) -> &'static str {
         match self {
             Link::Connect => "connect",
@@ -63,131 +63,133 @@ impl Link {
 /// A replica, as its leader knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// How clients reach it.
+    /// The address at which clients reach it.
     pub address: Address,
-    /// What it has on its disk.
+    /// The end of its durable log.
     pub flushed: Lsn,
 }
 
-/// Too few replicas are there.
+/// The error of writes while too few replicas are connected.
 pub const TOO_FEW_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
-/// What a server is to others.
+/// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// It takes writes.
     Leader {
-        /// Where its durable log ends.
+        /// The end of its durable log.
         end: Lsn,
-        /// Who follows it.
+        /// The replicas that follow it.
         replicas: Vec<Replica>,
     },
-    /// It shows what another has written.
+    /// It shows the data of another server.
     Replica {
-        /// The other.
+        /// The address of its leader.
         leader: Address,
-        /// How it stands with it.
+        /// The state of the link to the leader.
         link: Link,
-        /// Where what it shows ends.
+        /// The end of the log that is applied, and so shown.
         applied: Lsn,
     },
 }
 
-/// What WAIT and WAITAOF wait for.
+/// The condition that WAIT and WAITAOF wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// What was written.
+    /// The position of the awaited write.
     pub lsn: Lsn,
-    /// So many replicas have it on their disks.
+    /// The number of replicas that must have it on their disks.
     pub replicas: usize,
-    /// It is on the disk of this server.
+    /// Whether this server must have it on its disk.
     pub local: bool,
-    /// For how long; `None` for ever.
+    /// The longest wait; `None`: unlimited.
     pub timeout_ms: Option<u64>,
 }
 
 /// A planned change of the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failover {
-    /// Who is to lead; `None` for whoever has most.
+    /// The new leader; `None`: the replica with the most log.
     pub to: Option<Address>,
-    /// Whether it is promoted when the time is over although it may not have everything.
+    /// Whether the replica is promoted after the timeout although it may not have the whole log.
     pub force: bool,
-    /// For how long writes may be held back; `None` for as long as it takes.
+    /// How long writes may be held back; `None`: unlimited.
     pub timeout_ms: Option<u64>,
 }
 
-/// See the module documentation.
+/// The replication of this server; see the module documentation.
 pub trait Replication: Send + Sync {
-    /// Whether nothing may be appended to the log here, not even that a key has expired: another server writes it.
+    /// Whether nothing may be appended to the log here, not even expiries: another server writes it.
     fn is_read_only(&self) -> bool;
 
-    /// Why clients may not write, as the whole error text.
+    /// The whole error text for clients that write; `None` if they may.
     fn refuses_writes(&self) -> Option<&'static str>;
 
-    /// Whether nothing that is here may be shown: some of it may never have been promised to anybody.
+    /// Whether the data of this server may not be shown: some of it may never have been acknowledged to any
+    /// client.
     fn is_stale(&self) -> bool;
 
-    /// What it is to others.
+    /// The role of this server.
     fn role(&self) -> Role;
 
     /// Follows `leader` from now on. Returns at once. The error is the whole error text.
     ///
     /// # Errors
-    /// If that is not possible.
+    /// If this server cannot follow it.
     fn follow(&self, leader: Address) -> Result<Followed, String>;
 
-    /// Follows nobody any more, and takes writes: then the promise is kept.
+    /// Stops following; answers `promise` with OK when this server takes writes.
     fn lead(&self, promise: Promise);
 
     /// Hands over to a replica; returns at once. The error is the whole error text.
     ///
     /// # Errors
-    /// If that is not possible.
+    /// If a hand-over is not possible.
     fn fail_over(&self, failover: Failover) -> Result<(), String>;
 
-    /// Gives up a hand-over that is on its way.
+    /// Cancels a hand-over in progress.
     ///
     /// # Errors
-    /// The whole error text, if there is none.
+    /// The whole error text, if there is no hand-over.
     fn abort_failover(&self) -> Result<(), String>;
 
-    /// Ends the connections of all replicas, which will come back; how many.
+    /// Closes the connections of all replicas, which will reconnect. Returns how many.
     fn disconnect_replicas(&self) -> usize;
 
-    /// Where the log ends that is durable here.
+    /// The end of the durable log here.
     fn durable_lsn(&self) -> Lsn;
 
-    /// Where what this server shows ends.
+    /// The end of the log that this server shows.
     fn shown_lsn(&self) -> Lsn;
 
-    /// How many replicas have this on their disks.
+    /// How many replicas have this position on their disks.
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
-    /// Keeps the promise with the number of replicas that have what is wanted once there are enough or the time is over;
-    /// preceded by whether this server has it, if that is wanted.
+    /// Answers `promise` with the number of replicas that have the wanted position, once there are enough or
+    /// the time is over; preceded by whether this server has it, if that is wanted.
     fn wait_flushed(&self, wanted: Wanted, promise: Promise);
 
-    /// Keeps the promise with 1 once this server shows what is written up to `lsn`, with 0 if the time is over before.
+    /// Answers `promise` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise);
 
-    /// The newest of the positions that a replica has named that is one of the log here. The error is the whole error text.
+    /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is
+    /// the whole error text.
     ///
     /// # Errors
-    /// If they are no positions, or the log cannot be read.
+    /// If the arguments are not positions, or the log cannot be read.
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String>;
 }
 
-/// What came of [`Replication::follow`].
+/// The result of [`Replication::follow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Followed {
-    /// It will.
+    /// It begins to follow.
     Begun,
-    /// It does so already.
+    /// It already follows this leader.
     Already,
 }
 
-/// Neither leads nor follows.
+/// A server without replication: it neither leads nor follows.
 pub struct Standalone;
 
 impl Replication for Standalone {

@@ -20,7 +20,7 @@ pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, Context};
 
-/// What a command runs.
+/// The function that runs a command. The arguments include its name.
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
 /// Groups of commands, as metrics and documentation name them.
@@ -40,19 +40,19 @@ pub enum Family {
     SortedSet,
     /// Hashes.
     Hash,
-    /// Sorted sets of places.
+    /// Geographic positions in sorted sets.
     Geo,
-    /// Entries with ids, and groups that read them.
+    /// Streams and consumer groups.
     Stream,
     /// Keys of any type.
     Generic,
     /// Documents with revisions.
     Documents,
-    /// Several commands as one.
+    /// MULTI, EXEC and related commands.
     Transactions,
-    /// Channels and those who listen to them.
+    /// Channels and their subscribers.
     Pubsub,
-    /// Scripts that the server runs.
+    /// Scripts and functions that run on the server.
     Scripting,
     /// The connection itself.
     Connection,
@@ -61,7 +61,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All families, in order of their numbers.
+    /// All families, in the order of their discriminants.
     pub const ALL: [Family; 16] = [
         Family::String,
         Family::Bitmap,
@@ -107,17 +107,17 @@ impl Family {
 /// One command.
 #[derive(Debug)]
 pub struct Row {
-    /// Lower case; subcommands as `container|sub`.
+    /// The name in lower case; `container|sub` for subcommands.
     pub name: &'static str,
-    /// Arguments including the name; negative: at least so many.
+    /// The number of arguments, name included; negative: at least that many.
     pub arity: i8,
-    /// Its properties.
+    /// The properties of the command.
     pub flags: Flags,
-    /// Where its keys stand.
+    /// The positions of its keys among its arguments.
     pub keys: Keys,
-    /// Its group.
+    /// The family that it belongs to.
     pub family: Family,
-    /// The Redis version that brought it.
+    /// The Redis version that introduced it.
     pub since: &'static str,
     /// Its time complexity.
     pub complexity: &'static str,
@@ -125,14 +125,14 @@ pub struct Row {
     pub summary: &'static str,
     /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
     pub syntax: &'static str,
-    /// What it runs.
+    /// The function that runs it.
     pub handler: Handler,
     /// Its subcommands, if it is a container.
     pub subcommands: &'static [Row],
 }
 
 impl Row {
-    /// Whether a call with `count` arguments, the name included, can be right.
+    /// Whether `count` arguments, name included, match the arity.
     #[inline]
     pub const fn accepts(&self, count: usize) -> bool {
         if self.arity < 0 {
@@ -142,8 +142,9 @@ impl Row {
         }
     }
 
-    /// Whether all that it does is in its unit, which can undo it: keys, documents, messages. What a script may not run does more
-    /// than that, unless it is barred there for another reason.
+    /// Whether all changes of the command are in its unit, which can undo them: keys, documents, messages.
+    /// Commands that scripts may not run (NOSCRIPT) change more than that, unless they are barred from
+    /// scripts for another reason.
     pub(crate) const fn can_be_undone(&self) -> bool {
         let flags = self.flags;
         let is_barred_otherwise = flags.has(Flags::READONLY)
@@ -154,8 +155,8 @@ impl Row {
     }
 }
 
-/// Which argument is the first member or field that a command on one collection looks up; 0 for none. Not part of the rows:
-/// it only tells what memory to fetch ahead.
+/// The index of the first member or field that a command on one collection looks up; 0 for none. Not part of
+/// the rows: it is only used to prefetch memory.
 fn member_index(name: &str) -> u8 {
     match name {
         "hget" | "hset" | "hdel" | "hexists" | "hincrby" | "hincrbyfloat" | "hmget" | "hmset" | "hsetnx"
@@ -203,12 +204,12 @@ const EMPTY: u16 = u16::MAX;
 /// candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
-    /// For each row, [`member_index`].
+    /// The [`member_index`] of each row.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
 }
 
-/// The name of the row at an index, in one cache line.
+/// The name of the row at an index, within one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Name {
@@ -335,7 +336,7 @@ impl CommandTable {
     }
 }
 
-/// Depends on the length and on the first and last four letters, without their case. `name` is not empty.
+/// Hashes the length and the first and last four letters, in lower case. `name` must not be empty.
 #[inline]
 fn name_hash(name: &[u8]) -> usize {
     let (head, tail) = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {

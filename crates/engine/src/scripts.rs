@@ -1,12 +1,13 @@
-//! Scripts: what the server keeps of them, and what a worker runs them with.
+//! Scripts: the script cache of the server, and the script machine of each worker.
 //!
-//! What it is: the scripts that were loaded, the settings that hold for them and for functions, the machine of one worker.
-//! What it is not: the machine itself (see the crate `scripting`), nor the commands (see `families::scripts`).
+//! This module has the loaded scripts, the settings for scripts and functions, and the machine of one worker.
+//! The machine itself is in the crate `scripting`, the commands are in `families::scripts`.
 //!
 //! Invariants
 //! - A script is one unit: it runs with the locks of its keys, and all its effects are one record.
-//! - A script that touches a key which it has not declared locks its slot if that is possible without waiting. If not, what
-//!   it did is undone, and it runs again with every slot locked. Nobody has seen anything of it.
+//! - A script that touches an undeclared key locks its slot if that is possible without waiting. If not, its
+//!   effects are undone, and it runs again with every slot locked. Its first run was visible to no other
+//!   client.
 
 mod cache;
 mod libraries;
@@ -29,30 +30,30 @@ pub use libraries::{
 pub use running::{Kill, RunningFunction, ScriptKind};
 pub use settings::ScriptSettings;
 
-/// What a worker runs scripts with.
+/// The script machine of a worker, with the state of the script that runs.
 #[derive(Default)]
 pub struct Scripting {
     vm: Option<Box<Vm>>,
-    /// The generation of the scripts that it has compiled.
+    /// The generation of the scripts that the machine has compiled.
     generation: u64,
     /// The libraries of the machine.
     pub libraries: WorkerLibraries,
-    /// Why the script that runs may not write.
+    /// The error for writes of the running script; `None` if it may write.
     pub no_writes: Option<CommandError>,
-    /// Why it may not add data.
+    /// The error for commands of the running script that add data; `None` if they may run.
     pub no_growth: Option<CommandError>,
-    /// Where it runs.
+    /// The kind of thread on which scripts run.
     pub place: Place,
-    /// The unit that runs cannot be handed over.
+    /// Whether the running unit cannot be handed over.
     pub stays: bool,
-    /// When a unit of several scripts has to have ended.
+    /// The time at which a unit of several scripts must have ended.
     pub deadline_us: Option<u64>,
     /// The script that was stopped to run again.
     pub handed_over: Option<HandedOver>,
 }
 
 impl Scripting {
-    /// Takes the machine, for the time of a script; the first script of a worker makes it.
+    /// Takes the machine for one script; the first script of a worker creates it.
     pub fn take_vm(&mut self, scripts: &Scripts) -> Box<Vm> {
         let limits = scripts.settings.limits();
         let mut vm = self.vm.take().unwrap_or_else(|| Box::new(Vm::metered(limits, self.new_meter())));
@@ -72,23 +73,24 @@ impl Scripting {
         }
     }
 
-    /// Whether what takes long is handed over.
+    /// Whether units that take long are handed over.
     pub fn hands_over(&self) -> bool {
         matches!(self.place, Place::Worker(_)) && !self.stays
     }
 
-    /// When a unit with scripts that begins now has to have ended where it runs, if it has to.
+    /// The time at which a unit with scripts that begins now must have ended on this thread; `None`:
+    /// unlimited.
     pub fn deadline_us(&self, now_us: u64) -> Option<u64> {
         let is_shared = matches!(self.place, Place::Worker(_));
         is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
     }
 
-    /// Gives the machine back.
+    /// Returns the machine.
     pub fn put_vm(&mut self, vm: Box<Vm>) {
         self.vm = Some(vm);
     }
 
-    /// What may keep the script from writing, as the checks before it have found.
+    /// Sets the errors for writes and for growth of the next script, as found by the checks before it.
     pub fn allow(&mut self, writes: Result<(), CommandError>, growth: Result<(), CommandError>) {
         (self.no_writes, self.no_growth) = (writes.err(), growth.err());
     }

@@ -1,4 +1,4 @@
-//! A session: what the server remembers about one client between its commands.
+//! A session: the state of one client between its commands.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ pub enum ReplyMode {
     Off,
     /// All but that of the next command.
     SkipNext,
-    /// The present command's is the one to skip.
+    /// The reply of the present command is the one to skip.
     Skip,
 }
 
 /// A client as a follower of durable channels.
 #[derive(Debug)]
 pub struct Follower {
-    /// Its name there.
+    /// Its id among the followers.
     pub id: FollowerId,
-    /// What it has taken.
+    /// The flow control of its messages.
     pub flow: Arc<Flow>,
 }
 
-/// State of one client. Belongs to one worker; what others may see is in [`Client`].
+/// The state of one client. Belongs to one worker; the part that other threads may see is in [`Client`].
 #[derive(Debug)]
 pub struct Session {
     /// The entry in the list of clients.
@@ -51,48 +51,52 @@ pub struct Session {
     pub authenticated: bool,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
-    /// What the present command has said that is sent even if its reply is not: changes of subscriptions.
+    /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
     pub said_anyway: Vec<u8>,
     /// A durability weaker than the server's that this client has asked for.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// Whether it copies another server here, which alone says what has expired (CLIENT IMPORT-SOURCE).
+    /// Whether the client imports another server's data; keys expire only when that server says so (CLIENT
+    /// IMPORT-SOURCE).
     pub is_import_source: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,
-    /// How the client keeps what it reads (CLIENT TRACKING). Boxed: most do not.
+    /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
-    /// Its part of the worker's channels, from its first subscription on.
+    /// Its entry in the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
-    /// What it is to durable channels, from its first XSUBSCRIBE on. Boxed: most do not follow any.
+    /// Its entry as a follower of durable channels, from its first XSUBSCRIBE on. Boxed: most clients follow
+    /// none.
     pub follower: Option<Box<Follower>>,
-    /// How often it has been one.
+    /// How often it has become a follower.
     pub follower_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
-    /// It has published in a transaction: so that its messages stay in order, all that follow wait their turn behind what
-    /// is not durable yet.
+    /// The client has published in a transaction or to a durable channel: to keep the order, its later
+    /// messages wait behind those that are not durable yet.
     pub publishes_in_turn: bool,
-    /// What was queued since MULTI. Boxed: most sessions have none.
+    /// The commands queued since MULTI. Boxed: most sessions have none.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that the next transaction depends on.
     pub watches: Watches,
-    /// The leases that it holds.
+    /// The leases of the connection.
     pub leases: Leases,
-    /// Where in its replies the tokens of leases stand that the unit grants which runs: they are its position.
+    /// Offsets in the replies at which the running unit's lease tokens are filled in: the token derives from
+    /// its position.
     pub granted: Vec<usize>,
-    /// Set while the client is blocked: it runs no command until this is over.
+    /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of what it wrote last.
+    /// The position of its last write.
     pub last_write: Lsn,
-    /// Each reply to a write says at which position it is (CLIENT LSN ON).
+    /// Whether each reply to a write carries its position (CLIENT LSN ON).
     pub tells_lsn: bool,
-    /// The words of a replica that is taking the connection over. Boxed: nearly none is.
+    /// The arguments of a replica that is taking the connection over. Boxed: almost always `None`.
     pub claim: Option<Box<[Vec<u8>]>>,
-    /// Set by QUIT and its like: close once the replies are sent.
+    /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
-    /// Set by DEBUG SLEEP: the worker holds the connection for so long before its next command.
+    /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
+    /// and for the retry of a command whose slot a long unit holds.
     pub pause_ms: u64,
 }
 
@@ -129,7 +133,8 @@ impl Session {
         }
     }
 
-    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`: every slot.
+    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`:
+    /// every slot.
     pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
         let Some(transaction) = &self.transaction else { return Some(Slots::new()) };
         let mut slots = transaction.slots()?.clone();
@@ -137,20 +142,21 @@ impl Session {
         Some(slots)
     }
 
-    /// From now on replies are sent so.
+    /// Changes the reply mode.
     pub fn set_reply_mode(&mut self, mode: ReplyMode) {
         self.reply_mode = mode;
-        // The command that changes it is answered by the new rule.
+        // The command that changes the mode is answered by the new rule.
         self.said_anyway.clear();
     }
 
-    /// Whether the present command has no reply.
+    /// Whether the present command sends no reply.
     pub fn is_silent(&self) -> bool {
         matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
     }
 
-    /// Takes the session away for a command that runs on another thread. What stays is what channels, and whoever ends the
-    /// connection, have to do with; nothing else of it may be used until the session [comes back](Session::come_back).
+    /// Takes the session away for a command that runs on another thread. The parts for channels and for
+    /// closing the connection stay; nothing else of it may be used until the session [comes
+    /// back](Session::come_back).
     pub(crate) fn go_away(&mut self) -> Session {
         let stand_in = Session::new(self.client.clone(), self.authenticated);
         let mut away = std::mem::replace(self, stand_in);
@@ -159,14 +165,14 @@ impl Session {
         away
     }
 
-    /// The session is back.
+    /// Puts the session back, after the command on another thread.
     pub fn come_back(&mut self, mut session: Session) {
         session.swap_connection(self);
         session.closing |= self.closing;
         *self = session;
     }
 
-    /// What belongs to the worker and its connection.
+    /// Swaps the parts that belong to the worker and its connection.
     fn swap_connection(&mut self, other: &mut Session) {
         std::mem::swap(&mut self.subscriber, &mut other.subscriber);
         std::mem::swap(&mut self.follower, &mut other.follower);
@@ -175,25 +181,26 @@ impl Session {
         std::mem::swap(&mut self.wait, &mut other.wait);
     }
 
-    /// Whether there are leases for [`Executor::release_leases`](crate::Executor::release_leases) when it has gone.
+    /// Whether [`Executor::release_leases`](crate::Executor::release_leases) has leases to release when the
+    /// client has disconnected.
     pub fn holds_leases(&self) -> bool {
         !self.leases.is_empty()
     }
 
-    /// Ends the transaction, if there is one, and watches nothing any more.
+    /// Ends the transaction, if there is one, and all watches.
     pub fn end_transaction(&mut self) {
         self.transaction = None;
         self.watches.clear();
         self.client.set_queued(None);
     }
 
-    /// What has a deadline up to here is absent for this client; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).
+    /// Deadlines up to this time have expired for this client; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).
     #[inline]
     pub fn as_of_ms(&self, now_ms: u64) -> u64 {
         if self.is_import_source { 0 } else { now_ms }
     }
 
-    /// What holds for this client: its own wish, never more than the server's setting.
+    /// The durability in force for this client: its own wish, never more than the server's setting.
     #[inline]
     pub fn effective_durability(&self, server: Durability) -> Durability {
         self.durability.map_or(server, |wish| wish.min(server))

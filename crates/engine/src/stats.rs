@@ -17,12 +17,12 @@ use crate::{
     observe::{HotKey, HotKeys},
 };
 
-/// Of so many commands one is timed, and counts for all of them, unless they are timed anyway.
+/// One of this many commands is timed, and counts for all of them, unless all of them are timed.
 pub(crate) const TIMED_EVERY: u64 = 32;
-/// Of so many commands the key of one is counted for HOTKEYS: of every other sample.
+/// For one of this many commands a key is counted for HOTKEYS: for every other sample.
 pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
-/// What one worker counts about one command.
+/// The counters of one worker for one command.
 #[derive(Debug, Default)]
 pub struct RowStats {
     calls: AtomicU64,
@@ -32,7 +32,7 @@ pub struct RowStats {
     times: histogram::Buckets,
 }
 
-/// The sum over all workers for one command.
+/// The sums over all workers for one command.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RowTotals {
     /// Executions.
@@ -45,16 +45,16 @@ pub struct RowTotals {
     pub usec: u64,
 }
 
-/// What the server counts over all commands.
+/// The counters over all commands.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     /// Keys evicted to make room.
     pub evicted_keys: u64,
     /// Keys removed because they had expired.
     pub expired_keys: u64,
-    /// Reads of keys that were there.
+    /// Reads of keys that existed.
     pub keyspace_hits: u64,
-    /// Reads of keys that were not.
+    /// Reads of absent keys.
     pub keyspace_misses: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct WorkerStats {
     hits: AtomicU64,
     misses: AtomicU64,
     hot_keys: Mutex<HotKeys>,
-    /// Memory of its machine for scripts.
+    /// Memory of its script machine.
     vm_bytes: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl WorkerStats {
         counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
     }
 
-    /// Its machine for scripts takes so much memory.
+    /// Sets the memory of its script machine.
     pub fn set_vm_bytes(&self, bytes: usize) {
         self.vm_bytes.store(bytes as u64, Ordering::Relaxed);
     }
@@ -103,18 +103,18 @@ impl WorkerStats {
         Self::bump(&self.expired, keys);
     }
 
-    /// A key was read and was, or was not, there.
+    /// Counts a read of a key as a hit or a miss.
     #[inline]
     pub(crate) fn looked_up(&self, found: bool) {
         Self::bump(if found { &self.hits } else { &self.misses }, 1);
     }
 
-    /// A key was used by a command that is counted for HOTKEYS, one of so many uses.
+    /// Counts a key of a sampled command for HOTKEYS, one of the `uses` keys of that command.
     pub(crate) fn key_sampled(&self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.hot_keys.lock().sampled(db, hash, key, uses, now_ms);
     }
 
-    /// A call took so long, and stands for `calls` like it.
+    /// Records the duration of a call, which stands for `calls` calls.
     pub fn timed(&self, row: usize, usec: u64, calls: u64) {
         Self::bump(&self.rows[row].usec, usec.saturating_mul(calls));
         self.rows[row].times.add(usec, calls);
@@ -143,7 +143,7 @@ impl CommandStats {
         self.workers[index].clone()
     }
 
-    /// The sum for the command with this row index.
+    /// The sums for the command with this row index.
     pub fn totals(&self, row: usize) -> RowTotals {
         let mut totals = RowTotals::default();
         for worker in &self.workers {
@@ -156,24 +156,24 @@ impl CommandStats {
         totals
     }
 
-    /// How the times of the command with this row index are distributed.
+    /// The distribution of durations of the command with this row index.
     pub fn histogram(&self, row: usize) -> Histogram {
         let mut sum = Histogram::default();
         self.workers.iter().for_each(|worker| sum.add(&worker.rows[row].times));
         sum
     }
 
-    /// The hot keys of each worker, and how many samples per second it takes of all keys.
+    /// The hot keys of each worker, and the rate of its samples over all keys, per second.
     pub fn hot_keys(&self, now_ms: u64) -> impl Iterator<Item = (Vec<HotKey>, f64)> {
         self.workers.iter().map(move |worker| worker.hot_keys.lock().rates(now_ms))
     }
 
-    /// Memory of the machines for scripts, in bytes, as each was when it last ran or compiled one.
+    /// Memory of the script machines, in bytes, as of when each last ran or compiled a script.
     pub fn vm_bytes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.vm_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// What is counted over all commands.
+    /// The counters over all commands.
     pub fn keyspace_totals(&self) -> Totals {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
             self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
@@ -186,7 +186,7 @@ impl CommandStats {
         }
     }
 
-    /// Calls of all commands.
+    /// The number of calls of all commands.
     pub fn total_calls(&self) -> u64 {
         let row_count = self.workers.first().map_or(0, |worker| worker.rows.len());
         (0..row_count).map(|row| self.totals(row).calls).sum()

@@ -1,19 +1,24 @@
-//! Client tracking: clients that keep what they read learn when it changes (CLIENT TRACKING).
+//! Client tracking (CLIENT TRACKING): clients that cache the keys that they read are told when a key changes.
 //!
 //! ```text
 //! read of a tracking client: lock slot -> read -> remember (key, client) -> unlock
-//! write: lock slot -> change -> forget key, collect who had it -> unlock, LSN     end of round: push, gated by the LSN
+//! write: lock slot -> change -> forget key, collect its readers -> unlock, LSN    end of round: push, gated
 //! ```
 //!
-//! What it is: who tracks, which keys each may have kept ([`table`]), which prefixes they want to hear of, and what must be
-//! told ([`invalidations`]). Keys are tracked by name, whatever their database, as in Redis.
-//! What it is not: exact. A client may be told of a key that it does not keep; never the other way round.
+//! This module has the tracking clients, the keys that each may have cached ([`table`]), the prefixes that
+//! they follow, and the invalidations to send ([`invalidations`]). Keys are tracked by name, whatever their
+//! database, as in Redis.
+//! Tracking is not exact. A client may get an invalidation for a key that it does not cache, but never misses
+//! one.
 //!
 //! Invariants
-//! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in between.
-//! - The message about a change is pushed behind the replies of the round that the reader's worker is at, so behind every
-//!   reply with an older value, and leaves when others may see the change: with durability strict, once it is durable.
-//! - The table holds `tracking-table-max-keys` keys; one more pushes out any other, about which its readers are told.
+//! - A key is remembered, and forgotten when it changes, under the lock of its slot: no change is missed in
+//!   between.
+//! - The invalidation of a key is pushed behind the replies of the current round of the reader's worker, so
+//!   behind every reply with an older value. It is sent when the change becomes visible to other clients:
+//!   with durability strict, once it is durable.
+//! - The table holds at most `tracking-table-max-keys` keys; one more evicts another key, which is
+//!   invalidated for its readers.
 
 mod invalidations;
 mod table;
@@ -34,32 +39,33 @@ use table::Table;
 
 use crate::{clients::Client, interest::Interests};
 
-/// How the client that it is about tracks.
+/// The mode of a client's tracking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything it reads is remembered.
+    /// Every key that it reads is remembered.
     Reads,
-    /// Only what it reads after CLIENT CACHING YES.
+    /// Only keys that it reads after CLIENT CACHING YES.
     OptIn,
-    /// Everything but what it reads after CLIENT CACHING NO.
+    /// Every key but those that it reads after CLIENT CACHING NO.
     OptOut,
-    /// Nothing is remembered: it hears of every key with one of its prefixes.
+    /// No key is remembered: the client gets an invalidation for every key with one of its prefixes.
     Broadcast,
 }
 
-/// What the others must know about a client that tracks.
+/// A tracking client, as other workers see it.
 #[derive(Debug)]
 pub struct Tracker {
     client: Arc<Client>,
-    /// The client that is told in its place.
+    /// The client that gets the invalidations in its place.
     pub redirect: Option<u64>,
-    /// Whether it is not told of its own changes.
+    /// Whether it gets no invalidations for its own changes.
     pub noloop: bool,
-    /// The client that is to be told in its place has gone.
+    /// Whether the client of `redirect` has disconnected.
     redirect_broken: AtomicBool,
 }
 
-/// Everyone who tracks. See the module documentation.
+/// All tracking clients, the keys that they may have cached, and their prefixes. See the module
+/// documentation.
 #[derive(Debug, Default)]
 pub struct Tracking {
     trackers: RwLock<HashMap<u64, Arc<Tracker>>>,
@@ -67,14 +73,14 @@ pub struct Tracking {
     table: Table,
 }
 
-/// Who wants to hear of keys that begin so.
+/// The clients that follow the keys with a prefix.
 #[derive(Debug)]
 struct Prefix {
     prefix: Box<[u8]>,
     clients: Vec<u64>,
 }
 
-/// What INFO shows.
+/// The figures of INFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrackingTotals {
     /// Clients that track.
@@ -83,17 +89,17 @@ pub struct TrackingTotals {
     pub keys: usize,
     /// Pairs of a key and a client.
     pub items: usize,
-    /// Prefixes that somebody wants to hear of.
+    /// Prefixes that a client follows.
     pub prefixes: usize,
 }
 
 impl Tracking {
-    /// Remembers so many keys; 0 for any number.
+    /// Sets the number of keys that are remembered at most; 0 for no limit.
     pub fn set_keys_max(&self, keys_max: usize) {
         self.table.set_keys_max(keys_max);
     }
 
-    /// How much is tracked.
+    /// The present figures.
     pub fn totals(&self) -> TrackingTotals {
         TrackingTotals {
             clients: self.trackers.read().len(),
@@ -107,7 +113,7 @@ impl Tracking {
         self.trackers.read().get(&id).cloned()
     }
 
-    /// A key of this slot, which is locked, has changed.
+    /// A key of this slot, which is locked, has changed: gathers the invalidation for its readers.
     pub(crate) fn changed(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
         let readers = self.table.take(slot, key);
         if !readers.is_empty() || !self.prefixes.read().is_empty() {
@@ -115,8 +121,8 @@ impl Tracking {
         }
     }
 
-    /// What was said from the place `start` on was undone: the keys, whose slots are still locked, have not changed, and those
-    /// who have read them go on relying on them.
+    /// The changes gathered from index `start` on were undone: remembers their keys again, whose slots are
+    /// still locked, for the clients that have read them.
     pub(crate) fn not_changed(&self, start: usize, invalidations: &mut Invalidations) {
         if invalidations.len() == start {
             return;
@@ -148,14 +154,15 @@ pub struct ClientTracking {
     pub tracker: Arc<Tracker>,
     /// Which keys are tracked.
     pub mode: Mode,
-    /// Of [`Mode::Broadcast`]: never empty, as no prefix is the empty one.
+    /// The prefixes of [`Mode::Broadcast`]: then never empty, as the empty prefix stands for no prefix.
     pub prefixes: Vec<Box<[u8]>>,
-    /// CLIENT CACHING was called before the present command or transaction.
+    /// Whether CLIENT CACHING was called before the present command or transaction.
     pub caching: bool,
 }
 
 impl ClientTracking {
-    /// Begins to track. If the client tracks already, this takes its place, and the former is to be dropped afterwards.
+    /// Begins to track. If the client already tracks, the new tracking replaces the old one, which must be
+    /// dropped afterwards.
     pub fn begin(
         interests: &Arc<Interests>,
         client: &Arc<Client>,
@@ -181,7 +188,7 @@ impl ClientTracking {
         ClientTracking { interests: interests.clone(), tracker, mode, prefixes, caching: false }
     }
 
-    /// Whether what the present command reads is to be remembered.
+    /// Whether the reads of the present command are to be remembered.
     pub(crate) fn remembers(&self) -> bool {
         match self.mode {
             Mode::Reads => true,
@@ -200,7 +207,7 @@ impl ClientTracking {
         }
     }
 
-    /// Whether the client that is told in its place has gone.
+    /// Whether the client that gets the invalidations in its place has disconnected.
     pub fn is_redirect_broken(&self) -> bool {
         self.tracker.redirect_broken.load(Relaxed)
     }
@@ -210,7 +217,8 @@ impl Drop for ClientTracking {
     fn drop(&mut self) {
         let tracking = self.interests.tracking();
         let id = self.tracker.client.id();
-        // What the table still knows of the client is left there: nobody of that id tracks any more.
+        // Entries of the client remain in the table: they have no effect, as no client with this id tracks
+        // any more.
         let mut trackers = tracking.trackers.write();
         if trackers.get(&id).is_some_and(|tracker| Arc::ptr_eq(tracker, &self.tracker)) {
             trackers.remove(&id);

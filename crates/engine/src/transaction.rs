@@ -1,8 +1,8 @@
-//! A transaction in the making: the commands that a client has queued since MULTI.
+//! A transaction being queued: the commands of a client since MULTI.
 //!
-//! What it is: the queue, its limits, and what EXEC must know before it begins: slots to lock, room to ask for.
-//! What it is not: the execution (see `families::transactions`), nor what is checked before a command is queued (see
-//! `queueing`).
+//! This module has the queue, its limits, and the facts that EXEC needs before it begins: slots to lock, room
+//! to ask for. The execution is in `families::transactions`, the checks before a command is queued are in
+//! `queueing`.
 
 use keyspace::{KeyHash, LIBRARIES_SLOT, slot_of};
 use wire::{Args, OwnedArgs};
@@ -14,11 +14,11 @@ use crate::{
     unit::Slots,
 };
 
-/// Commands in one transaction.
+/// Commands in one transaction, at most.
 pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
 
-/// Memory of the commands of one transaction, in bytes. Half of what a record can hold: what a command logs may be larger
-/// than its arguments.
+/// Memory of the commands of one transaction, in bytes, at most. Half the limit of a record: the effects of a
+/// command may be larger than its arguments.
 pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 
 /// A command that waits for EXEC.
@@ -26,27 +26,27 @@ pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 pub struct Queued {
     /// The row of the command.
     pub found: Found,
-    /// Its properties, and those of a command that it wraps.
+    /// Its properties, and those of the command that it wraps.
     pub flags: Flags,
     /// Its arguments, the name first.
     pub args: OwnedArgs,
 }
 
-/// See the module documentation.
+/// The queue of a client between MULTI and EXEC.
 #[derive(Debug, Default)]
 pub struct Transaction {
     commands: Vec<Queued>,
-    /// Memory of the queue.
+    /// Memory of the queue, in bytes.
     bytes: usize,
     /// Bytes of all arguments.
     args_bytes: u64,
-    /// What any of the commands is.
+    /// All properties of the commands together.
     flags: Flags,
     /// Whether any of the commands may append to the log.
     writes: bool,
-    /// A command that cannot be undone.
+    /// A command that cannot be undone, if there is one.
     lasting: Option<&'static Row>,
-    /// Slots of all keys; unsorted, some more than once.
+    /// Slots of all keys; unsorted, with duplicates.
     slots: Slots,
     needs_all_slots: bool,
     mobility: Mobility,
@@ -54,10 +54,11 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Adds a command, whose first key has this hash, if it is known, and which may append to the log or does not.
+    /// Adds a command. `hash` is that of its first key, if known; `writes` whether it may append to the log.
     ///
     /// # Errors
-    /// The transaction is too large, or must be undone if it fails, and could not be.
+    /// The transaction is too large, or has both DOC commands, which undo it on failure, and a command that
+    /// cannot be undone.
     pub fn push(
         &mut self,
         found: Found,
@@ -90,7 +91,8 @@ impl Transaction {
         if let Keys::Libraries = row.keys {
             self.slots.push(LIBRARIES_SLOT);
         }
-        // A script may touch keys that it has not declared; what is in a transaction cannot be run again.
+        // A script may touch undeclared keys, and a command in a transaction cannot be run again with more
+        // locks.
         let roams = inner.row.flags.has(Flags::READS_ALL) || inner.row.flags.has(Flags::RUNS_SCRIPTS);
         self.needs_all_slots |= row.keys.spans_all(args) || roams;
         self.flags = self.flags.or(queued.flags);
@@ -122,12 +124,12 @@ impl Transaction {
         self.flags.has(flag)
     }
 
-    /// Whether one command that fails undoes all: those on documents do.
+    /// Whether one failing command undoes the whole transaction: so it is with commands on documents.
     pub fn is_undone_on_failure(&self) -> bool {
         self.any(Flags::DOCUMENTS)
     }
 
-    /// When it can be handed over.
+    /// When the transaction can be handed over.
     pub fn mobility(&self) -> Mobility {
         self.mobility
     }

@@ -1,11 +1,12 @@
-//! The atomic unit: the locked slots of one command or of one transaction (later: script), and the effects it has applied.
+//! The atomic unit: the locked slots of one command, transaction or script, and the effects applied so far.
 //!
 //! Invariants
-//! - Slots are locked in ascending order, all before the first access, and released only after the log position of the
-//!   unit is taken.
-//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to durable channels stand
-//!   among them.
-//! - Touching a key whose slot is not locked is a bug and panics.
+//! - Slots are locked in ascending order, all before the first access, and released only after the log
+//!   position of the unit is taken. Only a script may add a slot later, if that needs no waiting
+//!   ([`Unit::try_lock`]).
+//! - Every applied effect is encoded, in order; together they are the unit's one log record. Messages to
+//!   durable channels stand among them.
+//! - Access to a key whose slot is not locked is a bug and panics.
 
 mod databases;
 mod known_keys;
@@ -43,15 +44,15 @@ pub use locks::{Patience, Taken};
 pub(crate) use scratch::{Scratch, UnitAccess};
 use undo::Undo;
 
-/// See the module documentation.
+/// The locked slots of one command, transaction or script, and the effects applied so far.
 pub struct Unit<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
-    /// Document databases; few units have any.
+    /// The locked document databases; most units have none.
     databases: Option<Box<Databases>>,
-    /// The newest position of what was seen elsewhere than in locked slots and databases.
+    /// The newest position seen outside the locked slots and databases.
     seen: Lsn,
-    /// Keys of the command whose hashes were computed ahead, to fetch memory and to lock.
+    /// The keys of the command whose hashes are already computed, for prefetching and locking.
     known: KnownKeys,
     effects: &'k mut Vec<u8>,
     freed: &'k mut Freed,
@@ -59,26 +60,26 @@ pub struct Unit<'k> {
     as_of_ms: u64,
     touches: bool,
     flushes_all: bool,
-    /// See [`Unit::note_repeated`].
+    /// Whether the reply repeats an earlier write; see [`Unit::note_repeated`].
     repeats: bool,
-    /// Messages in the record.
+    /// The number of messages in the record.
     messages: usize,
     stats: &'k WorkerStats,
     interests: &'k Arc<Interests>,
     events: &'k Events,
-    /// Keys that hold something for somebody who waits for them, perhaps.
+    /// Keys that may serve a waiter.
     ready: VecDeque<(DbId, Box<[u8]>)>,
     invalidations: &'k mut Invalidations,
-    /// What it takes to undo what is done now; kept while a script runs.
+    /// How to undo the effects since [`Unit::begin_undo`]; `None` outside of an undo.
     undo: Option<Box<Undo>>,
-    /// The memory of one that has ended.
+    /// The buffers of an ended undo, for reuse.
     kept_undo: &'k mut Option<Box<Undo>>,
-    /// Where it shows which slots it holds, if others are to see that.
+    /// Shows the held slots to other threads, if the unit runs on a thread of its own.
     held_slots: &'k Option<Arc<HeldSlots>>,
 }
 
 impl<'k> Unit<'k> {
-    /// A unit of locked slots. Inlined, so that it is built where it stays: it is large.
+    /// Builds a unit of locked slots. Inlined, so that it is built in place: it is large.
     #[inline(always)]
     pub(crate) fn new(
         keyspace: &'k Keyspace,
@@ -119,30 +120,30 @@ impl<'k> Unit<'k> {
         self.messages += 1;
     }
 
-    /// Messages in the record so far.
+    /// The number of messages in the record so far.
     pub fn messages(&self) -> usize {
         self.messages
     }
 
-    /// A document database that the unit has locked, to be changed with it.
+    /// A document database that the unit has locked, for changes.
     ///
     /// # Errors
-    /// If there is none with this name.
+    /// [`DocError::NoDatabase`] if the unit has locked none with this name; or the database cannot be read.
     pub fn documents(&mut self, name: &str) -> Result<&mut Writer, DocError> {
         self.databases.as_mut().ok_or(DocError::NoDatabase)?.writer(name)
     }
 
-    /// Whether it has locked document databases.
+    /// Whether the unit has locked document databases.
     pub fn has_documents(&self) -> bool {
         self.databases.is_some()
     }
 
-    /// The reply shows something that a record up to here has made.
+    /// Raises the gate of the reply: it shows data of records up to `lsn`.
     pub fn note_seen(&mut self, lsn: Lsn) {
         self.seen = self.seen.max(lsn);
     }
 
-    /// The reply is that of a write which an earlier unit has made: it waits for the disk as if this one had.
+    /// The reply repeats that of an earlier write: it waits for the disk as if this unit had written.
     pub fn note_repeated(&mut self) {
         self.repeats = true;
     }
@@ -152,26 +153,26 @@ impl<'k> Unit<'k> {
         self.events.note_message(kind, channel, payload);
     }
 
-    /// From now on, within this round too, events of these classes are noted.
+    /// Changes the noted classes of events from now on, also within this round.
     pub fn want_events(&self, classes: EventClass) {
         self.events.want(classes);
     }
 
-    /// Goes on with another command, whose only key is in a slot that is locked.
+    /// Continues with another command, whose only key is in a locked slot.
     #[inline]
     pub(crate) fn turn_to(&mut self, key: &[u8], hash: KeyHash) {
         debug_assert!(self.locked.has(hash.slot()));
         self.known = KnownKeys::one(key, hash);
     }
 
-    /// The command before has ended: its arguments need not stay where they are any more.
+    /// Forgets the hashes of the command's keys: its arguments may be freed.
     #[inline]
     pub fn forget_keys(&mut self) {
         self.known.clear();
     }
 
-    /// Hashes a key of a command that is a part of the unit, once for all that it does, unless its hash is given, and locks its
-    /// slot unless somebody else has it. Returns whether it is locked.
+    /// Prepares a key of a command inside the unit: hashes it once, unless its hash is given, and locks its
+    /// slot unless another unit holds it. Returns whether the slot is locked.
     pub fn try_lock_key(&mut self, key: &[u8], hash: Option<KeyHash>) -> bool {
         let hash = hash.unwrap_or_else(|| self.keyspace.hash(key));
         self.known.push(key, hash);
@@ -184,8 +185,8 @@ impl<'k> Unit<'k> {
         self.clock.now_ms
     }
 
-    /// What has a deadline up to here counts as absent: now, or for an import source the beginning of time, because only
-    /// the server that it copies knows what has expired (CLIENT IMPORT-SOURCE).
+    /// Deadlines up to this time count as expired: the present time, or 0 for an import source, because only
+    /// the server that it copies knows which keys have expired (CLIENT IMPORT-SOURCE).
     #[inline]
     pub fn as_of_ms(&self) -> u64 {
         self.as_of_ms
@@ -212,7 +213,8 @@ impl<'k> Unit<'k> {
         entry
     }
 
-    /// As [`Unit::peek`], for a command that reads about the key but not its value: counts as a hit or a miss.
+    /// As [`Unit::peek`], for a command that reads properties of the key but not its value: counts as a hit
+    /// or a miss.
     #[inline]
     pub fn inspect(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let entry = self.peek(db, key);
@@ -220,15 +222,15 @@ impl<'k> Unit<'k> {
         entry
     }
 
-    /// As [`Unit::inspect`], for a command that tells nobody that it has missed the key.
+    /// As [`Unit::inspect`], without the `keymiss` event.
     pub fn inspect_silently(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let entry = self.peek(db, key);
         self.stats.looked_up(entry.is_some());
         entry
     }
 
-    /// Renews the access stamp of a key even for a client whose reads leave it alone; counts as a hit or a miss.
-    /// Returns whether the key exists.
+    /// Renews the access stamp of a key even for a CLIENT NO-TOUCH client; counts as a hit or a miss. Returns
+    /// whether the key exists.
     pub fn touch(&mut self, db: DbId, key: &[u8]) -> bool {
         let hash = self.hash(key);
         let found = self.locked.slot_mut(hash.slot()).get_and_touch(db, &hash, key, self.clock).is_some();
@@ -252,13 +254,13 @@ impl<'k> Unit<'k> {
         self.locked.slot(hash.slot()).get(db, &hash, key, self.as_of_ms)
     }
 
-    /// As [`Unit::peek`], also if it has expired and is not removed yet.
+    /// As [`Unit::peek`], but finds also a key that has expired and is not removed yet.
     pub fn peek_expired(&self, db: DbId, key: &[u8]) -> Option<EntryRef<'_>> {
         let hash = self.hash(key);
         self.locked.slot(hash.slot()).get_raw(db, &hash, key)
     }
 
-    /// How many keys a database has, with what this unit has done.
+    /// The number of keys of a database, including the changes of this unit.
     pub fn keys_len(&self, db: DbId) -> u64 {
         self.keyspace.len(db).saturating_add_signed(self.locked.uncounted_keys(db))
     }
@@ -269,16 +271,17 @@ impl<'k> Unit<'k> {
         self.peek(db, key).is_some()
     }
 
-    /// Tells what has happened to a key; see [`Context::notify`](crate::Context::notify).
+    /// Notes an event; see [`Context::notify`](crate::Context::notify).
     #[inline]
     pub fn notify(&self, class: EventClass, name: &'static str, db: DbId, key: &[u8]) {
         self.events.note(class, name, db, key);
     }
 
-    /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is not logged.
+    /// Makes a change, now in memory and with the unit's record in the log. An effect that changes nothing is
+    /// not logged.
     ///
-    /// An expired key that is changed (not replaced or removed) is removed first, so that what replays does not depend
-    /// on the time.
+    /// An expired key that is changed (not replaced or removed) is removed first, so that replay does not
+    /// depend on the time.
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         match *effect {
@@ -292,7 +295,8 @@ impl<'k> Unit<'k> {
         self.apply_alone(effect)
     }
 
-    /// Whether a key of this slot, or a field of a hash there, may have expired: `false` is certain, and cheap.
+    /// Whether a key of this slot, or a field of a hash in it, may have expired. `false` is certain, and
+    /// cheap to find out.
     #[inline]
     pub fn has_due(&self, key: &[u8]) -> bool {
         self.locked.slot(self.hash(key).slot()).has_due(self.as_of_ms)
@@ -317,13 +321,13 @@ impl<'k> Unit<'k> {
         self.change(effect)
     }
 
-    /// As [`Unit::change`], and tells those who are interested.
+    /// As [`Unit::change`], with reports to interested clients.
     #[cold]
     fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
         let (db, key) = match (effect.target(), *effect) {
             (Some(target), _) => target,
             (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
-            // Nobody waits for libraries or settings, and no client has read them.
+            // No client waits for libraries or settings, and no client caches them.
             (
                 None,
                 Effect::PutLibrary { .. }
@@ -383,7 +387,7 @@ impl<'k> Unit<'k> {
         self.interests.tracking().changed(slot, key, self.invalidations);
     }
 
-    /// A key holds something, perhaps, for somebody who waits for it.
+    /// Notes a key that may serve a waiter.
     pub(crate) fn note_ready(&mut self, db: DbId, key: Box<[u8]>) {
         if self.ready.back().is_none_or(|(last_db, last)| (*last_db, last) != (db, &key)) {
             self.ready.push_back((db, key));
@@ -396,12 +400,12 @@ impl<'k> Unit<'k> {
         !self.ready.is_empty()
     }
 
-    /// The next key that was made ready, in the order in which that happened.
+    /// The next key that may serve a waiter, in the order in which they were noted.
     pub(crate) fn take_ready(&mut self) -> Option<(DbId, Box<[u8]>)> {
         self.ready.pop_front()
     }
 
-    /// The functions that clients have loaded, with what this unit has done to them.
+    /// The libraries of functions, including the changes of this unit.
     pub fn libraries(&mut self) -> Arc<Libraries> {
         if self.locked.has(LIBRARIES_SLOT) {
             return self.locked.slot(LIBRARIES_SLOT).libraries();
@@ -411,21 +415,21 @@ impl<'k> Unit<'k> {
         libraries
     }
 
-    /// The settings that belong to the data, with what this unit has done to them.
+    /// The settings that belong to the data, including the changes of this unit.
     pub fn data_settings(&mut self) -> Arc<DataSettings> {
         if self.locked.has(LIBRARIES_SLOT) {
             return self.locked.slot(LIBRARIES_SLOT).data_settings();
         }
         self.keyspace.data_settings()
     }
+    /// Whether the unit has locked this slot.
 
-    /// Whether a slot is locked.
     pub fn has_locked(&self, slot: SlotId) -> bool {
         self.locked.has(slot)
     }
 
-    /// Locks one more slot for a unit that cannot tell ahead what it needs, unless somebody else has it: waiting for it
-    /// could be for ever. Returns whether it is locked.
+    /// Locks one more slot for a unit that cannot know its slots in advance, unless another unit holds it:
+    /// waiting for it could deadlock. Returns whether the slot is locked.
     pub fn try_lock(&mut self, slot: SlotId) -> bool {
         let is_locked = self.locked.try_add(self.keyspace, slot);
         if is_locked && let Some(held) = self.held_slots {
@@ -434,15 +438,15 @@ impl<'k> Unit<'k> {
         is_locked
     }
 
-    /// Shows the locked slots, if others are to see which they are.
+    /// Shows the locked slots to other threads, if the unit runs on a thread of its own.
     #[inline]
     pub(crate) fn show_held_slots(&self) {
         if let Some(held) = self.held_slots {
             self.locked.for_each(|slot| held.add(slot));
         }
     }
+    /// Whether the unit has locked all slots.
 
-    /// Whether every slot is locked.
     pub fn has_locked_all(&self) -> bool {
         self.locked.is_all()
     }
@@ -459,7 +463,7 @@ impl<'k> Unit<'k> {
         applied
     }
 
-    /// Makes a change that is in no record.
+    /// Makes a change without logging it.
     #[inline]
     fn make(&mut self, effect: &Effect<'_>) -> Applied {
         let clock = self.clock;
@@ -483,8 +487,8 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Removes the keys of the locked slot whose deadline has passed, at most `max`, and as many fields of hashes. Returns
-    /// how many keys were removed for their own deadline.
+    /// Removes the expired keys of the locked slot, at most `max`, and as many expired fields of hashes.
+    /// Returns the number of keys removed for their own deadline.
     pub(crate) fn bury_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {
@@ -509,19 +513,19 @@ impl<'k> Unit<'k> {
         due.len()
     }
 
-    /// Whether anything was changed.
+    /// Whether the unit has changed anything.
     #[inline]
     pub fn changed(&self) -> bool {
         !self.effects.is_empty()
     }
 
-    /// The size of the unit's record so far.
+    /// The size of the unit's record so far, in bytes.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         self.effects.len()
     }
 
-    /// What it tells others.
+    /// The notices of the worker.
     pub fn events(&self) -> &'k Events {
         self.events
     }
@@ -531,27 +535,28 @@ impl<'k> Unit<'k> {
         self.stats
     }
 
-    /// Who is interested in changes of keys.
+    /// The registry of clients that watch, await or track keys.
     pub fn interests(&self) -> &'k Arc<Interests> {
         self.interests
     }
 
-    /// Remembers that a client that tracks has read a key, whose slot is locked.
+    /// Remembers that a tracking client has read a key, whose slot is locked.
     pub fn remember(&mut self, tracking: &ClientTracking, key: &[u8]) {
         tracking.read(slot_of(key), key, self.invalidations);
     }
 
-    /// Whether it has removed every key.
+    /// Whether the unit has removed every key (FLUSHALL).
     #[inline]
     pub(crate) fn flushes_all(&self) -> bool {
         self.flushes_all
     }
 
-    /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the record. Returns the
-    /// newest position of anything the unit saw or wrote, and whether it wrote or repeats what was written. `flushing` is the host of a FLUSHALL: it must
-    /// know the position before anything can follow it.
+    /// Ends the unit: takes its position in the log while its slots are locked, unlocks them, fills the
+    /// record. Returns the newest position that the unit saw or wrote, and whether it wrote or repeats an
+    /// earlier write. `flushing` is the host for a FLUSHALL: it must know the position before any record can
+    /// follow.
     ///
-    /// In place: a unit is large, and moving it about costs more than what this does.
+    /// Takes `self` by reference: a unit is large, and moving it costs more than the commit.
     #[inline]
     pub fn commit(&mut self, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
         let Unit { effects, locked, messages, databases, .. } = self;
@@ -566,10 +571,10 @@ impl<'k> Unit<'k> {
             return (seen, self.repeats);
         }
         let appender = appender.expect("no write while loading");
-        // A large record reaches the log in parts: nothing of it may be before the boundary.
+        // A large record reaches the log in parts: no part of it may be before the boundary.
         let flushing = flushing.map(|host| (host, appender.log().written_lsn().min(appender.durable_lsn())));
         let Ok(pending) = appender.reserve_marked(effects, *messages > 0) else {
-            // Memory is ahead of a log that has ended: nothing that shows it may ever leave.
+            // The memory is ahead of a log that has failed: no reply that shows it may ever leave.
             locked.set_last_lsn(Lsn::MAX);
             *locked = Locked::None;
             return (Lsn::MAX, true);
@@ -588,7 +593,7 @@ impl<'k> Unit<'k> {
     }
 }
 
-/// A key was read and was, or was not, there.
+/// Counts a hit or a miss, and notes a `keymiss` event.
 #[inline]
 fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: bool) {
     stats.looked_up(found);
@@ -597,7 +602,7 @@ fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: 
     }
 }
 
-/// The number after this one in the sequence that random choices are made from.
+/// The next number of the sequence from which random choices are made.
 #[inline]
 pub(crate) fn next_random(random: u32) -> u32 {
     random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965)

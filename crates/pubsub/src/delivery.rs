@@ -63,7 +63,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Whether there is nothing.
+    /// Whether there are no postponed parts.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.blocks.is_empty()
     }

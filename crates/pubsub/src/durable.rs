@@ -49,7 +49,7 @@ pub enum Request {
         follower: FollowerId,
         /// Its worker.
         worker: usize,
-        /// What it has taken.
+        /// The flow control of its messages.
         flow: std::sync::Arc<Flow>,
         /// What it wants to follow.
         channel: Box<[u8]>,

@@ -60,7 +60,7 @@ impl Index {
         let _ = self.topics.pin().remove_if(&name, |known, ()| known.is(topic));
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub(crate) fn len(&self) -> usize {
         self.topics.len()
     }

@@ -42,7 +42,7 @@ impl Writer {
         Writer::into_output(Vec::new(), true, false)
     }
 
-    /// What was written.
+    /// The position of the awaited write.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }

@@ -17,7 +17,7 @@ pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 /// Bytes that are made in about the time of an instruction.
 const BYTES_PER_INSTRUCTION: usize = 64;
 
-/// What a script may use.
+/// The limits of one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of the machine, in bytes, with everything that is kept between scripts.

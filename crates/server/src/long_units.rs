@@ -42,7 +42,7 @@ pub(crate) struct Job {
 pub(crate) struct Done {
     pub(crate) client_id: u64,
     pub(crate) reply: LongReply,
-    /// What it tells others.
+    /// The notices of the worker.
     pub(crate) notices: Vec<Notice>,
     /// Whether it has appended to the log.
     pub(crate) wrote: bool,

@@ -209,7 +209,7 @@ impl Settings {
         ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
     }
 
-    /// Who may run DEBUG.
+    /// The clients that may run DEBUG.
     pub fn debug_access(&self) -> DebugAccess {
         match self.text(Key::EnableDebugCommand) {
             "yes" => DebugAccess::Everybody,

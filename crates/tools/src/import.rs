@@ -107,7 +107,7 @@ pub enum ImportError {
         key: String,
         /// Its database.
         db: u64,
-        /// How many there are.
+        /// The number of connected clients.
         count: usize,
     },
     /// The disk is too small.

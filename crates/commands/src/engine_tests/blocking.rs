@@ -1,4 +1,4 @@
-//! Clients that wait, clients that serve them, and what else ends a wait.
+//! Clients that wait, clients that serve them, and other ends of a wait.
 
 use std::mem::swap;
 
@@ -10,7 +10,7 @@ use wire::Protocol;
 
 use crate::testing::{TestServer, check, check_protocols};
 
-/// A server with the client that tables are run by, and others that block.
+/// A server with the client that runs tables, and others that block.
 struct Clients {
     server: TestServer,
     others: Vec<Session>,
@@ -23,7 +23,7 @@ impl Clients {
         Clients { server, others }
     }
 
-    /// The reply to a command of another client.
+    /// Runs a command of another client; returns the reply.
     fn run(&mut self, client: usize, line: &str) -> String {
         swap(&mut self.server.session, &mut self.others[client]);
         let reply = self.server.run(line);
@@ -31,13 +31,14 @@ impl Clients {
         reply
     }
 
-    /// A command of another client, which blocks.
+    /// Runs a command of another client, which must block.
     fn block(&mut self, client: usize, line: &str) {
         assert_eq!(self.run(client, line), "", "{line} is to block");
         assert!(self.others[client].wait.is_some(), "{line} is to block");
     }
 
-    /// What a blocked client was answered, with its gate; the empty text if it still waits. As its worker, lets it go on.
+    /// The answer to a blocked client, with its gate; empty text if it still waits. Like its worker, ends the
+    /// wait.
     fn answer(&mut self, client: usize) -> (String, Lsn) {
         let session = &mut self.others[client];
         let Some(answer) = self.server.host.take_answer(session.client.id()) else {
@@ -51,7 +52,7 @@ impl Clients {
         self.answer(client).0
     }
 
-    /// The time of a blocked client is over.
+    /// The timeout of a blocked client passes.
     fn time_out(&mut self, client: usize) -> Option<Vec<u8>> {
         let session = &mut self.others[client];
         let reply = session.wait.as_ref().expect("it is blocked").time_out();
@@ -272,7 +273,7 @@ fn a_moved_element_serves_who_waits_where_it_arrives() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BRPOPLPUSH b c 0");
     clients.block(2, "BLPOP c 0");
-    // Behind who waits for another slot, and before it when it comes to that.
+    // Behind the waiter that needs another slot, and before it when that one blocks again.
     clients.block(3, "BLPOP a 0");
     clients.check(&[("RPUSH a x", ":1"), ("DBSIZE", ":0")]);
     let replies = [0, 1, 2, 3].map(|client| clients.answered(client));
@@ -290,7 +291,8 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLPOP c a 0");
-    // For the first one `b` has to be locked, which is done afterwards: the second one must not get its element from `c` then.
+    // The first waiter needs the lock of `b`, so it is served afterwards: until then the second one must not
+    // get its element from `c`.
     clients.check(&[
         ("MULTI", "+OK"),
         ("RPUSH a 1 2", "+QUEUED"),
@@ -308,7 +310,7 @@ fn who_has_gone_is_passed_over() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLMOVE a c LEFT RIGHT 0");
     clients.block(2, "BLPOP a 0");
-    // Its worker has not heard of it yet.
+    // Its worker has not seen the signal yet.
     clients.check(&[("CLIENT KILL ID 2", ":1"), ("RPUSH a 1 2", ":2")]);
     assert_eq!([0, 1, 2].map(|client| clients.answered(client)), ["", r#""1""#, r#"["a", "2"]"#]);
 }

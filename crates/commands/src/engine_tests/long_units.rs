@@ -8,7 +8,7 @@ use crate::testing::TestServer;
 /// Long enough to be handed over.
 const LONG: &str = "for i = 1, 100000 do end";
 
-/// A server that hands over what is long, whose client hears of keys and of a channel.
+/// A server that hands over long units, with keyspace events on.
 fn server() -> TestServer {
     let mut server = TestServer::new();
     server.hand_over_what_is_long();
@@ -92,7 +92,7 @@ fn what_cannot_be_undone_is_begun_elsewhere() {
         ("EXEC", "[+OK, +OK, :0]"),
     ]);
     assert_eq!(server.long_units, 2);
-    // Its own watches must not be told of what is undone.
+    // Undone changes must not break the client's own watches.
     server.check(&[
         ("WATCH a", "+OK"),
         ("MULTI", "+OK"),
@@ -130,7 +130,7 @@ fn a_reply_is_kept_once() {
     server.assert_replays();
 }
 
-/// What a command that takes long is handed over as.
+/// The hand-over of a command that takes long.
 fn handed_over(server: &mut TestServer, line: &str) -> LongUnit {
     let args = crate::testing::parse(line);
     server.executor.begin_round(server.clock_ms(), &server.host, 1 << 20);
@@ -193,7 +193,7 @@ fn scripts_that_take_long_to_compile_run_elsewhere() {
     assert_eq!(server.run(&format!("EVALSHA {sha} 0")), ":200000");
 }
 
-/// Elements of what takes long.
+/// Elements of a value that makes commands long.
 const MANY: usize = 20_000;
 
 #[test]
@@ -284,7 +284,7 @@ fn commands_that_walk_over_much_run_elsewhere() {
     let script = "EVAL \"redis.call('INCR', 'a') return #redis.call('SMEMBERS', 'set')\" 0";
     assert_eq!(server.run(script), here.run(script));
     assert_eq!((server.long_units, server.run("GET a")), (long.len() + 2, "\"3\"".to_string()));
-    // Its own watches must not be told of what is undone, so it is begun elsewhere.
+    // Undone changes must not break the client's own watches, so EXEC is handed over before it begins.
     let watched = ["WATCH a", "MULTI", "INCR a", "HGETALL hash", "EXEC"];
     watched.iter().for_each(|line| assert_eq!(server.run(line), here.run(line)));
     assert_eq!(server.long_units, long.len() + 3);

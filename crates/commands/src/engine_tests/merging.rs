@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestServer;
 
-/// Lets no command be timed in the runs of a test, so that how they merge does not depend on chance.
+/// A server on which no command is timed, so that merging does not depend on chance.
 fn server() -> TestServer {
     let mut server = TestServer::new();
     server.executor.until_sample = u32::MAX;

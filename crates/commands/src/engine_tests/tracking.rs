@@ -1,4 +1,4 @@
-//! Who is told what, and when it may leave.
+//! The clients that get invalidations, and their gates.
 
 use std::mem::swap;
 
@@ -8,7 +8,7 @@ use storage::Durability;
 
 use crate::testing::TestServer;
 
-/// A server with two clients: the one in use (id 1), and one (id 2) that has sent these commands.
+/// A server with two clients: the one in use (id 1), and another (id 2) that has sent these commands.
 fn tracked(lines: &[&str]) -> (TestServer, Session) {
     let mut server = TestServer::new();
     let mut other = server.connect();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestServer;
 
-/// Commands that change what they find in every way that effects have, on values of both forms.
+/// Commands that change their keys by every kind of effect, on small and large values.
 const LINES: &[&str] = &[
     "SET s v",
     "SET s v PX 5000",
@@ -100,7 +100,7 @@ fn filled() -> TestServer {
     server
 }
 
-/// The part of a script that runs commands, whatever they reply.
+/// The part of a script that runs commands, ignoring their replies.
 fn calls(lines: &[&str]) -> String {
     let call = |line: &&str| {
         let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
@@ -125,7 +125,7 @@ proptest! {
         server.assert_replays();
     }
 
-    /// The script has ended well, and is a part of what is undone.
+    /// The script has succeeded, and is a part of the outer undo.
     #[test]
     fn what_is_undone_with_more_has_not_happened(
         lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12),

@@ -1,4 +1,4 @@
-//! What a server of tests answers about replication: a server alone, or a replica whose leader has gone.
+//! Replication of a test server: a server alone, or a replica whose leader has gone.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,10 +8,10 @@ use engine::{
 };
 use lsn::Lsn;
 
-/// See the module documentation.
+/// A standalone server, or a stale replica.
 #[derive(Default)]
 pub(crate) struct TestReplication {
-    /// Whether it is a replica that may show nothing.
+    /// Whether it is a replica that may not show its data.
     pub(crate) is_stale: AtomicBool,
 }
 

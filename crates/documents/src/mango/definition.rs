@@ -25,7 +25,7 @@ pub const ALL_DOCS_INDEX: &str =
 pub struct IndexDefinition {
     /// The id of the design document that defines it.
     pub design: String,
-    /// Its name there.
+    /// Its id among the followers.
     pub name: String,
     /// What it is sorted by: only documents that have all of these are in it.
     pub columns: Sort,

@@ -54,7 +54,7 @@ pub struct IndexProgress {
     pub db: DbId,
     /// The id of the design document that defines it.
     pub design: String,
-    /// Its name there.
+    /// Its id among the followers.
     pub name: String,
     /// Up to which update sequence it has seen the database.
     pub seq: u64,

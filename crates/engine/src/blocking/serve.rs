@@ -1,17 +1,18 @@
-//! Serving those who wait for keys that a unit has filled.
+//! Serving the clients that wait for keys which a unit has filled.
 //!
 //! ```text
-//! unit: applied -> for each key made ready, for each who waits for it, in order: serve -> commit -> answer
+//! unit: applied -> for each key made ready, for each of its waiters, in order: serve -> commit -> answer
 //!                                                     | needs a slot that is not locked
 //!                                                     '-> later: a unit of its own
 //! ```
 //!
-//! What is served in the unit that made it possible is in its record: nobody comes in between, and no crash either. BLMOVE into a
-//! slot that is not locked is served right afterwards, if nobody has taken the element meanwhile. Those who wait behind it
-//! wait until then, and so do those who wait for keys that were made ready later: somebody may wait for both.
+//! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
+//! no crash comes in between. BLMOVE into a slot that is not locked is served right afterwards, if no other
+//! client has taken the element meanwhile. The waiters behind it wait until then, and so do the waiters of
+//! keys that were made ready later: a client may wait for both.
 //!
-//! The loops end: every turn serves somebody, who then waits no more, or goes on to the next one. Serving BLMOVE makes a key
-//! ready, of which the same holds.
+//! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
+//! one. Serving BLMOVE makes a key ready, to which the same applies.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,19 +24,20 @@ use wire::ReplyWriter;
 use super::Waiter;
 use crate::{Context, Host, Session, Unit, execute::gate, postponed::Postponed, unit::Slots};
 
-/// A unit whose record is larger serves nobody: that is done later, so that records do not grow without bound.
+/// A unit with a larger record serves no waiters: they are served later, so that records do not grow without
+/// bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// A key whose waiters are to be served in a unit of their own.
 pub struct Later {
     db: DbId,
     key: Box<[u8]>,
-    /// What the first of them needs beside the slot of the key, as far as is known.
+    /// The slot that the first waiter needs besides that of the key, as far as is known.
     needs: Option<SlotId>,
 }
 
 impl Later {
-    /// Whether both are about one key.
+    /// Whether both are about the same key.
     pub(crate) fn is_same_key(&self, other: &Later) -> bool {
         (self.db, &self.key) == (other.db, &other.key)
     }
@@ -45,13 +47,13 @@ impl Later {
         std::iter::once(slot_of(&self.key)).chain(self.needs).collect()
     }
 
-    /// Has the unit, which has locked the slots, look at the key.
+    /// Marks the key as ready in the unit, which must have locked the slots.
     pub fn resume(self, unit: &mut Unit<'_>) {
         unit.note_ready(self.db, self.key);
     }
 }
 
-/// What serving needs beside a unit.
+/// The surroundings of serving: all that a [`Context`] needs besides a unit.
 pub(crate) struct Serving<'a, 'k> {
     pub keyspace: &'k Keyspace,
     pub host: &'a dyn Host,
@@ -59,12 +61,13 @@ pub(crate) struct Serving<'a, 'k> {
     pub bulk_bytes_max: usize,
 }
 
-/// Who was served in a unit, with what.
+/// The served waiters with their replies.
 type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Serving<'_, 'k> {
-    /// Serves who waits for keys that the unit has made ready, ends it as [`Unit::commit`] does, and answers them. What
-    /// cannot be done in this unit is added to `later`; what stands there comes first, but for the first key.
+    /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
+    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. Keys
+    /// already in `later` go first, except before the first key of this unit.
     #[cold]
     pub fn commit(
         &self,
@@ -91,7 +94,7 @@ impl<'k> Serving<'_, 'k> {
         (seen, wrote)
     }
 
-    /// Serves those who wait for a key, whose slot is locked, for as long as there is something for them.
+    /// Serves the waiters of a key, whose slot is locked, as long as it holds something for them.
     fn serve_key(
         &self,
         mut unit: Unit<'k>,
@@ -104,11 +107,11 @@ impl<'k> Serving<'_, 'k> {
         let mut next_ticket = 0;
         while let Some(waiter) = interests.next_waiter(db, &key, next_ticket) {
             next_ticket = waiter.ticket + 1;
-            // Of the many who may wait for a type, none finds it in a key that is not there.
+            // An absent key serves no waiter for a type, however many there are.
             if !unit.exists(db, &key) && !interests.awaits_condition(db, &key, waiter.ticket) {
                 break;
             }
-            // Who has ended may stand there until its worker takes it out; nothing is locked for it.
+            // An ended waiter stays registered until its worker removes it; no slot is locked for it.
             if waiter.has_ended() || !waiter.awaited.wants.are_met(&unit, db, &key, waiter.args.as_args()) {
                 continue;
             }
@@ -127,7 +130,7 @@ impl<'k> Serving<'_, 'k> {
         unit
     }
 
-    /// Does for a waiter what it waits for.
+    /// Serves one waiter: runs its [`Serve`](super::Serve) and returns the encoded reply.
     fn serve(&self, unit: Unit<'k>, waiter: &Waiter, key: &[u8]) -> (Unit<'k>, Vec<u8>) {
         let mut session = Session::new(waiter.client.clone(), true);
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
@@ -143,7 +146,8 @@ impl<'k> Serving<'_, 'k> {
             bulk_bytes_max: self.bulk_bytes_max,
             in_transaction: true,
             in_script: false,
-            // What is popped is in memory already. Its record is small, or waits for the log as that of a transaction does.
+            // The popped element is in memory already. Its record is small, or waits for the log as that of a
+            // transaction does.
             admitted_bytes: u64::MAX,
             channels: None,
             scripting: None,

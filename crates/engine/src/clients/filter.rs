@@ -1,23 +1,23 @@
-//! Which clients CLIENT LIST shows and CLIENT KILL ends.
+//! The selection of clients by CLIENT LIST and CLIENT KILL.
 
 use super::{Client, ClientKind, DEFAULT_USER};
 
 /// Conditions that must all hold; `None` holds for every client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientFilter<'a> {
-    /// The id.
+    /// The id of the client.
     pub id: Option<u64>,
-    /// What the client does.
+    /// The kind of client.
     pub kind: Option<ClientKind>,
-    /// The address of the other side, whole.
+    /// The address of the other side, in full.
     pub peer: Option<&'a [u8]>,
-    /// The address it connected to, whole.
+    /// The address it connected to, in full.
     pub local: Option<&'a [u8]>,
     /// The user it is authenticated as.
     pub user: Option<&'a [u8]>,
-    /// Connected for at least so many seconds.
+    /// The minimum age of the connection, in seconds.
     pub age_seconds_min: Option<u64>,
-    /// Not the client with this id.
+    /// Excludes the client with this id.
     pub except: Option<u64>,
 }
 

@@ -1,7 +1,8 @@
 //! The line that CLIENT LIST and CLIENT INFO print for a client.
 //!
-//! The fields are those of Redis 7.2 in its order, because tools parse them. What this server does not have is shown as
-//! Redis shows it when unused. Our own fields come last, as Redis adds its new ones.
+//! The fields are those of Redis 7.2 in its order, because tools parse them. A field for a feature that this
+//! server lacks shows the value that Redis shows when the feature is unused. Our own fields come last, as
+//! Redis adds its new ones.
 
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
@@ -10,7 +11,7 @@ use storage::Durability;
 use super::{Client, ClientKind, DEFAULT_USER, NO_COMMAND, NO_TRANSACTION};
 use crate::CommandTable;
 
-/// Up to here Redis keeps what it has not sent in a buffer of fixed size.
+/// Size of the static output buffer of a client in Redis; replies beyond it go to a list.
 const STATIC_OUTPUT_BYTES: u64 = 16 << 10;
 
 impl Client {
@@ -20,7 +21,7 @@ impl Client {
         let (query, output) = (self.query_buffer_bytes.load(Relaxed), self.output_buffer_bytes.load(Relaxed));
         let (input_bytes, output_bytes) = self.traffic_bytes();
         let [channels, patterns, shards, from_log] = self.subscriptions();
-        // As Redis has it: a buffer of fixed size, and what does not fit into it.
+        // As Redis reports it: a buffer of fixed size, and a list with the overflow.
         let static_output = output.min(STATIC_OUTPUT_BYTES);
         let list_output = output - static_output;
         let result = write!(
@@ -53,7 +54,7 @@ impl Client {
         debug_assert!(result.is_ok(), "writing to a string does not fail");
     }
 
-    /// Of the commands queued since MULTI; -1 without a transaction.
+    /// The number of commands queued since MULTI; -1 without a transaction.
     fn queued_count(&self) -> i64 {
         match self.queued.load(Relaxed) {
             NO_TRANSACTION => -1,
@@ -61,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Who is told of what the client tracks; -1 if it does not track, 0 if it is told itself.
+    /// The client that gets the invalidations; -1 if this one does not track, 0 if it gets them itself.
     fn shown_redirect(&self) -> i64 {
         if self.tracking.load(Relaxed) { self.redirect.load(Relaxed) as i64 } else { -1 }
     }

@@ -1,7 +1,8 @@
 //! The list of clients.
 //!
-//! What it is: how a client is found, by its id or by what is known of it, and what is counted over all of them, also after
-//! they have gone. What it is not: on the path of a command; it is locked when clients come and go, and to be looked at.
+//! This module finds clients by id or by filter, and keeps totals over all of them, disconnected ones
+//! included. It is not on the path of a command: it is locked when clients connect and disconnect, and to be
+//! looked at.
 
 use std::{
     collections::BTreeMap,
@@ -16,30 +17,30 @@ use parking_lot::Mutex;
 use super::{Client, ClientFilter, ClientKind, Connected};
 use crate::observe::Monitors;
 
-/// See the module documentation.
+/// All connected clients, the monitors among them, and totals that include disconnected clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     list: Mutex<List>,
     monitors: Monitors,
-    /// How many copy another server here.
+    /// The number of clients that import from another server.
     import_sources: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct List {
     accepted: u64,
-    /// Bytes received from and sent to clients that have gone.
+    /// Bytes received from and sent to disconnected clients.
     departed_bytes: (u64, u64),
     by_id: BTreeMap<u64, Arc<Client>>,
 }
 
 impl Clients {
-    /// No clients.
+    /// An empty list.
     pub fn new() -> Clients {
         Clients::default()
     }
 
-    /// Adds a connection.
+    /// Adds a connection and gives it an id.
     pub fn register(&self, connected: Connected) -> Arc<Client> {
         let mut list = self.list.lock();
         list.accepted += 1;
@@ -53,7 +54,7 @@ impl Clients {
         &self.monitors
     }
 
-    /// Notes whether a client copies another server here (CLIENT IMPORT-SOURCE); one that has gone does not.
+    /// Notes whether a client imports another server's data (CLIENT IMPORT-SOURCE). Disconnecting ends that.
     pub fn set_import_source(&self, client: &Client, is_import_source: bool) {
         match (client.import_source.swap(is_import_source, Relaxed), is_import_source) {
             (false, true) => _ = self.import_sources.fetch_add(1, Relaxed),
@@ -62,12 +63,12 @@ impl Clients {
         }
     }
 
-    /// Whether there is a client that copies another server here: nothing is removed then for having expired.
+    /// Whether any client imports another server's data: meanwhile no key is removed for having expired.
     pub fn has_import_source(&self) -> bool {
         self.import_sources.load(Relaxed) > 0
     }
 
-    /// Removes a connection that has closed. Returns whether it was there.
+    /// Removes a closed connection. Returns whether it was in the list.
     pub fn remove(&self, id: u64) -> bool {
         self.monitors.remove(id);
         let mut list = self.list.lock();
@@ -79,14 +80,14 @@ impl Clients {
         true
     }
 
-    /// Bytes (received, sent) by all clients there have ever been.
+    /// Bytes (received, sent) by all clients since the start, disconnected ones included.
     pub fn traffic_bytes(&self) -> (u64, u64) {
         let list = self.list.lock();
         let present = list.by_id.values().map(|client| client.traffic_bytes());
         present.fold(list.departed_bytes, |sum, it| (sum.0 + it.0, sum.1 + it.1))
     }
 
-    /// Memory of all clients: what is kept about them and their buffers.
+    /// Memory of all clients in bytes: their entries and buffers.
     pub fn memory_bytes(&self) -> u64 {
         self.list.lock().by_id.values().map(|client| client.memory_bytes()).sum()
     }
@@ -101,22 +102,22 @@ impl Clients {
         self.list.lock().by_id.values().cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn count(&self) -> usize {
         self.list.lock().by_id.len()
     }
 
-    /// How many are blocked in a command.
+    /// The number of clients that are blocked in a command.
     pub fn blocked(&self) -> usize {
         self.list.lock().by_id.values().filter(|client| client.is_blocked()).count()
     }
 
-    /// How many have subscribed to something.
+    /// The number of clients with a subscription.
     pub fn subscribed(&self) -> usize {
         self.list.lock().by_id.values().filter(|client| client.kind() == ClientKind::PubSub).count()
     }
 
-    /// How many there have ever been.
+    /// The number of connections accepted since the start.
     pub fn accepted(&self) -> u64 {
         self.list.lock().accepted
     }

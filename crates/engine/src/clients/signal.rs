@@ -1,12 +1,13 @@
-//! What others ask of a connection, whichever worker serves it: to end, or to pass bytes on to its client.
+//! Signals from any thread to the worker of a connection: to close it, or to send bytes to its client.
 //!
-//! What it is: the one way from any thread to another client, used by CLIENT KILL, MONITOR, invalidations, messages, and
-//! replies to clients that were blocked. What it is not: ordered between senders. What one sender pushes arrives in order,
-//! behind the replies of the round that the client's worker is at.
+//! This is the one way from any thread to another client, used by CLIENT KILL, MONITOR, invalidations,
+//! messages, and replies to clients that were blocked. It is not ordered between senders. The bytes of one
+//! sender arrive in order, behind the replies of the current round of the client's worker.
 //!
 //! Invariants
-//! - Signalling never waits and never fails: what is for a client that has gone is dropped.
-//! - Bytes pushed and not taken by the client are bounded: who takes them too slowly is disconnected.
+//! - Signalling never waits and never fails: a signal to a disconnected client is dropped.
+//! - The pushed bytes that a client has not taken are bounded: a client that takes them too slowly is
+//!   disconnected.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -14,39 +15,43 @@ use lsn::Lsn;
 
 use super::Client;
 
-/// Bytes pushed to a client that it may leave untaken; one that leaves more is disconnected. As the `pubsub` class of
+/// Pushed bytes that a client may leave unsent; a client above this is disconnected. As the `pubsub` class of
 /// Redis' client-output-buffer-limit.
 pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
 
-/// See the module documentation.
+/// A request of another thread to the worker of a connection.
 #[derive(Debug, Clone)]
 pub enum Signal {
-    /// Close the connection at once, without sending what is buffered.
+    /// Close the connection at once, without sending its buffered replies.
     Close,
-    /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been sent.
+    /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been
+    /// sent.
     Push {
         /// Encoded for the client's protocol. Shared: the same bytes often go to many clients.
         bytes: Arc<[u8]>,
-        /// The newest position of anything the bytes show; [`Lsn::ZERO`] if they may leave at once.
+        /// The newest position of anything the bytes show; [`Lsn::ZERO`] if they may be sent at once.
         gate: Lsn,
     },
-    /// The client was blocked and is no more: send it this reply, as [`Signal::Push`] does, and let its next command run.
+    /// The client was blocked and its wait is over: send it this reply, as [`Signal::Push`] does, and let its
+    /// next command run.
     Answer {
-        /// The whole reply; empty if its replies are off.
+        /// The whole reply; empty if the client gets no replies.
         bytes: Arc<[u8]>,
         /// As in [`Signal::Push`].
         gate: Lsn,
     },
 }
 
-/// Takes signals for the client with this id to its worker. Called from any thread, also under slot locks: must not block.
+/// Takes a signal for the client with this id to its worker. Called from any thread, also under slot locks:
+/// must not block.
 pub type Signaller = Box<dyn Fn(u64, Signal) + Send + Sync>;
 
 impl Client {
-    /// Asks the worker to close the connection at once, without sending what is buffered. Only the first call signals.
+    /// Asks the worker to close the connection at once, without sending its buffered replies. Only the first
+    /// call signals.
     pub fn kill(&self) {
         if !self.killed.swap(true, Relaxed) {
-            // Nothing is popped any more for a client that will not get it.
+            // From now on no element is popped for this client, which would not get it.
             if let Some(waiter) = self.waiter() {
                 waiter.end();
             }
@@ -54,7 +59,8 @@ impl Client {
         }
     }
 
-    /// Has the worker send these bytes; see [`Signal::Push`]. A client that has left too many untaken is killed instead.
+    /// Has the worker send these bytes; see [`Signal::Push`]. A client that would exceed [`PUSHED_BYTES_MAX`]
+    /// is killed instead.
     pub fn push(&self, bytes: Arc<[u8]>, gate: Lsn) {
         let count = bytes.len() as u64;
         let untaken = self.pushed_bytes.fetch_add(count, Relaxed) + count;
@@ -65,18 +71,18 @@ impl Client {
         }
     }
 
-    /// Has the worker answer the command that the client is blocked in; see [`Signal::Answer`]. To be called by whoever has
-    /// ended the wait. There is at most one such answer at a time, so no limit is needed.
+    /// Has the worker answer the command in which the client is blocked; see [`Signal::Answer`]. The caller
+    /// must have ended the wait. There is at most one such answer at a time, so no limit is needed.
     pub fn answer(&self, bytes: Arc<[u8]>, gate: Lsn) {
         (self.signaller)(self.id, Signal::Answer { bytes, gate });
     }
 
-    /// Bytes that were pushed and not sent.
+    /// Pushed bytes that are not sent yet.
     pub(crate) fn pushed_untaken_bytes(&self) -> u64 {
         self.pushed_bytes.load(Relaxed)
     }
 
-    /// So many pushed bytes have been sent. Called by the connection's worker.
+    /// Pushed bytes have been sent. Called by the connection's worker.
     pub fn pushed_taken(&self, count: u64) {
         self.pushed_bytes.fetch_sub(count, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Which document databases a command locks, before its slots.
+//! The document databases that a command locks, before its slots.
 
 use crate::{
     Call, Executor, Flags, Host, Keys, Row, Session,
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Executor {
-    /// Locks the databases of the documents that a command, or the transaction that it runs, may change or has to see as they are
-    /// with the rest of it.
+    /// Locks the databases of the documents that a command, or the transaction that it runs, may change or
+    /// must see consistently with the rest of its unit.
     #[inline]
     pub(super) fn lock_databases(
         &self,

@@ -1,14 +1,15 @@
-//! Transaction merging: commands that a client has sent one after the other, all on one key, run as one unit.
+//! Transaction merging: consecutive commands of one client, all on one key, run as one unit.
 //!
-//! What it is: one lock of the slot, one log record and one gate for a run of pipelined commands, where each of them would
-//! otherwise take its own.
-//! What it is not: a transaction that a client can see. Each command succeeds or fails alone, as if the others were not
-//! there, and other clients see only what they could see had this client been served without a pause. That the run is
-//! one record means that a power cut leaves all of it or none, which is more than was asked for.
+//! A run of pipelined commands takes one lock of the slot, one log record and one gate, where each command
+//! would otherwise take its own.
+//! This is not a transaction that a client can see. Each command succeeds or fails alone, as if it were not
+//! merged, and other clients see only states that they could see had this client been served without a pause.
+//! The run is one record, so a power cut leaves all of it or none: a stronger guarantee than clients are
+//! given.
 //!
-//! Whatever is out of the ordinary ends the run before it, and is executed alone: what is refused, timed, or shown to
-//! monitors, what needs more room in the log than its arguments say, what blocks, what makes a key ready for somebody who waits, what is
-//! answered at such length that the slot is given back before.
+//! A special command ends the run before it, and is executed alone: commands that are refused, timed, or
+//! shown to monitors, and commands that need more room in the log than their arguments say. A command that
+//! blocks, makes a key ready for a waiter, or postpones parts of its reply ends the run after it.
 
 use std::collections::VecDeque;
 
@@ -24,21 +25,23 @@ use crate::{
     unit::{Locks, Patience, UnitAccess},
 };
 
-/// A run that has made this many bytes of replies or of its record ends: others want the slot, too.
+/// A run ends when its replies or its record reach this size: other clients need the slot, too.
 const MERGED_BYTES_MAX: usize = 64 << 10;
 
-/// What became of a run of commands.
+/// The result of a run of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merged {
-    /// How many have run, from the first on. With 0 nothing has happened: the first is to be executed alone.
+    /// How many commands have run, from the first on. With 0 nothing has happened: the first one is to be
+    /// executed alone.
     pub count: usize,
-    /// As [`Outcome::Done`](super::Outcome::Done) has it, for all their replies.
+    /// The gate of all their replies, as in [`Outcome::Done`](super::Outcome::Done).
     pub gate: lsn::Lsn,
 }
 
 impl Executor {
-    /// Executes as many of these commands, from the first on, as can be one unit, and appends their replies to `out`. They
-    /// are consecutive commands of one client that [share their key](super::Resolved::shares_key).
+    /// Executes as many of these commands, from the first on, as can be one unit, and appends their replies
+    /// to `out`. They must be consecutive commands of one client that [share their
+    /// key](super::Resolved::shares_key).
     pub fn execute_merged<'b>(
         &mut self,
         calls: impl Iterator<Item = Call<'b>> + Clone,
@@ -55,7 +58,7 @@ impl Executor {
 
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
         let access = UnitAccess::of(session, clock);
-        // If a script keeps the slot, the first command, alone, is told so.
+        // If a long unit holds the slot, the first command, executed alone, gets the error.
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
             return none;
         };
@@ -116,8 +119,8 @@ impl Executor {
         Merged { count, gate: self.end_unit(position, later, session, host, durability) }
     }
 
-    /// How many of these commands, from the first on, are ordinary and may run now. None of them runs any more once its
-    /// slot is locked, so that whatever locks slots to answer this (eviction) is done before.
+    /// How many of these commands, from the first on, are ordinary and may run now. The checks come before
+    /// the slot is locked, because some of them lock slots themselves (eviction).
     fn count_mergeable<'b>(
         &mut self,
         calls: impl Iterator<Item = Call<'b>>,
@@ -128,7 +131,7 @@ impl Executor {
         if session.transaction.is_some() || is_special || self.monitored {
             return 0;
         }
-        // The one that is sampled runs alone.
+        // The sampled command runs alone.
         let calls = calls.take(self.until_sample.saturating_sub(1) as usize);
         let may_run = |call: &Call<'b>| {
             call.resolved.found.is_some_and(|Found { row, .. }| {

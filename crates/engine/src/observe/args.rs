@@ -1,4 +1,4 @@
-//! Arguments as others may see them, in SLOWLOG and MONITOR: without passwords.
+//! Arguments without passwords, as SLOWLOG and MONITOR show them.
 
 use wire::Args;
 
@@ -17,7 +17,7 @@ pub fn shown_args<'a>(row: &'static Row, args: Args<'a>) -> impl Iterator<Item =
     (0..args.len()).map(move |index| if secret(args, index) { REDACTED } else { args.at(index) })
 }
 
-/// `HELLO version [AUTH username password] ...`: the two after AUTH.
+/// `HELLO version [AUTH username password] ...`: the two arguments after AUTH.
 fn hello_secret(args: Args<'_>, index: usize) -> bool {
     let follows_auth =
         |distance: usize| index >= 2 + distance && args.at(index - distance).eq_ignore_ascii_case(b"auth");

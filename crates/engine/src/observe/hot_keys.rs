@@ -1,39 +1,41 @@
-//! HOTKEYS: which keys are used most, from a sample of the commands.
+//! HOTKEYS: the most used keys, from a sample of the commands.
 //!
-//! What it is: one sketch per worker. The hash of a key chooses one of a number of sets; each has a few counters and runs the
-//! Space-Saving algorithm: a key without a counter takes over the smallest, and with it the doubt whether what it counted
-//! was this key. What is reported is what is certain. Counts and the time they cover are halved together, so that the past is
-//! forgotten.
-//! What it is not: exact. A key is there for sure if it makes up a quarter of the accesses of its set, which is about one
-//! in 256 of all.
+//! This module has one sketch per worker. The hash of a key chooses one of [`SETS`] sets; each has a few
+//! counters and runs the Space-Saving algorithm: a key without a counter takes over the smallest counter,
+//! whose count so far becomes its doubt, the part that may belong to other keys. Only the count without the
+//! doubt is reported. Counts and the time they cover are halved together, so that old samples lose weight.
+//! The sketch is not exact. A key is certain to have a counter if it makes up a quarter of the accesses of
+//! its set, which is about one in 256 of all.
 //!
 //! Invariants
-//! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before fading).
-//! - The counts of all counters sum up to the samples of all keys that are not too long to be kept (before fading).
+//! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before
+//!   fading).
+//! - The counts of all counters sum up to the samples of all keys of at most [`KEY_BYTES_MAX`] bytes (before
+//!   fading).
 
 use keyspace::{DbId, KeyHash};
 
 /// Sets of counters; a power of two.
 const SETS: usize = 64;
-/// Keys that are told apart in a set.
+/// Keys that one set can tell apart.
 const COUNTERS_PER_SET: usize = 4;
-/// Keys that are told apart by one worker.
+/// Keys that one worker can tell apart.
 pub const COUNTERS: usize = SETS * COUNTERS_PER_SET;
-/// Longer keys are counted only in the total.
+/// Longer keys are counted in the total only.
 const KEY_BYTES_MAX: usize = 1 << 10;
 /// Counts are halved this often.
 const HALVED_EVERY_MS: u64 = 10_000;
 /// Rates are not estimated over less time than this.
 const COVERED_MS_MIN: u64 = 1000;
 
-/// One counter; of no key if its count is 0.
+/// One counter; without a key if its count is 0.
 #[derive(Debug, Clone, Default)]
 struct Counter {
-    /// Its database and hash.
+    /// The database and hash of its key.
     of: Option<(DbId, KeyHash)>,
     count: u64,
     doubt: u64,
-    /// Written anew for every key that takes the counter over, without a new allocation.
+    /// Overwritten for every key that takes the counter over, without a new allocation.
     key: Vec<u8>,
 }
 
@@ -44,13 +46,13 @@ pub(crate) struct HotKeys {
     counters: Vec<Counter>,
     /// Samples, of keys with and without a counter.
     total: u64,
-    /// How long counts have gathered, of which half was forgotten with every halving.
+    /// The time over which counts were gathered; halved with the counts.
     covered_ms: u64,
-    /// Up to when `covered_ms` reaches; 0 before the first sample.
+    /// The end of `covered_ms`; 0 before the first sample.
     at_ms: u64,
 }
 
-/// A key and how often it is used, or sampled, per second.
+/// A key and its sampled accesses per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotKey {
     /// The database of the key.
@@ -62,7 +64,8 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// An access was sampled that stands for `uses`: those of a command with several keys.
+    /// Counts a sampled access to a key, weighted with `uses`: the number of keys of its command, of which
+    /// one was chosen.
     pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
         self.total += uses;
@@ -72,7 +75,8 @@ impl HotKeys {
         if self.counters.is_empty() {
             self.counters.resize_with(COUNTERS, Counter::default);
         }
-        // The upper bits of the hash, which are independent of the slot: keys with the same hash tag spread too.
+        // The upper bits of the hash, which are independent of the slot: keys with the same hash tag spread
+        // too.
         let set = (hash.position() as usize * SETS) >> 24;
         let set = &mut self.counters[set * COUNTERS_PER_SET..][..COUNTERS_PER_SET];
         if let Some(known) = set.iter_mut().find(|it| it.of == Some((db, hash)) && it.key == key) {
@@ -86,7 +90,7 @@ impl HotKeys {
         }
     }
 
-    /// Lets the time pass: halves what was gathered as often as it is due.
+    /// Halves the counts once per elapsed [`HALVED_EVERY_MS`].
     fn fade(&mut self, now_ms: u64) {
         if self.at_ms == 0 {
             self.at_ms = now_ms;
@@ -94,7 +98,7 @@ impl HotKeys {
         let mut elapsed_ms = now_ms.saturating_sub(self.at_ms);
         while elapsed_ms >= HALVED_EVERY_MS {
             if self.total == 0 {
-                // All is forgotten; the rest of the time only adds silence.
+                // All counts are 0; the remaining time only adds silence.
                 *self = HotKeys { covered_ms: HALVED_EVERY_MS, at_ms: now_ms, ..HotKeys::default() };
                 return;
             }
@@ -109,7 +113,7 @@ impl HotKeys {
         }
     }
 
-    /// What is certain of each key, and the samples of all keys per second.
+    /// The certain rate of each key, and the samples of all keys per second.
     pub fn rates(&mut self, now_ms: u64) -> (Vec<HotKey>, f64) {
         self.fade(now_ms);
         let covered_ms = self.covered_ms + now_ms.saturating_sub(self.at_ms);
@@ -201,7 +205,7 @@ mod tests {
             let mut sampled = Sampled::new();
             let mut truth: HashMap<String, u64> = HashMap::new();
             for (key, uses) in &keys {
-                // A few keys come up often.
+                // Seven keys occur often.
                 let key = format!("{}", if key % 3 == 0 { key % 7 } else { *key });
                 let hash = sampled.keyspace.hash(key.as_bytes());
                 sampled.sketch.sampled(DbId::ZERO, hash, key.as_bytes(), *uses, START_MS);

@@ -1,7 +1,7 @@
-//! LATENCY: a short history of what took longer than a threshold, by kind of event.
+//! LATENCY: a short history of events that took longer than a threshold, by kind of event.
 //!
-//! What it is: per event the worst of each second in which the threshold was reached. What it is not: a distribution; that
-//! is in `stats`, and always on.
+//! This module keeps, per event, the worst value of each second in which the threshold was reached. It is not
+//! a distribution; that is in `stats`, and always on.
 
 use std::{
     collections::VecDeque,
@@ -10,17 +10,17 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Samples kept of each event.
+/// Samples kept per event.
 const SAMPLES_MAX: usize = 160;
 
-/// What can take long.
+/// The kinds of events that can take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LatencyEvent {
     /// A command that may be slow by itself.
     Command,
     /// A command that takes constant or logarithmic time.
     FastCommand,
-    /// Removing expired keys.
+    /// A cycle that removes expired keys.
     ExpireCycle,
     /// Evicting keys to make room for a command.
     EvictionCycle,
@@ -38,7 +38,7 @@ impl LatencyEvent {
         LatencyEvent::LogSync,
     ];
 
-    /// Its name.
+    /// The event's name in LATENCY.
     pub const fn name(self) -> &'static str {
         match self {
             LatencyEvent::Command => "command",
@@ -55,45 +55,45 @@ impl LatencyEvent {
     }
 }
 
-/// The worst of one second.
+/// The worst value of one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// Unix seconds.
     pub unix_s: u64,
-    /// How long it took.
+    /// Its duration in milliseconds.
     pub ms: u64,
 }
 
-/// What is known of one event.
+/// The history of one event.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
     /// The oldest first.
     pub samples: VecDeque<Sample>,
-    /// The worst since the series was reset.
+    /// The worst value since the series was reset, in milliseconds.
     pub max_ms: u64,
 }
 
-/// See the module documentation.
+/// The history of all events, above one threshold.
 #[derive(Debug, Default)]
 pub struct LatencyMonitor {
-    /// 0: off.
+    /// 0 turns the monitor off.
     threshold_ms: AtomicU64,
     series: Mutex<[Series; LatencyEvent::ALL.len()]>,
 }
 
 impl LatencyMonitor {
-    /// Notes events that take so long or longer; 0: none.
+    /// Sets the threshold: events that take this long or longer are recorded; 0: none.
     pub fn set_threshold_ms(&self, threshold_ms: u64) {
         self.threshold_ms.store(threshold_ms, Relaxed);
     }
 
-    /// Whether anything is noted.
+    /// Whether the monitor is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.threshold_ms.load(Relaxed) > 0
     }
 
-    /// The event took so long and has just ended.
+    /// Records an event that has just ended, if it reached the threshold.
     #[inline]
     pub fn took(&self, event: LatencyEvent, usec: u64, now_ms: u64) {
         let threshold_ms = self.threshold_ms.load(Relaxed);
@@ -118,18 +118,18 @@ impl LatencyMonitor {
         }
     }
 
-    /// What is known of an event.
+    /// The history of an event.
     pub fn series(&self, event: LatencyEvent) -> Series {
         self.series.lock()[event as usize].clone()
     }
 
-    /// The events with samples, and what is known of them.
+    /// The events with samples, and their histories.
     pub fn noted(&self) -> Vec<(LatencyEvent, Series)> {
         let all = LatencyEvent::ALL.into_iter().map(|event| (event, self.series(event)));
         all.filter(|(_, series)| !series.samples.is_empty()).collect()
     }
 
-    /// Forgets an event. Returns whether there was anything to forget.
+    /// Forgets the history of an event. Returns whether it had samples.
     pub fn reset(&self, event: LatencyEvent) -> bool {
         !std::mem::take(&mut self.series.lock()[event as usize]).samples.is_empty()
     }

@@ -1,9 +1,10 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
-//! Workers gather the lines of a round and publish them together, so a monitor sees the commands of one worker in order and
-//! those of several as their rounds end. A line shows a request, not what it did: it waits for nothing. Who reads too
-//! slowly is disconnected by the limit on pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)), or, if all monitors
-//! together leave more than [`UNTAKEN_BYTES_MAX`] untaken, because it leaves the most.
+//! Workers gather the lines of a round and publish them together, so a monitor sees the commands of one
+//! worker in order and those of several as their rounds end. A line shows a request, not its effect: it has
+//! no gate. A monitor that reads too slowly is disconnected by the limit on pushed bytes
+//! ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more than
+//! [`UNTAKEN_BYTES_MAX`] unsent, the slowest are.
 
 use std::{
     fmt::Write as _,
@@ -18,10 +19,10 @@ use parking_lot::Mutex;
 
 use crate::clients::Client;
 
-/// What all monitors together may leave untaken.
+/// Unsent bytes of all monitors together, at most.
 const UNTAKEN_BYTES_MAX: u64 = 64 << 20;
 
-/// See the module documentation.
+/// The clients that watch every command.
 #[derive(Debug, Default)]
 pub struct Monitors {
     count: AtomicUsize,
@@ -29,7 +30,7 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Whether anybody watches.
+    /// Whether there are monitors.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.count.load(Relaxed) > 0
@@ -42,7 +43,7 @@ impl Monitors {
         self.count.store(clients.len(), Relaxed);
     }
 
-    /// Shows this client no more commands.
+    /// Stops showing commands to this client.
     pub fn remove(&self, id: u64) {
         let mut clients = self.clients.lock();
         clients.retain(|client| client.id() != id);
@@ -120,7 +121,7 @@ mod tests {
         let lines = vec![b'x'; 1 << 20];
         for _ in 0..100 {
             monitors.publish(&lines);
-            // One takes all that comes.
+            // One monitor takes all its bytes.
             all[3].pushed_taken(lines.len() as u64);
             let served = all.iter().filter(|client| !client.is_killed());
             assert!(served.map(|client| client.pushed_untaken_bytes()).sum::<u64>() <= UNTAKEN_BYTES_MAX);

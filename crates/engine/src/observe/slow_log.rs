@@ -14,7 +14,7 @@ use wire::Args;
 use super::shown_args;
 use crate::{Row, clients::Client};
 
-/// Arguments kept of one command; the last place tells how many were left out.
+/// Arguments kept of one command; the last one counts the omitted ones if there are more.
 const ARGS_MAX: usize = 32;
 /// Bytes kept of one argument.
 const ARG_BYTES_MAX: usize = 128;
@@ -22,11 +22,11 @@ const ARG_BYTES_MAX: usize = 128;
 /// A command that was slow.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SlowEntry {
-    /// Grows with every entry, also when the log is emptied.
+    /// Grows with every entry; continues after the log is emptied.
     pub id: u64,
-    /// When it ended, unix seconds.
+    /// The end of the command, unix seconds.
     pub unix_s: u64,
-    /// How long it took.
+    /// The duration in microseconds.
     pub usec: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
@@ -36,7 +36,7 @@ pub struct SlowEntry {
     pub client_name: String,
 }
 
-/// See the module documentation.
+/// The newest slow commands, and the threshold.
 #[derive(Debug)]
 pub struct SlowLog {
     /// Negative: nothing is logged.
@@ -59,7 +59,8 @@ impl Default for SlowLog {
 }
 
 impl SlowLog {
-    /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps `entries_max`.
+    /// Logs commands that take `slower_than_us` or longer (negative: none), and keeps the newest
+    /// `entries_max`.
     pub fn configure(&self, slower_than_us: i64, entries_max: u64) {
         self.slower_than_us.store(slower_than_us, Relaxed);
         self.entries_max.store(entries_max, Relaxed);
@@ -69,7 +70,7 @@ impl SlowLog {
         self.slower_than_us.load(Relaxed)
     }
 
-    /// A command took so long: logs it if that is slow.
+    /// Logs a command if it reached the threshold.
     #[inline]
     pub fn ran(&self, usec: u64, row: &'static Row, args: Args<'_>, client: &Client, now_ms: u64) {
         if u64::try_from(self.slower_than_us()).is_ok_and(|slow| usec >= slow) {
@@ -99,7 +100,7 @@ impl SlowLog {
         self.list.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.list.lock().entries.len()
     }

@@ -1,4 +1,4 @@
-//! Properties of commands: those that COMMAND INFO shows, and those that only the executor looks at.
+//! Properties of commands: those that COMMAND INFO shows, and those for the executor only.
 
 /// Properties of a command; combine with [`Flags::or`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +33,9 @@ impl Flags {
     pub const NO_MULTI: Flags = Flags(1 << 13);
     /// Runs at once between MULTI and EXEC instead of being queued.
     pub const IMMEDIATE: Flags = Flags(1 << 14);
-    /// Its record may hold whole values that its keys have, or all libraries, however small its arguments are: it calls
-    /// [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for them before it begins.
+    /// Its record may hold whole values of its keys, or all libraries, however small its arguments are: it
+    /// calls [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for
+    /// them before it begins.
     pub const COPIES: Flags = Flags(1 << 15);
     /// Takes constant time although Redis does not call it fast: timed by sampling only.
     pub const BRIEF: Flags = Flags(1 << 12);
@@ -43,37 +44,38 @@ impl Flags {
 
     /// May wait for a key to hold something.
     pub const BLOCKING: Flags = Flags(1 << 16);
-    /// Refused to clients that the settings do not allow it: DEBUG.
+    /// Refused to clients that the settings do not admit: DEBUG.
     pub const PROTECTED: Flags = Flags(1 << 17);
 
-    /// Has to do with channels.
+    /// Works on channels.
     pub const PUBSUB: Flags = Flags(1 << 18);
-    /// Allowed to a client of the older protocol that has subscribed: it could not tell other replies from messages.
+    /// Allowed to a RESP2 client with subscriptions: it could not tell other replies from messages.
     pub const SUBSCRIBER: Flags = Flags(1 << 19);
 
     /// Appends to the log if the channel that it names first is durable.
     pub const LOGS_MESSAGES: Flags = Flags(1 << 20);
 
-    /// Tells others something: as refused to read-only scripts as a write.
+    /// Publishes messages: refused to read-only scripts like a write.
     pub const PUBLISHES: Flags = Flags(1 << 26);
 
-    /// Runs a script, or otherwise perhaps any command: what may refuse those is asked for before, and refused by them. It
-    /// shows itself to monitors, before what it runs.
+    /// Runs a script, or possibly any command. The checks for writes and growth are made before it runs; an
+    /// inner command that fails them is refused. The command shows itself to monitors, before the commands
+    /// that it runs.
     pub const RUNS_SCRIPTS: Flags = Flags(1 << 21);
 
-    /// Names a document, by the database and its id, as its first two arguments.
+    /// Its first two arguments name a document: database and id.
     pub const DOCUMENTS: Flags = Flags(1 << 22);
 
-    /// Removes keys by the database, which cannot be undone.
+    /// Empties a database or all of them, which cannot be undone.
     pub const FLUSHES: Flags = Flags(1 << 27);
 
-    /// Runs at once even where a script keeps the server busy.
+    /// Runs at once even while a script keeps the server busy.
     pub const ALLOW_BUSY: Flags = Flags(1 << 24);
 
     /// Runs another command, which stands among its arguments: see [`wrapped`](crate::row::wrapped()).
     pub const WRAPS: Flags = Flags(1 << 23);
 
-    /// Takes time in proportion to all that its keys hold: see [`crate::LongUnit`].
+    /// Takes time in proportion to the size of its keys' values: see [`crate::LongUnit`].
     pub const WALKS: Flags = Flags(1 << 25);
 
     /// Both sets of properties.
@@ -81,7 +83,7 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Whether all properties of `other` are here.
+    /// Whether this set has all properties of `other`.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0

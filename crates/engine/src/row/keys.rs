@@ -1,21 +1,21 @@
-//! Where the keys of a command stand among its arguments: what locking, prefetching and COMMAND follow.
+//! The positions of a command's keys among its arguments, for locking, prefetching and COMMAND.
 
 use std::ops::Range;
 
 use wire::{Args, number::parse_i64};
 
-/// Finds keys that no formula gives: calls the visitor with the index of each, in order.
+/// Finds keys whose positions no formula gives: calls the visitor with the index of each, in order.
 pub type FindKeys = fn(Args<'_>, &mut dyn FnMut(usize));
 
-/// Where the keys of a command stand. Indices count the command's name, which has index 0.
+/// The positions of a command's keys. Indices count the command's name, which has index 0.
 #[derive(Debug, Clone, Copy)]
 pub enum Keys {
-    /// It names no key.
+    /// The command names no key.
     None,
-    /// Shard channels from the first argument to `last` (negative: from the end): a cluster places them like keys, but they
-    /// are none.
+    /// Shard channels from the first argument to `last` (negative: from the end): a cluster places them like
+    /// keys, but they are not keys.
     ShardChannels {
-        /// Index of the last one.
+        /// Index of the last channel.
         last: i8,
     },
     /// The first argument is the only key.
@@ -29,35 +29,36 @@ pub enum Keys {
         /// Distance between keys.
         step: u8,
     },
-    /// An argument says how many keys follow it, as in SINTERCARD and EVAL.
+    /// An argument gives the number of the keys that follow it, as in SINTERCARD and EVAL.
     Counted {
-        /// Index of the number.
+        /// Index of that argument.
         at: u8,
-        /// Index of one more key that stands before it, as in ZUNIONSTORE.
+        /// Index of one more key before it, as in ZUNIONSTORE.
         before: Option<u8>,
     },
-    /// Where they stand depends on other arguments, as with SORT STORE.
+    /// The positions depend on other arguments, as with SORT STORE.
     Computed {
-        /// Index of a key that is always there.
+        /// Index of a key that is always present.
         first: Option<u8>,
-        /// Finds all keys, that one included.
+        /// Finds all keys, including that one.
         find: FindKeys,
         /// Whether a call reads keys that no argument names: it locks every slot.
         reads_others: fn(Args<'_>) -> bool,
     },
-    /// It changes every slot at once.
+    /// The command changes every slot at once.
     AllSlots,
-    /// It works on the libraries of functions, which belong to a slot.
+    /// The command works on the libraries of functions, which belong to one slot.
     Libraries,
-    /// It may work on the settings that belong to the data, in the slot of the libraries: CONFIG SET.
+    /// The command may change settings that belong to the data, in the slot of the libraries: CONFIG SET.
     Settings,
-    /// Those of the commands that the client has queued, and those it watches: EXEC.
+    /// The keys of the commands that the client has queued, and its watched keys: EXEC.
     Queued,
 }
 
 impl Keys {
-    /// Calls `visit` with the index of each key in a call, in order. Of arguments that cannot be right, such as a number of
-    /// keys that is none, it finds no key: what runs the call must notice before it touches one.
+    /// Calls `visit` with the index of each key in a call, in order. Finds no key if the arguments are
+    /// malformed, such as a number of keys that is not a number: the handler must detect that before it
+    /// touches a key.
     #[inline]
     pub fn for_each(self, args: Args<'_>, mut visit: impl FnMut(usize)) {
         let count = args.len();
@@ -107,7 +108,7 @@ impl Keys {
         }
     }
 
-    /// Whether a call works on every slot.
+    /// Whether a call locks every slot.
     #[inline]
     pub fn spans_all(self, args: Args<'_>) -> bool {
         match self {
@@ -131,8 +132,9 @@ impl Keys {
     }
 }
 
-/// The indices of the keys that follow the number at `at`, which says how many they are; `None` if it is no such number or
-/// exceeds what follows. For handlers, so that they look for keys where [`Keys::Counted`] does.
+/// The indices of the keys that follow the argument at `at`, which gives their number; `None` if it is not a
+/// number or exceeds the arguments that follow. For handlers, so that they look for keys where
+/// [`Keys::Counted`] does.
 #[inline]
 pub fn counted_keys(args: Args<'_>, at: usize) -> Option<Range<usize>> {
     let count = usize::try_from(parse_i64(args.get(at)?)?).ok()?;

@@ -1,22 +1,22 @@
-//! Commands that run another one, which stands among their arguments: IDEMP.
+//! Commands that run another command given among their arguments: IDEMP.
 //!
-//! What it is: where the other command stands, and which commands may stand there. What it is not: how it is run, which is
-//! for the command that runs it.
+//! This module defines the position of the wrapped command, and which commands can be wrapped. The wrapping
+//! command decides how to run it.
 //!
-//! Invariant: what is wrapped wraps nothing itself.
+//! Invariant: a wrapped command does not wrap another one.
 
 use wire::Args;
 
 use super::{CommandTable, Family, Flags, Found, Keys, Row};
 use crate::CommandError;
 
-/// Where the name of the wrapped command stands.
+/// Index of the wrapped command's name.
 pub const WRAPPED_AT: usize = 3;
 
-/// The command that a call wraps, and its arguments.
+/// The wrapped command of a call, and its arguments.
 ///
 /// # Errors
-/// There is none, it does not take so many arguments, or it is none that can be wrapped.
+/// No command follows, it does not take so many arguments, or it cannot be wrapped.
 pub fn wrapped<'b>(table: &'static CommandTable, args: Args<'b>) -> Result<(Found, Args<'b>), CommandError> {
     let call = args.skip(WRAPPED_AT);
     if call.is_empty() {
@@ -35,14 +35,14 @@ pub fn wrapped<'b>(table: &'static CommandTable, args: Args<'b>) -> Result<(Foun
     Ok((found, call))
 }
 
-/// The command that a call runs in the end, and its arguments: the one that it wraps, or itself.
+/// The command that a call finally runs, and its arguments: the wrapped command, or itself.
 #[inline]
 pub fn innermost<'b>(found: Found, args: Args<'b>) -> (Found, Args<'b>) {
     let inner = found.row.flags.has(Flags::WRAPS).then(|| wrapped(found.table, args).ok()).flatten();
     inner.unwrap_or((found, args))
 }
 
-/// Whether a command has effects that others see, and none on its connection.
+/// Whether a command changes data or publishes, without effects on its connection.
 fn may_be_wrapped(row: &Row) -> bool {
     let acts = [Flags::WRITE, Flags::RUNS_SCRIPTS, Flags::LOGS_MESSAGES];
     let is_barred = [
@@ -56,6 +56,6 @@ fn may_be_wrapped(row: &Row) -> bool {
     acts.into_iter().any(|flag| row.flags.has(flag))
         && !is_barred.into_iter().any(|flag| row.flags.has(flag))
         && row.family != Family::Connection
-        // They lock what is no key's.
+        // They lock a slot that is not that of a key.
         && !matches!(row.keys, Keys::Libraries)
 }

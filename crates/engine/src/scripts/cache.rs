@@ -1,4 +1,4 @@
-//! The scripts that clients may call by name. Workers share them.
+//! The scripts that clients may call by hash. Shared by all workers.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,19 +25,19 @@ use crate::{
     unit::Taken,
 };
 
-/// Scripts that came with EVAL and are kept: with more, the oldest are forgotten, as in Redis. Those of SCRIPT LOAD are kept
-/// until SCRIPT FLUSH.
+/// Scripts kept from EVAL: above this number the oldest is forgotten, as in Redis. Scripts of SCRIPT LOAD are
+/// kept until SCRIPT FLUSH.
 const EVALUATED_MAX: usize = 500;
 
-/// Others do not wait for the slots of a long unit: they come back after a tenth of the time that it has run, within these bounds.
-/// Many of them must not keep a worker busy with asking.
+/// Bounds of the retry delay of a command that needs a slot of a long unit: it is retried after a tenth of
+/// the time that the unit has run. Many such commands must not keep a worker busy with retries.
 const RETRY_MS_MIN: u64 = 5;
 const RETRY_MS_MAX: u64 = 100;
 
-/// One command in so long waits in line for such a slot.
+/// One command per interval waits in line for a slot of a long unit.
 const WAIT_EVERY_US: u64 = 5000;
 
-/// One script.
+/// A script that EVALSHA can name.
 #[derive(Debug)]
 pub struct Script {
     /// The SHA1 of its source.
@@ -46,58 +46,59 @@ pub struct Script {
     pub source: Box<[u8]>,
     /// The flags of its shebang line.
     pub traits: Traits,
-    /// Where the code begins.
+    /// The offset of the code in `source`.
     body_start: usize,
 }
 
 impl Script {
-    /// Understands the first line of a source.
+    /// Parses the first line of a source.
     pub fn new(source: &[u8]) -> Result<Script, ScriptError> {
         let Source { traits, body } = Source::of_script(source)?;
         let body_start = source.len() - body.len();
         Ok(Script { sha: Sha::of(source), source: source.into(), traits, body_start })
     }
 
-    /// What is compiled.
+    /// The code to compile.
     pub fn body(&self) -> &[u8] {
         &self.source[self.body_start..]
     }
 }
 
-/// See the module documentation.
+/// The script cache of the server, and the registry of running scripts.
 #[derive(Debug, Default)]
 pub struct Scripts {
-    /// What holds for them.
+    /// The settings for scripts and functions.
     pub settings: ScriptSettings,
     cache: RwLock<Cache>,
-    /// How often all were forgotten.
+    /// Incremented each time that all scripts are forgotten.
     generation: AtomicU64,
     running: RunningScripts,
-    /// What runs on threads of its own, with scripts or without.
+    /// The units on threads of their own, with scripts or without.
     pub long_units: LongUnits,
-    /// From when on somebody may wait in line for a slot that a long unit has.
+    /// The time from which on a command may wait in line for a slot of a long unit.
     next_wait_us: AtomicU64,
-    /// The server ends, and so does every script.
+    /// Whether the server is stopping, and with it every script.
     closed: AtomicBool,
 }
 
-/// A script that runs.
+/// A running script. Dropping it unregisters the script.
 pub struct Run<'s> {
     scripts: &'s Scripts,
     meter: Meter,
     started_us: u64,
 }
 
-/// A script that was stopped to run again, from its start and perhaps on another thread: whoever ends it meanwhile has ended it.
+/// A script that was stopped to run again, from its start and perhaps on another thread. It stays registered:
+/// a kill in between is in effect when it runs again.
 #[derive(Debug)]
 pub struct HandedOver {
     meter: Meter,
-    /// When it began for the first time.
+    /// When its first run began, monotonic microseconds.
     pub started_us: u64,
 }
 
 impl Run<'_> {
-    /// It will run again.
+    /// The script will run again.
     pub fn hand_over(self) -> HandedOver {
         let meter = Meter::default();
         self.scripts.running.move_to(&self.meter, &meter);
@@ -114,7 +115,7 @@ impl Drop for Run<'_> {
 #[derive(Debug, Default)]
 struct Cache {
     scripts: HashMap<Sha, Kept, RandomState>,
-    /// Those that came with EVAL, the oldest first.
+    /// Scripts from EVAL, the oldest first.
     evaluated: VecDeque<Sha>,
     source_bytes: u64,
 }
@@ -122,17 +123,17 @@ struct Cache {
 #[derive(Debug)]
 struct Kept {
     script: Arc<Script>,
-    /// By SCRIPT LOAD.
+    /// Whether SCRIPT LOAD has loaded it.
     is_loaded: bool,
 }
 
 impl Scripts {
-    /// The script of this name.
+    /// The script with this hash.
     pub fn find(&self, sha: Sha) -> Option<Arc<Script>> {
         self.cache.read().scripts.get(&sha).map(|kept| kept.script.clone())
     }
 
-    /// Keeps a script that compiles.
+    /// Keeps a script, which must compile.
     pub fn keep(&self, script: Arc<Script>, is_loaded: bool) {
         let cache = &mut *self.cache.write();
         let sha = script.sha;
@@ -157,19 +158,21 @@ impl Scripts {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all scripts.
     pub fn flush(&self) {
         *self.cache.write() = Cache::default();
         self.generation.fetch_add(1, Relaxed);
     }
 
-    /// How often all were forgotten: a machine that has compiled scripts of an earlier generation forgets them.
+    /// How often all scripts were forgotten: a machine that has compiled scripts of an earlier generation
+    /// drops them.
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
-    /// A script begins to run at this time of the monotonic clock, in microseconds; it ends when what is returned is dropped.
-    /// From here on it can be ended by others. `function`: it is one; `before`: it has run before.
+    /// Registers a script that begins at this time of the monotonic clock, in microseconds; dropping the
+    /// result unregisters it. Other clients can kill it from here on. `function`: it is a function; `before`:
+    /// it has run before.
     pub fn begin(
         &self,
         now_us: u64,
@@ -183,25 +186,26 @@ impl Scripts {
             Some(before) => self.running.move_to(&before.meter, meter),
             None => self.running.begin(now_us, meter.clone(), function),
         }
-        // In this order, so that either this sees that it is closed, or who closes it sees the script.
+        // In this order, so that either this load sees `closed`, or `close` sees the script.
         if self.closed.load(SeqCst) {
             meter.stop(Stop::Killed);
         }
         Run { scripts: self, meter: meter.clone(), started_us }
     }
 
-    /// What was handed over does not run again.
+    /// Unregisters a script that does not run again.
     pub(crate) fn forget(&self, script: HandedOver) {
         self.running.end(&script.meter);
     }
 
-    /// Ends all that run, and all that begin.
+    /// Kills all running scripts, and those that begin later.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         self.running.kill_all();
     }
 
-    /// What becomes of a command whose slot somebody has; `None`: it waits, because that is no long unit.
+    /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
+    /// long unit holds the slot.
     pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<Taken> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
         let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);
@@ -210,20 +214,22 @@ impl Scripts {
         Some(if is_busy { Taken::Busy } else { later })
     }
 
-    /// Whether this is the turn of who asks to wait in line for a slot that a long unit has. Most only look whether it is free: a
-    /// worker that waits serves nobody. Without any in line the next script would have the slot again at once.
+    /// Whether it is the caller's turn to wait in line for a slot of a long unit. Most callers only try the
+    /// lock: a worker that waits serves no clients. With no waiter in line, the next script would get the
+    /// slot again at once.
     pub(crate) fn may_wait(&self, now_us: u64) -> bool {
         let next_us = self.next_wait_us.load(Relaxed);
         let after_us = now_us + WAIT_EVERY_US;
         now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
     }
 
-    /// Of scripts or of functions ends the one that has run for longest, and all that keep the server busy.
+    /// Kills, of scripts or of functions, the one that has run for longest, and all that keep the server
+    /// busy.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
 
-    /// What keeps the server busy, or would: what has run for longest.
+    /// The kind of the script or function that has run for longest.
     pub fn longest(&self) -> Option<ScriptKind> {
         self.running.longest()
     }
@@ -238,7 +244,7 @@ impl Scripts {
         self.running.function()
     }
 
-    /// How many there are, and the bytes of their sources.
+    /// The number of cached scripts, and the bytes of their sources.
     pub fn figures(&self) -> (usize, u64) {
         let cache = self.cache.read();
         (cache.scripts.len(), cache.source_bytes)

@@ -1,15 +1,15 @@
-//! The libraries that the machine of a worker has.
+//! The libraries in the script machine of a worker.
 //!
 //! ```text
-//! keyspace: libraries, generation --> WorkerLibraries: looks when the generation is another --> machine: compiles at the first call
+//! keyspace: libraries, generation --> WorkerLibraries: reloads if generations differ --> machine: compiles
 //! ```
 //!
-//! What it is: which library of the keyspace is which in the machine. What it is not: where libraries live (see
-//! `keyspace::Libraries`).
+//! This module maps the libraries of the keyspace to those of the machine. The libraries themselves are in
+//! `keyspace::Libraries`.
 //!
 //! Invariants
-//! - A library is compiled when a function of it is called first, and again when the machine needed its memory. One that was
-//!   replaced or removed goes when another is compiled.
+//! - A library is compiled when one of its functions is called first, and again if the machine has dropped it
+//!   for lack of memory. A library that was replaced or removed is dropped when another one is compiled.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,8 +20,8 @@ use wire::{Args, Protocol};
 
 use super::ScriptSettings;
 use crate::Host;
+/// Libraries of functions, at most.
 
-/// Libraries at most.
 pub const LIBRARIES_MAX: usize = 1000;
 
 /// Functions of all libraries at most.
@@ -33,16 +33,17 @@ const LIBRARY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all libraries at most: FLUSHALL, and each snapshot, writes them again.
 pub const LIBRARIES_BYTES_MAX: usize = 16 << 20;
 
-/// How long the code of one library may run to be loaded: nobody else can use libraries meanwhile, or the keys of their slot.
+/// How long the code of one library may run while it is loaded: meanwhile no client can use libraries, or the
+/// keys of their slot.
 pub const LOADING_MS_MAX: u64 = 500;
 
-/// The same of all libraries of a payload, which has to be compiled, too.
+/// As [`LOADING_MS_MAX`], for all libraries of a payload (FUNCTION RESTORE), including compilation.
 pub const RESTORING_MS_MAX: u64 = 2000;
 
-/// Loads the code of a library, which is then in the machine.
+/// Loads the code of a library into the machine.
 ///
 /// # Errors
-/// It is no library, or too large; the text says why.
+/// The code is not a library, or is too large; the text gives the reason.
 pub fn load_library(
     vm: &mut Vm,
     code: &[u8],
@@ -70,7 +71,7 @@ pub fn load_library(
     Ok((library, id))
 }
 
-/// Understands libraries that come from a file.
+/// Parses libraries that come from a file.
 #[derive(Debug)]
 pub struct LibraryReader(Vm);
 
@@ -84,10 +85,10 @@ impl LibraryReader {
     /// The library with this code.
     ///
     /// # Errors
-    /// It is none; the text says why.
+    /// The code is not a library; the text gives the reason.
     pub fn read(&mut self, code: &[u8]) -> Result<Library, String> {
         self.0.meter().reset();
-        // Nobody else waits for it: there is no clock.
+        // No client waits for it, so there is no clock and no deadline.
         match load_library(
             &mut self.0,
             code,
@@ -105,7 +106,7 @@ impl LibraryReader {
     }
 }
 
-/// Whether so many of each are not too many.
+/// Checks the limits on the number and size of libraries and functions.
 ///
 /// # Errors
 /// The whole error text.
@@ -119,16 +120,17 @@ pub fn require_few_libraries(libraries: &Libraries) -> Result<(), &'static str> 
 /// The refusal of a library beyond one of the limits.
 pub const TOO_MANY: &str = "ERR there would be more than 1000 libraries, 10000 functions or 16 MiB of them";
 
-/// See the module documentation.
+/// The libraries of one worker's machine, with those of the keyspace that it knows.
 #[derive(Debug, Default)]
 pub struct WorkerLibraries {
     published: Option<PublishedLibraries>,
-    /// By name.
+    /// The compiled libraries by name.
     compiled: HashMap<Box<[u8]>, (Arc<Library>, LibraryId)>,
 }
 
 impl WorkerLibraries {
-    /// The libraries that hold, for a unit that has not locked them, and what a reply that depends on them waits for.
+    /// The current libraries, for a unit that has not locked them, and the gate of a reply that depends on
+    /// them.
     pub fn published(&mut self, keyspace: &Keyspace) -> (Arc<Libraries>, Lsn) {
         let generation = keyspace.libraries_generation();
         let known = self.published.take().filter(|known| known.generation == generation);
@@ -136,10 +138,10 @@ impl WorkerLibraries {
         (published.libraries.clone(), published.lsn)
     }
 
-    /// One of these libraries in the machine.
+    /// Returns a library in the machine; compiles it if it is not there.
     ///
     /// # Errors
-    /// It cannot be loaded any more; the text says why.
+    /// It cannot be loaded any more; the text gives the reason.
     pub fn compile(
         &mut self,
         vm: &mut Vm,
@@ -159,7 +161,7 @@ impl WorkerLibraries {
         Ok(id)
     }
 
-    /// The machine has one of these libraries.
+    /// Records that the machine has this library, and drops replaced and removed ones.
     pub fn note(&mut self, vm: &mut Vm, library: Arc<Library>, id: LibraryId, libraries: &Libraries) {
         self.compiled.retain(|name, (known, id)| {
             let holds = **name != *library.name
@@ -173,16 +175,16 @@ impl WorkerLibraries {
     }
 }
 
-/// What a library may ask for while it is loaded: the log of the process, and the time.
+/// The services for a library while it is loaded: the log of the process, and the time.
 pub struct Loading<'h> {
     host: Option<&'h dyn Host>,
-    /// It was loaded before: what it writes to the log was written then.
+    /// The library was loaded before: its log messages were written then.
     is_known: bool,
     deadline_us: u64,
 }
 
 impl<'h> Loading<'h> {
-    /// From now on, for so long.
+    /// Begins a loading that may take `ms`.
     pub fn begin(host: &'h dyn Host, ms: u64) -> Loading<'h> {
         Loading { host: Some(host), is_known: false, deadline_us: host.monotonic_us() + ms * 1000 }
     }

@@ -1,10 +1,11 @@
-//! The scripts and functions that run now: who may end them, and who is told that they keep the server busy.
+//! The scripts and functions that run now: for SCRIPT KILL, FUNCTION KILL and the BUSY error.
 
 use parking_lot::Mutex;
 use scripting::{Meter, Stop};
 use wire::OwnedArgs;
 
-/// The scripts that run now, or are being handed over to run elsewhere: one for each worker and each long unit at most.
+/// The scripts that run now, or are being handed over to another thread: at most one for each worker and each
+/// long unit.
 #[derive(Debug, Default)]
 pub(super) struct RunningScripts(Mutex<Vec<Running>>);
 
@@ -12,7 +13,7 @@ pub(super) struct RunningScripts(Mutex<Vec<Running>>);
 struct Running {
     started_us: u64,
     meter: Meter,
-    /// `None`: it is a script.
+    /// `None` for a script.
     function: Option<RunningFunction>,
 }
 
@@ -27,42 +28,42 @@ impl Running {
 pub struct RunningFunction {
     /// Its name.
     pub name: Box<[u8]>,
-    /// What the client has sent.
+    /// The command that the client has sent.
     pub command: OwnedArgs,
 }
 
-/// What runs.
+/// The kind of code that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptKind {
-    /// What came with EVAL.
+    /// A script of EVAL or EVALSHA.
     Script,
-    /// What FCALL has called.
+    /// A function called by FCALL.
     Function,
 }
 
-/// What came of the wish to end a script or a function.
+/// The result of SCRIPT KILL or FUNCTION KILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
-    /// It ends.
+    /// At least one script or function was killed.
     Done,
-    /// Nothing runs.
+    /// None runs.
     Nothing,
-    /// One of the other kind keeps the server busy.
+    /// None of this kind runs, but one of the other kind keeps the server busy.
     Other,
 }
 
 impl RunningScripts {
-    /// A script or a function begins.
+    /// Registers a script or a function.
     pub(super) fn begin(&self, started_us: u64, meter: Meter, function: Option<RunningFunction>) {
         self.0.lock().push(Running { started_us, meter, function });
     }
 
-    /// It has ended.
+    /// Unregisters a script or a function.
     pub(super) fn end(&self, meter: &Meter) {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops it. Whoever has ended it has ended it there, too.
+    /// From now on another meter stops it. A kill through the old meter is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
         if meter.stopped() == Some(Stop::Killed) {
@@ -71,12 +72,12 @@ impl RunningScripts {
         running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
     }
 
-    /// Ends all.
+    /// Kills all.
     pub(super) fn kill_all(&self) {
         self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
     }
 
-    /// What the one is that has run for longest.
+    /// The kind of the one that has run for longest.
     pub(super) fn longest(&self) -> Option<ScriptKind> {
         let running = self.0.lock();
         running.iter().min_by_key(|running| running.started_us).map(Running::kind)
@@ -89,7 +90,7 @@ impl RunningScripts {
         functions.min_by_key(|(_, started_us)| *started_us).map(|(function, us)| (function.clone(), us))
     }
 
-    /// Of this kind ends the one that has run for longest, and all that run since before then.
+    /// Kills, of this kind, the one that has run for longest, and all that have run since before `before_us`.
     pub(super) fn kill(&self, before_us: u64, kind: ScriptKind) -> Kill {
         let running = self.0.lock();
         let of_kind = || running.iter().filter(|running| running.kind() == kind);

@@ -1,10 +1,10 @@
-//! The settings that hold for scripts.
+//! The settings for scripts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use scripting::Limits;
 
-/// See the module documentation. Changed at any time; a script looks when it begins.
+/// The settings for scripts. They may change at any time; a script reads them when it begins.
 #[derive(Debug)]
 pub struct ScriptSettings {
     memory_bytes_max: AtomicU64,
@@ -25,7 +25,7 @@ impl Default for ScriptSettings {
 }
 
 impl ScriptSettings {
-    /// What a script may use.
+    /// The limits of one script.
     pub fn limits(&self) -> Limits {
         Limits {
             memory_bytes_max: usize::try_from(self.memory_bytes_max.load(Relaxed)).unwrap_or(usize::MAX),
@@ -43,22 +43,23 @@ impl ScriptSettings {
         self.instructions_max.store(max, Relaxed);
     }
 
-    /// After so long others are told that a script keeps the server busy (`busy-reply-threshold`).
+    /// The time after which commands that need a script's slot get BUSY, in milliseconds; 0: never
+    /// (`busy-reply-threshold`).
     pub fn set_busy_after(&self, ms: u64) {
         self.busy_after_ms.store(ms, Relaxed);
     }
 
-    /// See [`ScriptSettings::set_busy_after`].
+    /// The time in milliseconds; see [`ScriptSettings::set_busy_after`].
     pub fn busy_after_ms(&self) -> u64 {
         self.busy_after_ms.load(Relaxed)
     }
 
-    /// Whether a script that fails leaves nothing behind (`script-rollback`).
+    /// Whether a script that fails is rolled back (`script-rollback`).
     pub fn set_rolls_back(&self, rolls_back: bool) {
         self.rolls_back.store(rolls_back, Relaxed);
     }
 
-    /// See [`ScriptSettings::set_rolls_back`].
+    /// Whether it is rolled back; see [`ScriptSettings::set_rolls_back`].
     pub fn rolls_back(&self) -> bool {
         self.rolls_back.load(Relaxed)
     }

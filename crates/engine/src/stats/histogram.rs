@@ -1,23 +1,23 @@
-//! How the times of a command are distributed, in buckets that double: those that LATENCY HISTOGRAM shows.
+//! The distribution of a command's durations, in buckets that double: those that LATENCY HISTOGRAM shows.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Up to a second or so; what takes longer is in the last one.
+/// Buckets up to about a second; longer durations are in the last one.
 const BUCKETS: usize = 21;
 
-/// The upper bound of a bucket in microseconds, as Redis reports it: powers of two of about a microsecond, rounded up by the
-/// precision of its histograms.
+/// The upper bound of a bucket in microseconds, as Redis reports it: powers of two of about a microsecond,
+/// rounded up by the precision of its histograms.
 const fn bound_us(bucket: usize) -> u64 {
     let nanoseconds = 1024u64 << bucket;
     (nanoseconds + nanoseconds / 128 - 1) / 1000
 }
 
-/// The bucket of a time.
+/// The bucket of a duration.
 fn bucket_of(usec: u64) -> usize {
     (0..BUCKETS - 1).find(|&bucket| usec <= bound_us(bucket)).unwrap_or(BUCKETS - 1)
 }
 
-/// Counts of one worker, which alone writes them.
+/// The counts of one worker, which alone writes them.
 #[derive(Debug, Default)]
 pub(super) struct Buckets([AtomicU64; BUCKETS]);
 
@@ -41,7 +41,7 @@ impl Histogram {
         self.0.iter_mut().zip(&buckets.0).for_each(|(sum, bucket)| *sum += bucket.load(Relaxed));
     }
 
-    /// How many calls it knows of.
+    /// The number of calls in all buckets.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }

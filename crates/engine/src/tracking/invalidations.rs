@@ -1,4 +1,4 @@
-//! What must be told to clients that track: gathered by a worker over a round, then pushed.
+//! The invalidations for tracking clients: gathered by a worker over a round, then pushed.
 
 use std::{
     collections::BTreeMap,
@@ -11,75 +11,75 @@ use wire::{Protocol, ReplyWriter};
 use super::{Tracker, Tracking, table::Readers};
 use crate::clients::{Client, ClientKind, Clients};
 
-/// Where clients of the older protocol listen.
+/// The channel for RESP2 clients.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// What the server itself does is signed so; no client has this id.
+/// The author of changes by the server itself; no client has this id.
 pub(crate) const BY_SERVER: u64 = 0;
 
-/// Why a key must not be relied on any more.
+/// The reason for which a cached key is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// It has changed; by whom is not signed yet.
+    /// It has changed; the author is not signed yet.
     Change,
-    /// This client has changed it.
+    /// It was changed by this client.
     ChangeBy(u64),
     /// It is no longer remembered.
     Forgotten,
 }
 
-/// A key that must not be relied on any more.
+/// An invalidated key.
 #[derive(Debug)]
 struct Item {
     key: Box<[u8]>,
-    /// Clients that have read it.
+    /// The clients that have read it.
     readers: Readers,
     cause: Cause,
 }
 
 impl Item {
-    /// Whether the tracker is to be told.
+    /// Whether the tracker is to get the invalidation.
     fn concerns(&self, tracker: &Tracker) -> bool {
         !tracker.noloop || self.cause != Cause::ChangeBy(tracker.client.id())
     }
 }
 
-/// See the module documentation.
+/// The invalidations of one round.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
     items: Vec<Item>,
-    /// So many items are signed.
+    /// The number of items that are signed.
     signed: usize,
-    /// Any key may have changed.
+    /// Whether any key may have changed.
     all: bool,
-    /// The newest record that any of it is about.
+    /// The newest position of the gathered changes.
     gate: Lsn,
 }
 
 impl Invalidations {
-    /// Whether there is nothing to tell.
+    /// Whether there are no invalidations.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && !self.all
     }
 
-    /// A key has changed.
+    /// Adds a changed key.
     pub(super) fn changed(&mut self, key: &[u8], readers: Readers) {
         self.items.push(Item { key: key.into(), readers, cause: Cause::Change });
     }
 
-    /// A key is no longer remembered.
+    /// Adds a key that is no longer remembered.
     pub(super) fn forgotten(&mut self, key: &[u8], readers: Readers) {
         self.items.push(Item { key: key.into(), readers, cause: Cause::Forgotten });
     }
 
-    /// How many there are, for [`Tracking::not_changed`].
+    /// The number of items, for [`Tracking::not_changed`].
     #[inline]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Takes back that keys have changed, all that was said from the place `start` on. Returns the keys and their readers.
+    /// Removes the changes from index `start` on. Returns their keys and readers.
     pub(super) fn take_changes(&mut self, start: usize) -> Vec<(Box<[u8]>, Readers)> {
         let later = self.items.split_off(start);
         let (changes, others): (Vec<Item>, Vec<Item>) =
@@ -88,7 +88,7 @@ impl Invalidations {
         changes.into_iter().map(|item| (item.key, item.readers)).collect()
     }
 
-    /// Any key may have changed.
+    /// Any key may have changed: invalidates all.
     pub(super) fn all_changed(&mut self) {
         self.all = true;
     }
@@ -104,7 +104,7 @@ impl Invalidations {
         self.gate = self.gate.max(gate);
     }
 
-    /// Pushes everything to those it concerns.
+    /// Pushes the invalidations to the clients that they concern.
     pub fn publish(self, tracking: &Tracking, clients: &Clients) {
         let Invalidations { items, all, gate, .. } = self;
         let mut messages = Messages { clients, by_client: BTreeMap::new() };
@@ -138,14 +138,14 @@ impl Invalidations {
     }
 }
 
-/// The messages of a round by client.
+/// The messages of a round, by client.
 struct Messages<'c> {
     clients: &'c Clients,
     by_client: BTreeMap<u64, (Arc<Client>, Vec<u8>)>,
 }
 
 impl Messages<'_> {
-    /// Tells a client that tracks, or the one in its place, about these keys, or about all.
+    /// Adds a message about these keys, or about all, for a tracking client or the one in its place.
     fn add(&mut self, tracker: &Tracker, keys: Option<&[&[u8]]>) {
         let Some(id) = tracker.redirect else {
             return self.invalidate(&tracker.client, false, keys);
@@ -156,7 +156,8 @@ impl Messages<'_> {
         }
     }
 
-    /// `listens`: whether a client of the older protocol takes messages. Otherwise it could not tell one from a reply.
+    /// `listens`: whether a RESP2 client is subscribed, and so can tell messages from replies; others get
+    /// none.
     fn invalidate(&mut self, client: &Arc<Client>, listens: bool, keys: Option<&[&[u8]]>) {
         let protocol = client.protocol();
         if protocol == Protocol::Resp2 && !listens {

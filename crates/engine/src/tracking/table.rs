@@ -1,8 +1,9 @@
-//! Which clients may have kept which keys.
+//! The table of tracked keys with the clients that may have cached them.
 //!
 //! Invariants
 //! - A key is in the shard of its slot, and the locks of shards are leaves.
-//! - `order` holds every key of `keys` once, at the position that its entry says: so that any of them can be chosen.
+//! - `order` holds every key of `keys` once, at the position in its entry, so that a random one can be
+//!   chosen.
 
 use std::{
     collections::HashMap,
@@ -16,16 +17,16 @@ use keyspace::SlotId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// Slots share so many locks.
+/// Locks of the table, each shared by many slots.
 const SHARDS: usize = 64;
 
-/// Clients that have read a key.
+/// The ids of the clients that have read a key.
 pub(super) type Readers = SmallVec<[u64; 2]>;
 
 #[derive(Debug)]
 struct Entry {
     readers: Readers,
-    /// Where the key is in `order`.
+    /// The position of the key in `order`.
     position: usize,
 }
 
@@ -33,7 +34,7 @@ struct Entry {
 struct Shard {
     keys: HashMap<Arc<[u8]>, Entry>,
     order: Vec<Arc<[u8]>>,
-    /// Chooses who goes.
+    /// Chooses the key to evict.
     random: u64,
 }
 
@@ -47,7 +48,7 @@ impl Shard {
         Some((key, entry.readers))
     }
 
-    /// Removes any key but the last that was added.
+    /// Removes a random key, but not the one that was added last.
     fn remove_any(&mut self) -> Option<(Arc<[u8]>, Readers)> {
         let others = self.order.len().checked_sub(1).filter(|others| *others > 0)?;
         self.random = self.random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
@@ -56,13 +57,13 @@ impl Shard {
     }
 }
 
-/// See the module documentation.
+/// The tracked keys and their readers, by slot.
 #[derive(Debug)]
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
-    /// Keys.
+    /// The number of keys.
     len: AtomicUsize,
-    /// Pairs of key and reader.
+    /// The number of pairs of key and reader.
     items: AtomicUsize,
     keys_max: AtomicUsize,
 }
@@ -83,8 +84,8 @@ impl Table {
         &self.shards[slot.index() % SHARDS]
     }
 
-    /// Adds a reader of a key. Returns a key that had to go for it, and who must be told. `tracks` says who still tracks:
-    /// others are forgotten on the occasion.
+    /// Adds a reader of a key. Returns the key that was evicted for it, and its readers. `tracks` tells
+    /// whether a client still tracks: the others are removed from the entry when it is full.
     pub(super) fn add(
         &self,
         slot: SlotId,
@@ -131,7 +132,6 @@ impl Table {
         readers
     }
 
-    /// Removes all keys.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -140,12 +140,12 @@ impl Table {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
 
-    /// How many pairs of key and reader there are.
+    /// The number of pairs of key and reader.
     pub(super) fn items(&self) -> usize {
         self.items.load(Relaxed)
     }
@@ -194,7 +194,7 @@ mod tests {
         let table = Table::default();
         table.set_keys_max(10);
         let mut known = BTreeSet::new();
-        // Of one slot, so of one shard.
+        // All in one slot, so in one shard.
         for number in 0..1000 {
             let key = format!("{{a}}{number}");
             let gone = add(&table, &key, 1);

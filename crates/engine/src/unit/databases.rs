@@ -1,12 +1,13 @@
-//! The document databases that a unit has locked: what it does to them is part of its record.
+//! The document databases that a unit has locked: their changes are part of the unit's record.
 //!
 //! Invariants
-//! - Databases are locked in ascending order of their ids, and before any slot: who holds slots waits for no database, and so for
-//!   none of its files.
-//! - What the commands of the unit will look up was read once before the first of them runs, so that a file that cannot be read
-//!   refuses them, as a rule, before anything is done.
-//! - A file that cannot be read later makes the command fail that needs it. What was changed in its database until then is in no
-//!   record: a transaction is undone by its first command on documents that fails, and other units have no other.
+//! - Databases are locked in ascending order of their ids, and before any slot: a unit that holds slots waits
+//!   for no database, and so for no file.
+//! - The documents that the commands of the unit name are read once before the first of them runs, so that an
+//!   unreadable file usually refuses the commands before any change.
+//! - If a file cannot be read later, the command that needs it fails. The changes of its database are then in
+//!   no record: a transaction is undone by its first failing command on documents, and other units have only
+//!   one such command.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use keyspace::encode_documents_into;
 use lsn::Lsn;
 use wire::Args;
 
-/// See the module documentation.
+/// The locked document databases of a unit.
 pub struct Databases {
     locked: Vec<Locked>,
-    /// What is said of a database that is not there waits for this.
+    /// The gate of a reply that says that a database does not exist.
     names_lsn: Lsn,
 }
 
@@ -45,7 +46,7 @@ impl<'a> Named<'a> {
 }
 
 impl Databases {
-    /// Locks the databases of the documents that commands name.
+    /// Locks the databases of the named documents.
     pub fn lock<'a>(documents: &Documents, named: impl Iterator<Item = Named<'a>> + Clone) -> Databases {
         let mut found: Vec<(&str, _)> = Vec::new();
         for Named { database, .. } in named.clone() {
@@ -59,7 +60,7 @@ impl Databases {
             writer: database.and_then(|it| it.lock()),
         };
         let locked = found.into_iter().map(lock).collect();
-        // After the locks: who has deleted a database has said so before the lock could be had.
+        // Read after locking: a deletion updates this position before it releases the database.
         let mut databases = Databases { locked, names_lsn: documents.names_lsn() };
         for Named { database, id } in named {
             let Some(locked) = databases.find(database) else { continue };
@@ -75,40 +76,40 @@ impl Databases {
         self.locked.iter_mut().find(|locked| *locked.name == *name)
     }
 
-    /// The database with this name, to be changed.
+    /// The database with this name, for changes.
     ///
     /// # Errors
-    /// If it is not there, or cannot be read.
+    /// If it does not exist or cannot be read.
     pub fn writer(&mut self, name: &str) -> Result<&mut Writer, DocError> {
         let locked = self.find(name).ok_or(DocError::NoDatabase)?;
         locked.writer.as_mut().map_err(|error| error.clone())
     }
 
-    /// The newest position of anything that was seen.
+    /// The newest position of the documents and database names that were seen.
     pub fn seen(&self) -> Lsn {
         let seen =
             |locked: &Locked| locked.writer.as_ref().map_or(self.names_lsn, |it| it.snapshot().last_lsn());
         self.locked.iter().map(seen).max().unwrap_or(Lsn::ZERO)
     }
 
-    /// Takes back all that was changed; the databases stay locked.
+    /// Undoes all changes; the databases stay locked.
     pub fn undo(&mut self) {
         self.locked.iter_mut().filter_map(|locked| locked.writer.as_mut().ok()).for_each(Writer::undo);
     }
 
-    /// Adds what was changed to the record of the unit. Where a command has failed half-way through, nothing was.
+    /// Adds the changes to the record of the unit. A database in which a command failed half-way adds none.
     pub fn encode_into(&mut self, record: &mut Vec<u8>) {
         for locked in &mut self.locked {
             let Ok(writer) = &mut locked.writer else { continue };
             match writer.change() {
                 Ok(change) => change.iter().for_each(|change| encode_documents_into(change, record)),
-                // The command has said so; nothing of the change is shown to anybody.
+                // The command has replied with the error; the change is visible to no client.
                 Err(error) => locked.writer = Err(error.into()),
             }
         }
     }
 
-    /// Shows what was changed to all: the record ends at `lsn`.
+    /// Makes the changes visible to all: their record ends at `lsn`.
     pub fn commit(self, lsn: Lsn) {
         self.locked.into_iter().filter_map(|locked| locked.writer.ok()).for_each(|writer| writer.commit(lsn));
     }

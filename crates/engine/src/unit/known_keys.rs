@@ -1,12 +1,12 @@
-//! The hashes of a command's keys, computed once: to fetch memory ahead, to lock, and for every access.
+//! The hashes of a command's keys, computed once: for prefetching, locking, and every access.
 //!
-//! Keys are told apart by where they lie: arguments stay in place while their command runs.
+//! Keys are identified by their address: arguments stay in place while their command runs.
 
 use std::cell::Cell;
 
 use keyspace::KeyHash;
 
-/// A key that lies somewhere in memory.
+/// The address, length and hash of a key.
 #[derive(Clone, Copy)]
 struct Known {
     start: *const u8,
@@ -21,13 +21,13 @@ impl Known {
     }
 }
 
-/// See the module documentation.
+/// The keys of a command with their hashes.
 #[derive(Default)]
 pub(super) struct KnownKeys {
-    /// The only key, or the first one. Most commands have no other.
+    /// The only or the first key. Most commands have only one.
     first: Option<Known>,
     others: Vec<Known>,
-    /// Where in `others` the last key was found: commands go through their keys in order.
+    /// The index in `others` of the key found last: commands go through their keys in order.
     last: Cell<usize>,
 }
 
@@ -46,7 +46,7 @@ impl KnownKeys {
         }
     }
 
-    /// Forgets all: where they lie, others will.
+    /// Forgets all keys: their addresses will be reused.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.first = None;
@@ -58,7 +58,7 @@ impl KnownKeys {
         self.first.iter().chain(&self.others).map(|known| &known.hash)
     }
 
-    /// The hash of a key, if it is known and not far from the one asked for before.
+    /// The hash of a key: the first key, or the one found last, or the next one. `None` for any other key.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> Option<KeyHash> {
         let first = self.first.as_ref()?;

@@ -4,7 +4,6 @@ use keyspace::{DbId, Keyspace, LockedSlots, SlotGuard, SlotId};
 use lsn::Lsn;
 use smallvec::SmallVec;
 
-/// The locked slots.
 pub(super) enum Locked<'k> {
     /// None: the command names no key.
     None,
@@ -18,7 +17,7 @@ pub(super) enum Locked<'k> {
 pub type Slots = SmallVec<[SlotId; 16]>;
 
 impl<'k> Locked<'k> {
-    /// Locks one more slot, unless somebody else has it. Returns whether it is locked.
+    /// Locks one more slot, unless another unit holds it. Returns whether it is locked.
     pub(super) fn try_add(&mut self, keyspace: &'k Keyspace, slot: SlotId) -> bool {
         if self.has(slot) {
             return true;
@@ -39,7 +38,7 @@ impl<'k> Locked<'k> {
         true
     }
 
-    /// The locked slots.
+    /// Visits the locked slots.
     pub(super) fn for_each(&self, mut visit: impl FnMut(SlotId)) {
         match self {
             Locked::None => {}

@@ -1,4 +1,4 @@
-//! Locking the slots of a unit, and what was learned on the way.
+//! Locking the slots of a unit; keeps the key hashes that it computes.
 
 use std::time::Duration;
 
@@ -12,35 +12,37 @@ use super::{
 };
 use crate::{Host, Keys};
 
-/// A command with more keys than this fetches the memory of so many ahead: about what the nearest caches hold.
+/// Keys whose memory is prefetched before locking, at most: about as many as the nearest caches hold.
 const FETCHED_KEYS_MAX: usize = 256;
 
-/// How long a command waits for a slot before it asks whether to go on.
+/// How long a command waits for a slot before it checks whether a long unit holds it.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1);
 
-/// How long it waits in line for a slot that a script keeps, when it is its turn to (see [`Scripts::may_wait`]).
+/// How long a command waits in line for a slot of a long unit, when it is its turn (see
+/// [`Scripts::may_wait`]).
 ///
 /// [`Scripts::may_wait`]: crate::Scripts::may_wait
 const TURN_PATIENCE: Duration = Duration::from_micros(250);
 
-/// How long it waits for a slot before it is told that a script keeps the server busy: others give slots back sooner.
+/// How long a command waits for a slot before it gets BUSY: units other than scripts release slots sooner.
 const BUSY_PATIENCE: Duration = Duration::from_micros(20);
 
-/// Why slots were not locked: a unit on a thread of its own has one of them.
+/// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// The command is to be tried again after so many milliseconds, in which the other clients of the worker have their turn.
+    /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other
+    /// clients.
     Later(u64),
-    /// It is told that a script keeps the server busy.
+    /// The command gets BUSY: a script has held the slot for too long.
     Busy,
 }
 
-/// How long a command waits for slots: as long as it takes, unless a long unit holds one of them.
+/// How a command waits for slots: without limit, unless a long unit holds one of them.
 #[derive(Clone, Copy)]
 pub struct Patience<'h>(pub &'h dyn Host);
 
 impl Patience<'_> {
-    /// Locks a slot, unless a script keeps it.
+    /// Locks a slot, unless a long unit holds it.
     #[inline]
     pub fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
         keyspace.try_lock(slot).map_or_else(|| self.lock_contended(keyspace, slot), Ok)
@@ -65,7 +67,7 @@ impl Patience<'_> {
         }
     }
 
-    /// Locks slots, ascending and each once.
+    /// Locks these slots, which must ascend without duplicates.
     fn lock_several(
         self,
         keyspace: &Keyspace,
@@ -78,7 +80,7 @@ impl Patience<'_> {
         Ok(Locked::Many(Box::new(locked)))
     }
 
-    /// Locks slots in any order, some more than once.
+    /// Locks slots in any order, possibly with duplicates.
     fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Result<Locked<'_>, Taken> {
         match slots[..] {
             [] => Ok(Locked::None),
@@ -103,7 +105,7 @@ impl<'k> Locks<'k> {
     /// Locks the slot of the only key. `hash` is its hash, if it is known.
     ///
     /// # Errors
-    /// A script has it; here and in the others.
+    /// A long unit holds it. The same error applies to the other constructors.
     #[inline]
     pub fn one(
         keyspace: &'k Keyspace,
@@ -116,8 +118,8 @@ impl<'k> Locks<'k> {
         Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
-    /// Locks the slots of the keys among `args`, after their memory was asked for. `hash` is that of the key at
-    /// [`Keys::first`], if it is known; `db` the database where most of them are.
+    /// Locks the slots of the keys among `args`, after prefetching their memory. `hash` is that of the key at
+    /// [`Keys::first`], if it is known; `db` the database with most of the keys.
     pub fn keys(
         keyspace: &'k Keyspace,
         keys: Keys,
@@ -146,23 +148,21 @@ impl<'k> Locks<'k> {
         Ok(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
     }
 
-    /// Locks slots, in any order and some more than once.
+    /// Locks slots, in any order and possibly with duplicates.
     pub fn slots(keyspace: &'k Keyspace, slots: Slots, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
         Ok(patience.lock_these(keyspace, slots)?.into())
     }
 
-    /// Locks one slot.
     pub fn slot(keyspace: &'k Keyspace, slot: SlotId, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
         Ok(Locked::One(patience.lock(keyspace, slot)?).into())
     }
 
-    /// With databases that were locked before.
+    /// Adds databases, which were locked before the slots.
     #[inline]
     pub(crate) fn with_databases(self, databases: Option<Box<Databases>>) -> Locks<'k> {
         Locks { databases, ..self }
     }
 
-    /// Locks every slot.
     pub fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
         Ok(patience.lock_several(keyspace, SlotId::all())?.into())
     }

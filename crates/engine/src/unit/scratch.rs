@@ -1,7 +1,8 @@
-//! What units are made with: the buffers of a worker, which its units use one after the other, and how a unit reads.
+//! The buffers of a worker, which its units use one after the other, and the settings with which a unit
+//! reads.
 //!
 //! Invariants
-//! - A unit begins with no effects: [`Scratch::seal`] has taken those of the one before.
+//! - A unit begins with no effects: [`Scratch::seal`] has cleared those of the one before.
 
 use std::sync::Arc;
 
@@ -13,25 +14,25 @@ use crate::{
     Interests, Session, event::Events, long_units::HeldSlots, stats::WorkerStats, tracking::Invalidations,
 };
 
-/// Effects buffers above this are given back after the unit that needed them.
+/// Effects buffers above this size are freed after the unit that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
 
-/// What the units of one worker work with, one after the other.
+/// The buffers and registries of one worker's units.
 pub(crate) struct Scratch {
     pub(super) effects: Vec<u8>,
-    /// What was detached.
+    /// Memory that commands have detached.
     pub freed: Freed,
-    /// The memory of an undo that has ended.
+    /// The buffers of an ended undo, for reuse.
     pub(super) undo: Option<Box<Undo>>,
     /// Counts hits and misses.
     pub stats: Arc<WorkerStats>,
-    /// Learn of changes.
+    /// The clients that watch, await or track keys.
     pub interests: Arc<Interests>,
-    /// What clients that track must be told.
+    /// The invalidations for tracking clients.
     pub(crate) invalidations: Invalidations,
-    /// Takes the events.
+    /// The notices of the units.
     pub events: Events,
-    /// Where its units show which slots they hold, if others are to see that.
+    /// Shows the held slots of its units to other threads, on a thread for long units.
     pub(crate) held_slots: Option<Arc<HeldSlots>>,
 }
 
@@ -49,7 +50,8 @@ impl Scratch {
         }
     }
 
-    /// A unit has ended: what it tells others is told once `shown` is durable, in the name of this client.
+    /// Ends a unit: its notices and invalidations have the gate `shown`, and its changes were made by this
+    /// client.
     #[inline]
     pub(crate) fn seal(&mut self, client_id: u64, shown: Lsn) {
         self.effects.clear();
@@ -63,7 +65,7 @@ impl Scratch {
     }
 }
 
-/// When a unit runs, and what its reads do.
+/// The time of a unit, and the effect of its reads.
 pub(crate) struct UnitAccess {
     pub clock: AccessClock,
     /// See [`Unit::as_of_ms`](crate::Unit::as_of_ms).
@@ -73,12 +75,12 @@ pub(crate) struct UnitAccess {
 }
 
 impl UnitAccess {
-    /// Of a unit of the server's own.
+    /// The access of the server's own units.
     pub fn own(clock: AccessClock) -> UnitAccess {
         UnitAccess { as_of_ms: clock.now_ms, clock, touches: false }
     }
 
-    /// Of a unit of this client.
+    /// The access of this client's units.
     #[inline]
     pub fn of(session: &Session, clock: AccessClock) -> UnitAccess {
         let touches = !session.no_touch && !session.is_import_source;

@@ -1,17 +1,19 @@
-//! Undoing what a command of many steps has done, a script, IDEMP or an EXEC with documents, before anybody has seen it.
+//! Undoing the changes of a script, of IDEMP, or of an EXEC (with documents, or one that may be handed over),
+//! before any other client has seen them.
 //!
-//! What it is: for every effect, noted before it is made, the effects that take it back. What is small is copied as a whole;
-//! of what is large only the elements that the effect names, so that a script that pushes onto a long list does not copy it.
-//! One may begin within another: a script that IDEMP runs is undone by itself, or with all that IDEMP did.
-//! What it is not: for effects that others may have seen. The slots stay locked from the first effect to the last one undone,
-//! and the record of the unit is cut to what it was.
+//! Before each effect is made, this module notes the effects that undo it. Small values are copied as a
+//! whole; of large values only the elements that the effect names, so that a script that pushes onto a long
+//! list does not copy it. Undos nest: a script that IDEMP runs is undone by itself, or with all changes of
+//! IDEMP.
+//! Undo is not for effects that other clients may have seen. The slots stay locked from the first effect to
+//! the last one undone, and the record of the unit is truncated to its former length.
 //!
 //! Invariants
-//! - After undoing, the keyspace is what it was, up to access stamps, and so are documents. Nothing of it is told: no event, no
-//!   message, no invalidation of a key that somebody has read, which he still tracks. Only those who WATCH a key may take it for
-//!   changed, and an undone SWAPDB invalidates all.
-//! - Documents are undone with what has begun first: what begins within it changes none.
-//! - FLUSHALL and FLUSHDB cannot be undone, nor can what was done before them.
+//! - After undoing, the keyspace is as before, up to access stamps, and so are documents. No event or message
+//!   is published, and no invalidation for a key that a client has read: its tracking continues. But a WATCH
+//!   may count the key as changed, and an undone SWAPDB invalidates all keys.
+//! - Documents are undone with the outermost undo only: an inner one changes no documents.
+//! - FLUSHALL and FLUSHDB cannot be undone, nor can changes before them.
 
 mod streams;
 
@@ -25,19 +27,20 @@ use super::Unit;
 /// Values up to this size, in bytes, are copied as a whole.
 const COPIED_BYTES_MAX: usize = 1 << 8;
 
-/// See the module documentation.
+/// The notes of one undo.
 #[derive(Debug, Default)]
 pub struct Undo {
-    /// Effects that take back, encoded.
+    /// The encoded effects that undo the changes.
     effects: Vec<u8>,
-    /// Where those of each effect begin. They are made from the last one to the first one.
+    /// The start in `effects` of each change's group. The groups are applied from the last one to the first
+    /// one.
     steps: Vec<usize>,
-    /// Keys that were copied whole, or were not there: whatever is done to them later needs no note, because undoing runs
-    /// backwards and ends with what they were.
+    /// Keys that were copied as a whole, or did not exist: later changes of them need no notes, because
+    /// undoing runs backwards and ends with the copy.
     whole: Keys,
-    /// Something was done that cannot be undone.
+    /// An effect that cannot be undone was made.
     is_lost: bool,
-    /// Keys have changed their names or databases: what was noted by name is elsewhere now.
+    /// Keys were renamed or moved between databases: notes by name no longer apply to them.
     has_moved: bool,
     flushed_all: bool,
     record_bytes: usize,
@@ -45,14 +48,14 @@ pub struct Undo {
     ready: usize,
     noted: usize,
     invalidations: usize,
-    /// What was begun before, and ends later.
+    /// The undo that was begun before, and ends later.
     outer: Option<Box<Undo>>,
 }
 
-/// An ended undo is kept for the next one with what it has allocated, up to so many bytes in each of its buffers.
+/// Bytes of each buffer of an ended undo that may be kept for the next one.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// Equal elements of a list that are put back one by one: for more the list is copied.
+/// Equal elements of a list that are put back one by one: if there are more, the list is copied.
 const PUT_BACK_MAX: usize = 16;
 
 /// Keys that are compared one by one: most scripts change no more.
@@ -61,7 +64,7 @@ const FEW: usize = 8;
 /// A set of keys.
 #[derive(Debug, Default)]
 struct Keys {
-    /// Databases of the first keys, and where their names end in `names`.
+    /// Databases of the first keys, and the ends of their names in `names`.
     few: Vec<(DbId, usize)>,
     names: Vec<u8>,
     others: HashSet<(DbId, Box<[u8]>)>,
@@ -80,7 +83,7 @@ impl Keys {
             || !self.others.is_empty() && self.others.contains(&(db, key.into()))
     }
 
-    /// Adds a key that is not there.
+    /// Adds a key that is not in the set.
     fn insert(&mut self, db: DbId, key: &[u8]) {
         match self.few.len() {
             0..FEW => {
@@ -109,7 +112,7 @@ impl Keys {
 }
 
 impl Unit<'_> {
-    /// From now on keeps what it takes to undo, until [`Unit::end_undo`].
+    /// Notes how to undo changes from now on, until [`Unit::end_undo`].
     pub fn begin_undo(&mut self) {
         let mut undo = self.kept_undo.take().unwrap_or_default();
         undo.flushed_all = self.flushes_all;
@@ -122,13 +125,13 @@ impl Unit<'_> {
         self.undo = Some(undo);
     }
 
-    /// Whether everything can be undone since the first [`Unit::begin_undo`] that has not ended.
+    /// Whether all changes since the outermost active [`Unit::begin_undo`] can be undone.
     pub fn can_undo(&self) -> bool {
         let mut undos = std::iter::successors(self.undo.as_deref(), |undo| undo.outer.as_deref()).peekable();
         undos.peek().is_some() && undos.all(|undo| !undo.is_lost)
     }
 
-    /// Undoes everything since [`Unit::begin_undo`], and goes on keeping. Returns whether that was possible.
+    /// Undoes all changes since [`Unit::begin_undo`], and begins again. Returns whether that was possible.
     pub fn undo(&mut self) -> bool {
         let Some(mut undo) = self.undo.take() else { return false };
         if undo.is_lost {
@@ -160,8 +163,8 @@ impl Unit<'_> {
         true
     }
 
-    /// What was done since [`Unit::begin_undo`] stays, unless what began before it is undone. Returns whether something was
-    /// changed.
+    /// Keeps the changes since [`Unit::begin_undo`], unless an outer undo takes them back. Returns whether
+    /// there are any.
     pub fn end_undo(&mut self) -> bool {
         let Some(mut undo) = self.undo.take() else { return false };
         let changed = self.effects.len() > undo.record_bytes;
@@ -173,7 +176,7 @@ impl Unit<'_> {
         changed
     }
 
-    /// An effect is about to be made.
+    /// Notes how to undo an effect that is about to be made.
     #[cold]
     pub(super) fn note_undo(&mut self, effect: &Effect<'_>) {
         let Some(mut undo) = self.undo.take() else { return };
@@ -227,7 +230,7 @@ impl Unit<'_> {
 }
 
 impl Undo {
-    /// Nothing can be undone any more.
+    /// Gives up: an effect that cannot be undone is about to be made.
     fn lose(&mut self) {
         self.is_lost = true;
         self.effects = Vec::new();
@@ -239,7 +242,7 @@ impl Undo {
         self.has_moved = true;
     }
 
-    /// Without anything noted, for another time; `None` if it keeps much memory.
+    /// Clears the undo for reuse; `None` if its buffers are too large to keep.
     fn emptied(mut self: Box<Self>) -> Option<Box<Undo>> {
         let Keys { few, names, others } = &self.whole;
         let is_small = self.effects.capacity().max(names.capacity()) <= KEPT_BYTES_MAX
@@ -253,7 +256,7 @@ impl Undo {
         is_small.then_some(self)
     }
 
-    /// Goes on with what was kept for a part of what this is for, which has ended.
+    /// Takes over the notes of an inner undo that has ended.
     fn take_over(&mut self, part: &mut Undo) {
         if part.is_lost {
             self.lose();
@@ -277,14 +280,14 @@ impl Undo {
         }
     }
 
-    /// Makes the key what it is now.
+    /// Notes effects that restore the present state of a key.
     fn restore(&mut self, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
         let Some(entry) = entry else { return self.add(&Effect::Delete { db, key }) };
         let value = ValueBuf::of(entry);
         value.for_each_effect(db, key, entry.expire_at_ms(), |effect| self.add(effect));
     }
 
-    /// An effect on one key, with what is there.
+    /// Notes how to undo an effect on one key with this entry.
     fn note(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
         if self.whole.contains(db, key) {
             return;
@@ -297,7 +300,8 @@ impl Undo {
         }
     }
 
-    /// Notes only what the effect names of a large value; `false`: nothing was noted, all of it must be copied.
+    /// Notes only the elements of a large value that the effect names; `false`: nothing was noted, all of it
+    /// must be copied.
     fn note_elements(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
         if let Effect::SetExpiry { .. } = effect {
             self.add(&Effect::SetExpiry { db, key, expire_at_ms: entry.expire_at_ms() });
@@ -311,7 +315,7 @@ impl Undo {
                 let (len, count) = (list.len(), *count as usize);
                 let mut items = ItemsBuf::new();
                 match end {
-                    // Pushed one after the other: the one that was outermost comes last.
+                    // They are pushed one by one, so the outermost one must be last.
                     ListEnd::Head => {
                         (0..count).rev().filter_map(|at| list.get(at)).for_each(|it| items.push(&it))
                     }
@@ -337,7 +341,7 @@ impl Undo {
                 if removed.len() > PUT_BACK_MAX || removed.len() == list.len() {
                     return false;
                 }
-                // In ascending order, so that each is put where it was.
+                // In ascending order, so that each returns to its index.
                 for index in removed {
                     self.add(&Effect::ListInsert { db, key, index: index as u64, item });
                 }
@@ -389,7 +393,7 @@ impl Undo {
         true
     }
 
-    /// Gives members the scores that they have, and removes those that are not there.
+    /// Notes the present scores of members, and the removal of absent ones.
     fn note_members<'m>(
         &mut self,
         db: DbId,
@@ -412,7 +416,7 @@ impl Undo {
         }
     }
 
-    /// Gives fields the values and deadlines that they have, and removes those that are not there.
+    /// Notes the present values and deadlines of fields, and the removal of absent ones.
     fn note_fields<'m>(
         &mut self,
         db: DbId,

@@ -1,16 +1,18 @@
 //! Walks over keys that a command does not name.
 //!
 //! Invariants
-//! - A walk locks one slot at a time, or finds all of them locked: a command that names no key but is not alone in its unit
-//!   (SCAN between MULTI and EXEC) has every slot. A unit with some slots would wait for itself.
-//! - A walk waits for a script no longer than other commands do: it is given up, and begins again from where it began.
+//! - A walk locks one slot at a time, or finds all of them locked: a command that names no key but is not
+//!   alone in its unit (SCAN between MULTI and EXEC) has every slot. A unit with some slots would deadlock
+//!   with itself.
+//! - A walk waits for a long unit no longer than other commands do: it is given up, and is retried from where
+//!   it began.
 
 use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
 
 use super::{Patience, Taken, Unit, locked::Locked};
 
 impl<'k> Unit<'k> {
-    /// The slots to walk, if they are locked.
+    /// The locked slots, if all are locked; `None` if none is.
     fn all_slots(&self) -> Option<&LockedSlots<'k>> {
         match &self.locked {
             Locked::Many(slots) if slots.is_all() => Some(slots),
@@ -22,7 +24,7 @@ impl<'k> Unit<'k> {
     /// See [`Keyspace::scan`](keyspace::Keyspace::scan).
     ///
     /// # Errors
-    /// A script has a slot; here and in the others.
+    /// A long unit holds a slot. The same error applies to the other methods.
     pub fn scan(
         &self,
         patience: Patience<'_>,
@@ -38,7 +40,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Looks at one slot.
+    /// Calls `look` with one slot.
     pub fn with_slot<R>(
         &self,
         patience: Patience<'_>,

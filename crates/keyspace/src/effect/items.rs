@@ -40,7 +40,7 @@ impl<'a> Items<'a> {
     /// No items.
     pub const EMPTY: Items<'static> = Items::Slices(&[]);
 
-    /// How many there are.
+    /// The number of connected clients.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -97,7 +97,7 @@ impl<'a> Items<'a> {
 }
 
 impl<'a> ScoredItems<'a> {
-    /// How many there are.
+    /// The number of connected clients.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -300,7 +300,7 @@ impl ItemsBuf {
         self.count += 1;
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -350,7 +350,7 @@ impl ScoredItemsBuf {
         self.count += 1;
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.count
     }

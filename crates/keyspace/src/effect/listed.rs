@@ -122,7 +122,7 @@ pub enum Listed<'a, T> {
 }
 
 impl<'a, T: Listable> Listed<'a, T> {
-    /// How many there are.
+    /// The number of connected clients.
     pub const fn len(&self) -> usize {
         match self {
             Listed::Slices(slices) => slices.len(),

@@ -115,7 +115,7 @@ pub enum Encoded {
 }
 
 impl Feed {
-    /// Whether there is nothing.
+    /// Whether there are no postponed parts.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

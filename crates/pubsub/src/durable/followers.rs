@@ -35,7 +35,7 @@ const WINDOW_BYTES_MIN: u64 = 128 << 10;
 /// A client that follows durable channels. One that has ended all of it at once (RESET) and begins again is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FollowerId {
-    /// The client.
+    /// The session of the client.
     pub client_id: u64,
     /// How often it has begun.
     pub generation: u32,
@@ -126,7 +126,7 @@ impl Followers {
         self.turns.len() + self.waiting.len()
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.followers.len()
     }

@@ -1,8 +1,9 @@
-//! What takes back an effect on a large stream.
+//! Undoing an effect on a large stream.
 //!
-//! What it is: the blocks of which entries go, the groups and consumers that go, the pending entries that change. What the
-//! effect does not touch is not copied.
-//! What it is not: for streams that are replaced or removed: then all is copied, as of every value.
+//! Noted are the blocks that lose entries, the groups and consumers that are removed, and the pending entries
+//! that change. Parts that the effect does not touch are not copied.
+//! This module is not for streams that are replaced or removed: these are copied as a whole, as every value
+//! is.
 
 use keyspace::{
     ConsumerView, DbId, Effect, GroupView, Listed, StreamBlock, StreamHead, StreamId, StreamView,
@@ -10,7 +11,7 @@ use keyspace::{
 
 use super::Undo;
 
-/// Notes it; `false`: nothing was noted, all of it must be copied.
+/// Notes how to undo the effect; `false`: nothing was noted, all of the stream must be copied.
 pub(super) fn note(
     undo: &mut Undo,
     effect: &Effect<'_>,
@@ -61,7 +62,8 @@ pub(super) fn note(
     true
 }
 
-/// The blocks of which entries go. What stays of the last one is removed before it comes back as a whole.
+/// Notes the blocks that lose entries. The remaining entries of the last one are removed before it is
+/// restored as a whole.
 fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, through: StreamId) {
     let mut last = None;
     let mut blocks = Vec::new();
@@ -78,7 +80,8 @@ fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, thro
     blocks.into_iter().for_each(|block| undo.add(&Effect::StreamAddBlock { db, key, block }));
 }
 
-/// The blocks of entries that go from their middle. What stays of a block is removed before it comes back as a whole.
+/// Notes the blocks that lose entries. The remaining entries of a block are removed before it is restored as
+/// a whole.
 fn note_delete(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, ids: Listed<'_, StreamId>) {
     let mut ids: Vec<StreamId> = ids.iter().collect();
     ids.sort_unstable();
@@ -101,7 +104,7 @@ fn note_delete(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, id
     }
 }
 
-/// A consumer that goes, with what is pending for it.
+/// Notes a consumer that is removed, with its pending entries.
 fn put_consumer(
     undo: &mut Undo,
     db: DbId,
@@ -119,7 +122,7 @@ fn put_consumer(
     }
 }
 
-/// For whom each of the entries was pending, if for anybody.
+/// Notes for which consumer, if any, each of the entries is pending.
 fn note_pending(
     undo: &mut Undo,
     db: DbId,

@@ -61,7 +61,7 @@ impl SharedEntries {
         shared
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.len
     }
