@@ -20,8 +20,8 @@ use wire::{Args, Protocol};
 
 use super::ScriptSettings;
 use crate::Host;
-/// Libraries of functions, at most.
 
+/// Libraries of functions, at most.
 pub const LIBRARIES_MAX: usize = 1000;
 
 /// Functions of all libraries at most.
