@@ -152,7 +152,7 @@ class TestInterrupted:
         dest = tmp_path / "backup"
         with CuttingProxy(server.http_port, bytes_max=5_500_000) as proxy:
             told = refused(backup(proxy.port, dest))
-        assert "interrupted" in told and "goes on where it stopped" in told, told
+        assert "interrupted" in told and "to resume it" in told, told
         assert not (dest / "backup.json").exists()
         return server, dest
 

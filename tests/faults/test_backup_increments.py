@@ -207,13 +207,13 @@ def test_a_kill_in_the_middle_leaves_the_earlier_backup_and_the_same_command_com
         told = check(dest)
         if json.loads((dest / "backup.json").read_text())["increments"]:
             break
-        assert "begun and not finished" in told
+        assert "unfinished: run the same" in told
         was_begun += 1
     assert was_begun > 0
     if was_begun == 8:
         assert restored(dest) == at_first
     succeeded(backup(grown.http_port, dest))
-    assert "not finished" not in check(dest)
+    assert "unfinished" not in check(dest)
     assert restored(dest) == contents(grown)
 
 
@@ -224,8 +224,8 @@ def test_a_broken_connection_leaves_the_earlier_backup(grown, restored, tmp_path
     write_keys(grown, 5000, 3000)
     with CuttingProxy(grown.http_port, bytes_max=1_500_000) as proxy:
         told = refused(backup(proxy.port, dest))
-    assert "interrupted" in told and "goes on where it stopped" in told, told
-    assert "begun and not finished" in check(dest)
+    assert "interrupted" in told and "to resume it" in told, told
+    assert "unfinished: run the same" in check(dest)
     assert restored(dest) == at_first
     with CuttingProxy(grown.http_port) as proxy:
         copied, _ = bytes_moved(succeeded(backup(proxy.port, dest)))

@@ -112,14 +112,14 @@ def log_of(claim: Claim, payload: bytes) -> bytes:
 # What the replica says of it, and what it was told.
 LIES = [
     ("refuses: HTTP/1.1 400 Bad Request", lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-    ("what answers is no Sheaf server", lambda _: b"x" * 100_000),
+    ("the other end is not a Sheaf server", lambda _: b"x" * 100_000),
     ("refuses: -ERR I am something else", lambda _: b"-ERR I am something else\r\n"),
     ("refuses: +RESUME", lambda claim: resume(claim, end=claim.end + 4096)),
     ("leads in epoch 0, epoch 1 has begun", lambda claim: resume(claim, heartbeat(claim, 0), epoch=0)),
     ("the leader of epoch 0 is none any more", lambda claim: resume(claim, heartbeat(claim, 0))),
     ("too far ahead of epoch 1 to be believed", lambda claim: resume(claim, epoch=EPOCH_MAX)),
     ("epoch 4294967295 is too far ahead", lambda claim: resume(claim, heartbeat(claim, EPOCH_MAX))),
-    ("what came is no frame of replication", lambda claim: resume(claim, b"\xff" * 4096)),
+    ("the bytes are not a frame of replication", lambda claim: resume(claim, b"\xff" * 4096)),
     ("the checksum of a frame does not match", lambda claim: resume(claim, heartbeat(claim, 1)[:-1] + b"\xff")),
     ("a frame of unknown kind 9", lambda claim: resume(claim, frame(9, claim.epoch, claim.end, 0))),
     ("a frame that does not come from this side", lambda claim: resume(claim, frame(ACK, 1, claim.end, 0))),

@@ -84,7 +84,7 @@ pub enum BackupError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The copy broke off.
-    #[error("the copy was interrupted: {0}. Run the same command again, it goes on where it stopped")]
+    #[error("the copy was interrupted: {0}. Run the same command again to resume it")]
     Interrupted(String),
     /// What was copied is not what the server has written.
     #[error(
@@ -151,11 +151,11 @@ pub enum Notice<'n> {
 impl fmt::Display for Notice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::StartsOver => f.write_str(
-                "starts over  the server does not have the snapshot any more that the copy began with",
-            ),
+            Notice::StartsOver => {
+                f.write_str("starts over  the server no longer has the snapshot that the copy began with")
+            }
             Notice::CopiedAgain(name) => {
-                write!(f, "DAMAGED      {name} is not what was copied before: it is copied again")
+                write!(f, "DAMAGED      {name} has changed since it was copied: it is copied again")
             }
         }
     }

@@ -94,7 +94,7 @@ pub(super) struct CopySource {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It was never complete.
-    #[error("the backup in {} is not complete: run the same `sheaf backup` again, it goes on where it stopped", .0.display())]
+    #[error("the backup in {} is not complete: run the same `sheaf backup` again to resume it", .0.display())]
     Incomplete(PathBuf),
     /// It must stay as it is.
     #[error(
@@ -246,7 +246,7 @@ impl Manifest {
                 progress(done, total);
             });
             if crc.map_err(os("read", &path))? != wanted.crc32c {
-                let reason = "its checksum is not that of what was copied".into();
+                let reason = "its checksum is not that of the copied file".into();
                 return Err(ManifestError::Damaged { path, reason });
             }
         }

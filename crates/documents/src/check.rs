@@ -113,11 +113,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
         &tree,
         |id, key, value| {
             if !check_row(&tree, id, key, value, &mut found)? {
-                wrong(&format!(
-                    "a row of tree {} is not what it should be: {}",
-                    id.0,
-                    String::from_utf8_lossy(key)
-                ));
+                wrong(&format!("a row of tree {} is invalid: {}", id.0, String::from_utf8_lossy(key)));
             }
             Ok(())
         },

@@ -231,7 +231,7 @@ impl Drop for Compaction {
 
 fn saved_tree(database: &Database) -> Result<tree::Snapshot, StoreError> {
     let state = database.state();
-    state.tree.clone().ok_or_else(|| state.misfit("a file that was there is gone"))
+    state.tree.clone().ok_or_else(|| state.misfit("a file has disappeared"))
 }
 
 fn metadata_of(tree: &tree::Snapshot) -> Result<State, StoreError> {

@@ -20,7 +20,7 @@ pub enum StoreError {
     #[error("a change of document database {0}, which is not there")]
     UnknownDatabase(DbId),
     /// A record does not fit what is there.
-    #[error("document database {db}: a change does not fit what is there: {what}")]
+    #[error("document database {db}: a change does not fit the stored revisions: {what}")]
     Misfit {
         /// The database.
         db: DbId,
@@ -57,7 +57,7 @@ pub enum StoreError {
         log: Lsn,
     },
     /// What was to be stored will not be committed: the log has failed, or the server stops.
-    #[error("the log does not commit what is to be stored")]
+    #[error("the log has not committed the changes to be stored")]
     NotCommitted,
 }
 

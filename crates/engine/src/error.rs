@@ -168,7 +168,7 @@ impl fmt::Display for CommandError {
             }
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::NeedsOwnThread => "ERR the command needs a thread of its own",
-            CommandError::SlotTaken { .. } => "ERR a script has what the command needs",
+            CommandError::SlotTaken { .. } => "ERR a long-running command holds keys that this command needs",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",
             CommandError::NotAnInteger => "ERR value is not an integer or out of range",

@@ -133,7 +133,7 @@ fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> 
         let kept = snapshot::set_aside(disk, dir, begin_lsn)?;
         tracing::warn!(
             target: "server", %begin_lsn, kept = %kept.display(),
-            "a snapshot was passed over and set aside; nothing was lost. Remove its files when nobody wants to look at them"
+            "a snapshot was skipped and set aside; nothing was lost. Remove its files once they have been examined"
         );
     }
     Ok(())

@@ -331,7 +331,7 @@ pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotI
     }
     log.thaw();
     if let Err(error) = snapshot::retain(&**disk, dir, log, GENERATIONS) {
-        tracing::warn!(target: "server", %error, "cannot remove what the forced recovery has replaced; the next snapshot tries again");
+        tracing::warn!(target: "server", %error, "cannot remove the files that the forced recovery has replaced; the next snapshot tries again");
     }
     Ok(())
 }

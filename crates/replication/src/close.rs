@@ -14,7 +14,7 @@ pub enum Close {
     #[error("a frame that does not come from this side")]
     Direction,
     /// A frame for another position than the one that comes next.
-    #[error("what came is for lsn {found}, lsn {expected} comes next")]
+    #[error("the frame is for lsn {found}, but lsn {expected} comes next")]
     Gap {
         /// Where the log ends here.
         expected: Lsn,
@@ -30,7 +30,7 @@ pub enum Close {
         shipped: Lsn,
     },
     /// The peer knows a higher epoch than the leader's: that is none any more.
-    #[error("epoch {epoch} has begun, the leader of epoch {own} is none any more")]
+    #[error("epoch {epoch} has begun: the leader of epoch {own} is deposed")]
     Fenced {
         /// The higher epoch.
         epoch: u32,

@@ -93,7 +93,7 @@ pub enum Frame {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// Something else is spoken here.
-    #[error("what came is no frame of replication")]
+    #[error("the bytes are not a frame of replication")]
     Magic,
     /// Bytes have changed on their way.
     #[error("the checksum of a frame does not match")]

@@ -52,7 +52,7 @@ impl Source for Tail {
             }
             Ok(Followed::UpToDate) => Ok(None),
             Ok(Followed::Forgotten(start)) => {
-                Err(format!("the log is not kept any more before lsn {start}: it was too far behind"))
+                Err(format!("the log before lsn {start} is no longer kept: the replica was too far behind"))
             }
             Err(error) => Err(error.to_string()),
         }

@@ -35,7 +35,7 @@ impl Banner<'_> {
             addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
         };
         let promise = match self.durability {
-            "strict" => "every OK is on disk, and nobody reads what is not",
+            "strict" => "every OK is on disk, and no client reads a write that is not",
             "commit" => "every OK is on disk",
             "interval" => "a power cut loses at most about a second",
             _ => "the operating system decides when to write",

@@ -118,7 +118,7 @@ impl Scrape {
         counter(
             encoder,
             "sheaf_keyspace_events",
-            "events of keys that were told (notify-keyspace-events)",
+            "keyspace events published (notify-keyspace-events)",
             host.key_events.load(Relaxed),
         )?;
         counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
@@ -152,9 +152,9 @@ impl Scrape {
     fn encode_channels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let host = &*self.host;
         for (name, help, kind) in [
-            ("sheaf_pubsub_channels", "channels that somebody listens to by name", Kind::Channel),
-            ("sheaf_pubsub_patterns", "patterns that somebody listens to", Kind::Pattern),
-            ("sheaf_pubsub_shard_channels", "shard channels that somebody listens to", Kind::Shard),
+            ("sheaf_pubsub_channels", "channels with subscribers by name", Kind::Channel),
+            ("sheaf_pubsub_patterns", "patterns with subscribers", Kind::Pattern),
+            ("sheaf_pubsub_shard_channels", "shard channels with subscribers", Kind::Shard),
         ] {
             gauge(encoder, name, help, host.channels.topics(kind) as u64)?;
         }
@@ -271,7 +271,7 @@ impl Scrape {
 
 fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) -> fmt::Result {
     let is_leader = u64::from(figures.leader.is_none());
-    gauge(encoder, "sheaf_replication_leader", "1 while this server follows nobody", is_leader)?;
+    gauge(encoder, "sheaf_replication_leader", "1 while this server follows no leader", is_leader)?;
     gauge(encoder, "sheaf_replication_epoch", "epoch of the log", figures.epoch.into())?;
     let replicas = &figures.replicas;
     gauge(encoder, "sheaf_replication_replicas", "replicas that are connected", replicas.len() as u64)?;
@@ -281,9 +281,11 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
             "log that a replica has not applied",
             (|end, replica| replica.acked.lag_bytes(end)) as fn(Lsn, &ReplicaFigures) -> u64,
         ),
-        ("sheaf_replication_replica_flushed_lsn", "what a replica has on its disk", |_, replica| {
-            replica.acked.flushed.get()
-        }),
+        (
+            "sheaf_replication_replica_flushed_lsn",
+            "position up to which a replica's log is on disk",
+            |_, replica| replica.acked.flushed.get(),
+        ),
     ] {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for replica in replicas {
@@ -295,10 +297,15 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
     let is_up = u64::from(leader.link == Link::Connected);
     let lag_bytes = leader.committed.get().saturating_sub(leader.applied.get());
     gauge(encoder, "sheaf_replication_link_up", "1 while the leader is followed", is_up)?;
-    gauge(encoder, "sheaf_replication_applied_lsn", "where what is shown ends", leader.applied.get())?;
+    gauge(
+        encoder,
+        "sheaf_replication_applied_lsn",
+        "position up to which data is shown",
+        leader.applied.get(),
+    )?;
     gauge(encoder, "sheaf_replication_lag_bytes", "committed log that is not applied", lag_bytes)?;
     let lag = ConstGauge::new(leader.lag_ms.map_or(f64::NAN, |lag_ms| lag_ms as f64 / 1000.0));
-    let (name, help) = ("sheaf_replication_lag_seconds", "how old what is shown can be");
+    let (name, help) = ("sheaf_replication_lag_seconds", "age of the shown data at most");
     lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)
 }
 

@@ -239,7 +239,7 @@ impl Node {
     fn confirm(&self, committed: Lsn) -> Result<bool, String> {
         let (confirmed, remembered) = self.change_role(|role| role.confirm(committed));
         if confirmed == Confirmed::Now {
-            tracing::info!(target: "replication", %committed, "the leader has committed all that was here: it is shown");
+            tracing::info!(target: "replication", %committed, "the leader has committed all of the log here: its data is shown");
             self.settle_waits();
         }
         remembered.map(|()| confirmed != Confirmed::NotYet)
@@ -285,7 +285,7 @@ impl Node {
             let _ = self.change_role(|role| (role.recovered(log.appended_lsn(), awaits_acks), false));
             if self.is_stale() {
                 let up_to = self.unconfirmed();
-                tracing::info!(target: "replication", %up_to, "nothing is shown before the leader has committed all that is here");
+                tracing::info!(target: "replication", %up_to, "data is shown once the leader has committed all of the log here");
             }
         } else {
             self.ask_for_acks(&log, true);
@@ -370,7 +370,7 @@ impl Node {
         *self.parted_at.lock() = Some(at);
     }
 
-    /// Nothing that is kept here is of use to who follows: everything is to be copied.
+    /// Nothing that is kept here is of use to who follows: everything must be copied.
     pub(crate) fn copy_anew(&self) {
         self.copies_anew.store(true, SeqCst);
     }
@@ -549,7 +549,7 @@ impl Node {
         }
         tracing::error!(
             target: "replication", epoch,
-            "another server leads in a higher epoch: this one takes no writes and shows nothing any more. Have it follow the \
+            "another server leads in a higher epoch: this one refuses writes and reads from now on. Have it follow the \
              other (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
         );
         if let Err(error) = remembered {
@@ -602,9 +602,7 @@ impl Node {
             following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
         };
         if taken.is_none() && log.is_mirror() {
-            return Err(
-                "ERR what was begun to have this server lead has failed: restart it, and try again".into()
-            );
+            return Err("ERR an earlier promotion of this server has failed: restart it and try again".into());
         }
         if promote(&mut Promoting { node: self, log, taken, applier: None, mirror: None })?
             == Led::AfterRestart
@@ -620,7 +618,7 @@ impl Node {
         *self.following.lock() = None;
         let _ = self.change_role(|role| (role.open(), false));
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
-            tracing::warn!(target: "replication", %error, "cannot remove what was copied of a leader");
+            tracing::warn!(target: "replication", %error, "cannot remove the copy of a leader's data");
         }
         Ok(Led::Now)
     }
@@ -652,7 +650,7 @@ impl Promotion for Promoting<'_> {
         following.stop();
         let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
         if self.node.is_restarting() {
-            return Err("ERR this server starts anew, try again".into());
+            return Err("ERR this server is restarting, try again".into());
         }
         let end = mirror.position();
         (self.mirror, self.applier) = (Some(mirror), Some((following, apply)));
@@ -666,9 +664,9 @@ impl Promotion for Promoting<'_> {
     fn apply_all(&mut self, end: Lsn) -> Result<(), String> {
         let Some((following, apply)) = self.applier.take() else { return Ok(()) };
         following.drain(self.log);
-        apply.join().map_err(|_| "ERR what was taken in cannot be applied")?;
+        apply.join().map_err(|_| "ERR the received log cannot be applied")?;
         if following.applied() < end {
-            return Err("ERR what was taken in cannot be applied, see the server's log".into());
+            return Err("ERR the received log cannot be applied, see the server's log".into());
         }
         Ok(())
     }

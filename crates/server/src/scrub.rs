@@ -131,13 +131,13 @@ impl Scrubber {
         for finding in &findings {
             tracing::error!(
                 target: "server", error = %finding.error(),
-                "a file on disk is damaged; memory has everything, so what the file holds is written anew"
+                "a file on disk is damaged; memory has all of the data, so the file is replaced by a new snapshot"
             );
         }
         if !findings.is_empty() && self.make_dispensable(host, log, &*disk, &findings) {
             tracing::warn!(
                 target: "server", damaged = findings.len(),
-                "what was damaged is not needed any more. Look after the disk, it is likely to damage more"
+                "the damaged file is no longer needed. Check the disk: it is likely to damage more"
             );
         }
     }

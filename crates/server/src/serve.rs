@@ -128,7 +128,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
             Some(next) => next,
             None => return Ok(()),
         };
-        tracing::info!(target: "server", "beginning anew, because of replication");
+        tracing::info!(target: "server", "restarting within the process, for replication");
     }
 }
 
@@ -185,7 +185,7 @@ fn fit_clients(settings: &Settings) {
         let open_files_max = env::process::open_files_max();
         tracing::warn!(
             target: "server", wanted, possible, open_files_max,
-            "maxclients is lowered to what the limit of open files leaves room for"
+            "maxclients is lowered to fit the limit of open files"
         );
     }
 }
@@ -312,7 +312,7 @@ fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeE
         return Ok(full_copy::discard(&RealDisk, dir)?);
     }
     if full_copy::install(&RealDisk, dir)? {
-        tracing::info!(target: "server", "what was copied of the leader takes the place of what was here");
+        tracing::info!(target: "server", "installing the copy of the leader's data");
     } else if let Some(at) = parted_at {
         if documents_reach(dir).map_err(RecoverError::from)? > at {
             // Files of documents do not go back.

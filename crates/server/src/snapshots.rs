@@ -56,7 +56,7 @@ enum Failure {
     Thread(std::io::Error),
     #[error("there is a snapshot where it would begin")]
     InTheWay,
-    #[error("a value was moved past it; the next try comes soon")]
+    #[error("a large value was moved during the capture; it is tried again soon")]
     Moved,
     #[error("documents cannot be saved: {0}")]
     Documents(#[from] documents::StoreError),

@@ -212,7 +212,7 @@ impl Lasting {
         match &self.config_file {
             None => return Err("ERR The server is running without a config file".into()),
             Some(path) if !path.exists() => {
-                return Err(format!("ERR Rewriting config file: {} is not there any more", path.display()));
+                return Err(format!("ERR Rewriting config file: {} no longer exists", path.display()));
             }
             Some(_) => {}
         }

@@ -163,9 +163,9 @@ fn command() -> Command {
             "Examples:\n  sheaf                                 serve ./data on 127.0.0.1:6379\n  sheaf serve --dir \
              /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
              variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
-             --key 'cart:*'     what happened to these keys\n  sheaf import dump.rdb \
-             --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy what a running \
-             server holds\n  sheaf restore ./monday --dir ./new    make a data directory of it\n  sheaf export dump.rdb --dir ./data     move out again\n  sheaf tail orders                     follow a channel",
+             --key 'cart:*'     changes of these keys\n  sheaf import dump.rdb \
+             --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy the data of a \
+             running server\n  sheaf restore ./monday --dir ./new    make a data directory from it\n  sheaf export dump.rdb --dir ./data     move out again\n  sheaf tail orders                     follow a channel",
         )
         .args_conflicts_with_subcommands(true)
         .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
@@ -178,7 +178,7 @@ fn command() -> Command {
                 .arg(dir())
                 .arg(lsn("from", "First position to print"))
                 .arg(lsn("to", "Last position to print"))
-                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of keys that match")),
+                .arg(Arg::new("key").long("key").value_name("PATTERN").help("Only changes of matching keys")),
         )
         .subcommand(import::command())
         .subcommand(export_command())
@@ -209,10 +209,10 @@ fn export_command() -> Command {
             Arg::new("drop-field-expiry")
                 .long("drop-field-expiry")
                 .action(ArgAction::SetTrue)
-                .help("Write fields of hashes that expire as fields that do not, for versions before 12"),
+                .help("Write hash fields without their expiry, for versions before 12"),
         )
         .after_help(
-            "Keys keep their types, databases and expiry; what has expired is left out. Only version 12 holds the expiry \
+            "Keys keep their types, databases and expiry; expired keys are left out. Only version 12 holds the expiry \
              of hash fields: without it, a hash with such fields is refused.\n\nExamples:\n  sheaf export dump.rdb --dir \
              ./data && redis-server --dbfilename dump.rdb\n  sheaf export dump.rdb --dir ./data --rdb-version 12",
         )
@@ -228,7 +228,7 @@ fn backup_command() -> Command {
     let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
-        .about("Copy what a running server holds, verified, while it goes on; or bring such a copy up to date")
+        .about("Copy the data of a running server, verified; or bring such a copy up to date")
         .arg(
             Arg::new("dest")
                 .value_name("DEST")
@@ -236,16 +236,15 @@ fn backup_command() -> Command {
                 .help("Directory of the backup; made if there is none, brought up to date if it is one"),
         )
         .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
-        .arg(user.help(format!("Who asks: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
+        .arg(user.help(format!("User name: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
         .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
         .after_help(
             "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
-             acknowledged before. If it is interrupted, run the same command again: it goes on where it stopped. It is \
+             acknowledged before. If it is interrupted, run the same command again to resume it. It is \
              complete when it has its backup.json. `sheaf check DEST` verifies it again.\n\nIf DEST is a backup of this server, \
-             only what is new is copied: the ends of the log and of files of documents, files that are others since, and the \
-             snapshot when the server does not have the earlier one any more. What is there is read again, and copied again if it \
-             is damaged. Until the end DEST stays the backup that it was, whatever happens. A backup of another server is \
-             refused.\n\nExamples:\n  sheaf backup \
+             only changes are copied: the ends of the log and of files of documents, replaced files, and the snapshot if the \
+             server no longer has the earlier one. Existing files are verified, and copied again if they are damaged. Until \
+             the end, DEST stays the earlier backup. A backup of another server is refused.\n\nExamples:\n  sheaf backup \
              /backups/monday\n  sheaf backup /backups/monday --from http://db1:5984 --password-file /etc/sheaf/password",
         )
 }
@@ -255,18 +254,18 @@ fn restore_command() -> Command {
     let time = Arg::new("to-time").long("to-time").value_name("TIME").value_parser(unix_time::parse);
     let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
     Command::new("restore")
-        .about("Make a data directory of a backup, or of the directory of a stopped server, at any point of its log")
+        .about("Make a data directory from a backup, or from the directory of a stopped server, as of any point of its log")
         .arg(Arg::new("source").value_name("SOURCE").required(true).help("The backup; it is not changed"))
         .arg(dir.help("The new directory; it must not exist or be empty"))
-        .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows what happened where"))
+        .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows the changes and their positions"))
         .arg(
             time.help("Up to this time: RFC 3339 as 2026-01-31T18:30:00Z, or seconds since 1970")
                 .conflicts_with("to-lsn"),
         )
         .after_help(
-            "Without a target, everything is restored. A record, that is a command or a transaction, is restored whole or \
-             not at all. Keys that have expired by now are restored, and are gone for whoever asks.\n\nThe new directory \
-             has a history of its own, which goes on behind the target. If the restore is interrupted, the directory is \
+            "Without a target, everything is restored. A record (a command or a transaction) is restored as a whole or \
+             not at all. Keys that have expired by now are restored, but no client sees them.\n\nThe new directory \
+             has a history of its own, which continues after the target. If the restore is interrupted, the directory is \
              not served.\n\nExamples:\n  sheaf restore /backups/monday --dir ./data\n  sheaf restore ./data --dir \
              ./before --to-time 2026-01-31T18:29:59Z",
         )
@@ -284,7 +283,7 @@ fn serving(command: Command) -> Command {
         .action(ArgAction::SetTrue)
         .conflicts_with("recover-from")
         .help(
-            "Leave out what is damaged, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
+            "Leave out damaged parts, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
              confirmed accepts the loss; without damage, start as always",
         );
     with_settings(command).arg(recover_from).arg(force_recovery)

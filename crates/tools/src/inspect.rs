@@ -93,7 +93,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         println!("backup     complete: {} files, state of {}", manifest.files.len(), manifest.made_at);
         if backup::is_being_made(&RealDisk, dir) {
             println!(
-                "increment  begun and not finished: run the same `sheaf backup` again. What it has copied is no part of the backup"
+                "increment  unfinished: run the same `sheaf backup` again. Its files are not part of the backup"
             );
         }
     }
@@ -155,7 +155,7 @@ fn check_data(disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), Error> {
 fn print_log_report(report: &CheckReport) {
     println!("log        intact from lsn {} to {}", report.start, report.tail.end);
     if let Some(chain) = report.end_chain {
-        println!("chain      {chain:016x} at its end: whoever has the same one there has the same log");
+        println!("chain      {chain:016x} at its end: a log with the same value there is the same log");
     }
     let last =
         report.closed_at_ms.map_or(String::new(), |ms| format!(", the last at {}", unix_time::shown(ms)));

@@ -107,7 +107,7 @@ pub enum MigrationError {
     #[error(transparent)]
     Keys(#[from] KeysError),
     /// What follows the file is no stream of commands.
-    #[error("what the source sends is malformed: {0}")]
+    #[error("the source's stream is malformed: {0}")]
     Stream(wire::ProtocolError),
     /// A password file.
     #[error("cannot read the password in {}: {source}", path.display())]
@@ -118,9 +118,7 @@ pub enum MigrationError {
         source: io::Error,
     },
     /// The target has keys.
-    #[error(
-        "the target {address} holds {keys} keys: it must be empty, so that nothing is mixed. --flush removes what it holds"
-    )]
+    #[error("the target {address} holds {keys} keys: it must be empty. --flush removes its keys")]
     HoldsKeys {
         /// The target.
         address: String,
@@ -129,7 +127,7 @@ pub enum MigrationError {
     },
     /// Found before anything was written.
     #[error(
-        "the source holds what Sheaf does not have; nothing was written. --skip-unsupported copies the rest:\n{0}"
+        "the source holds data that Sheaf does not support; nothing was written. --skip-unsupported copies the rest:\n{0}"
     )]
     Unsupported(String),
     /// A write of the source cannot be done by the target.
@@ -164,7 +162,7 @@ pub enum MigrationError {
         has_begun: bool,
     },
     /// It came to its end, and has left out something.
-    #[error("the copy is not complete: see what was not copied above")]
+    #[error("the copy is not complete: the list above names the missing keys")]
     Incomplete,
     /// Threads or signals.
     #[error(transparent)]

@@ -274,7 +274,7 @@ impl Tail<'_> {
         if std::mem::take(&mut self.is_down) && self.was_connected {
             self.screen.note(match self.options.from {
                 Some(_) => "connected again; going on where it was",
-                None => "connected again; what was published meanwhile is missing",
+                None => "connected again; messages published meanwhile are missing",
             });
         }
         self.was_connected = true;

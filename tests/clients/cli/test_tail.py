@@ -116,7 +116,7 @@ def test_a_lost_connection_is_told_and_made_again(new_server):
         server.options.port = port
         server.start()
         told = tail.process.stderr.readline()
-        assert told == "sheaf: connected again; what was published meanwhile is missing\n"
+        assert told == "sheaf: connected again; messages published meanwhile are missing\n"
         with server.connect() as publisher:
             assert publisher.call("PUBLISH", "c", "after") == 1
         assert tail.lines(1) == ["c after"]

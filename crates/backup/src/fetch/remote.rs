@@ -44,7 +44,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// It answers what no server does that makes backups.
-    #[error("what answers at {url} makes no backups: {reason}")]
+    #[error("the server at {url} makes no backups: {reason}")]
     Strange {
         /// Where it was asked.
         url: String,

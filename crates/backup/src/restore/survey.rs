@@ -75,7 +75,7 @@ pub(super) fn survey(
     };
     let refused = |hint| RestoreError::OutOfRange { target, dir: source.dir.to_path_buf(), range, hint };
     match target {
-        _ if is_early => Err(refused("; for what was before, an older backup is needed")),
+        _ if is_early => Err(refused("; earlier states need an older backup")),
         _ if is_late => Err(refused("; without a target, all of it is restored")),
         Target::Lsn(lsn) => Ok(lsn),
         Target::Time(_) => Ok(until),

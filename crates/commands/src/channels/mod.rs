@@ -156,7 +156,7 @@ const SUBCOMMANDS: &[Row] = &[
         flags: ALWAYS,
         since: "2.8.0",
         complexity: "O(N) where N is the number of channels.",
-        summary: "Lists the channels that somebody listens to by name, or those of them that match.",
+        summary: "Lists the channels with subscribers by name, or those of them that match.",
         syntax: "[pattern]",
         handler: introspect::channels,
         ..ROW
@@ -177,7 +177,7 @@ const SUBCOMMANDS: &[Row] = &[
         flags: ALWAYS,
         since: "2.8.0",
         complexity: "O(1)",
-        summary: "Counts the patterns that somebody listens to.",
+        summary: "Counts the patterns with subscribers.",
         handler: introspect::numpat,
         ..ROW
     },
@@ -196,7 +196,7 @@ const SUBCOMMANDS: &[Row] = &[
         flags: ALWAYS,
         since: "7.0.0",
         complexity: "O(N) where N is the number of shard channels.",
-        summary: "Lists the shard channels that somebody listens to, or those of them that match.",
+        summary: "Lists the shard channels with subscribers, or those of them that match.",
         syntax: "[pattern]",
         handler: introspect::shardchannels,
         ..ROW

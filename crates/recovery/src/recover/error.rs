@@ -86,7 +86,7 @@ pub enum RecoverError {
         possible: Vec<Lsn>,
     },
     /// What a forced recovery has left out cannot be told.
-    #[error("cannot write the report of what is lost: {0}")]
+    #[error("cannot write the report of losses: {0}")]
     Report(std::io::Error),
     /// The OS refused a thread.
     #[error("cannot start a recovery thread: {0}")]

@@ -71,13 +71,13 @@ impl Kind {
                 "nothing by itself: records of it that are needed are named apart"
             }
             Kind::Log(HoleKind::Records | HoleKind::Chain) => {
-                "what these records changed: the keys are as they were before, with later changes on top"
+                "the changes of these records: the keys have their earlier values, with later changes applied"
             }
             Kind::SnapshotChunk | Kind::SnapshotPart => {
-                "the keys of these slots, but for those that the log makes anew"
+                "the keys of these slots, except those that the log creates again"
             }
-            Kind::AllSnapshots => "all keys, but for those that the log makes anew",
-            Kind::Documents => "all documents, but for databases that the log makes anew",
+            Kind::AllSnapshots => "all keys, except those that the log creates again",
+            Kind::Documents => "all documents, except databases that the log creates again",
         }
     }
 }
@@ -124,7 +124,7 @@ impl Place {
     }
 
     pub(super) fn without_documents(dir: &Path, begin: Lsn) -> Place {
-        let reason = "no file of documents is there, and they alone had what was before";
+        let reason = "all files of documents are missing, and only they had the older documents";
         Place {
             lsns: Some((Lsn::ZERO, begin)),
             file: documents::directory(dir),
@@ -256,7 +256,7 @@ impl Losses {
     /// Writes the report into the data directory.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<PathBuf> {
         let report = json!({
-            "what": "a forced recovery has left out what is damaged; the server is read-only until somebody confirms",
+            "what": "a forced recovery has left out the damaged parts; the server is read-only until an operator confirms",
             "made_at": unix_time::shown(self.made_at_ms),
             "directory": dir,
             "recovered": {
@@ -276,7 +276,7 @@ impl Losses {
             "next": [
                 "Copy the directory before anything else: confirming removes the damaged files.",
                 "Look at the data; reads are served. `slots` are those of CLUSTER KEYSLOT, `lsns` positions of the log.",
-                "If a backup or a replica has what is missing: stop the server and restore that instead.",
+                "If a backup or a replica has the lost data: stop the server and restore that instead.",
                 "Else accept the loss: CONFIG SET force-recovery confirmed. The server then takes a snapshot of what it has, \
                  forgets the damaged log, and takes writes; the next start is an ordinary one.",
             ],

@@ -18,7 +18,7 @@ pub enum Probed {
     Ask(Vec<Mark>),
     /// The logs are the same up to here; the rest is to be cut.
     Common(Lsn),
-    /// Nothing that is kept here is known there: everything is to be copied.
+    /// Nothing that is kept here is known there: everything must be copied.
     Nothing,
 }
 

@@ -199,7 +199,7 @@ fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
 }
 
 fn no_session() -> Response {
-    let reason = "There is no such session: it has ended, or the server was started again.";
+    let reason = "No such session: it has ended, or the server was restarted.";
     refuse(StatusCode::NOT_FOUND, "not_found", reason)
 }
 

@@ -207,7 +207,7 @@ impl Sessions {
         let appended = log.appended_lsn();
         let reason = |session: &Session| {
             if now_us.saturating_sub(session.last_asked_us.load(Relaxed)) > IDLE_US {
-                Some("nobody asked for anything for a minute")
+                Some("no request for a minute")
             } else if appended.bytes_since(session.end_lsn) > retained_bytes_max {
                 Some("the log has grown by more than backup-retention-bytes since it began")
             } else if session.is_unused()
@@ -315,7 +315,7 @@ pub(crate) fn remove_unpinned(host: &ServerHost, log: &Log) {
     if let Err(error) = snapshot::retain(&RealDisk, &host.facts.dir, log, GENERATIONS) {
         tracing::warn!(
             target: "server", %error,
-            "cannot remove what a backup has kept; the next snapshot tries again"
+            "cannot remove files that a backup has kept; the next snapshot tries again"
         );
     }
 }
@@ -385,7 +385,7 @@ mod tests {
         later.touch(IDLE_US + 1);
         write(&mut appender, RETAINED_BYTES_MAX as usize / 2);
         assert!(sessions.end_due(IDLE_US + 1, RETAINED_BYTES_MAX, &log));
-        assert!(used.has_ended() && !later.has_ended(), "what it was offered ends later");
+        assert!(used.has_ended() && !later.has_ended(), "the offered file is longer");
         assert!(sessions.end("later") && later.has_ended() && !sessions.end("later"));
         assert!(log.truncate_before(log.durable_lsn()).unwrap());
     }

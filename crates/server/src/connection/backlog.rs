@@ -161,7 +161,7 @@ impl Connection {
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
         tracing::warn!(
             target: "server", id, peer, name = labels.name.as_str(), unsent_bytes, %reason,
-            "disconnected a client that takes too slowly what it is sent (client-output-buffer-limit)"
+            "disconnected a client that reads its output too slowly (client-output-buffer-limit)"
         );
         self.wake();
     }

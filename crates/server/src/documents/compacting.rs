@@ -133,7 +133,7 @@ impl Compactor {
             Err(error) => {
                 tracing::error!(
                     target: "server", database = name, %error,
-                    "a database cannot be compacted; it goes on with the file that it has"
+                    "a database cannot be compacted; it keeps its file"
                 );
                 true
             }

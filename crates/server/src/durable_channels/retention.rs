@@ -51,7 +51,7 @@ impl Retention {
         let due = match due {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(target: "server", %error, "cannot tell how much of the log durable channels need");
+                tracing::warn!(target: "server", %error, "cannot compute the log that durable channels need");
                 return;
             }
         };

@@ -51,7 +51,7 @@ const OF_DESIGN: &[(&str, &str)] = &[
     ("_view", VIEWS),
     ("_queries", VIEWS),
     ("_info", VIEWS),
-    ("_list", "Lists in JavaScript are not run: query with _find, and format what it gives in the client."),
+    ("_list", "Lists in JavaScript are not run: query with _find, and format the result in the client."),
     ("_show", "Shows in JavaScript are not run: read the document, and format it in the client."),
     ("_update", "Updates in JavaScript are not run: read the document, change it in the client, and PUT it."),
     ("_rewrite", "Rewrites are not made: use a proxy before this server."),

@@ -262,7 +262,7 @@ impl LinkParts {
                     // What is the same each time is said once.
                     if reason != last_reason {
                         tracing::warn!(
-                            target: "replication", reason, "the leader cannot be followed at the moment; trying again"
+                            target: "replication", reason, "cannot follow the leader; trying again"
                         );
                         last_reason = reason;
                     }
@@ -283,13 +283,13 @@ impl LinkParts {
     fn attempt(&mut self, backoff: &mut Backoff) -> Result<Ended, String> {
         let text = |error: storage::Error| error.to_string();
         let Some(leader) = self.node.leader_address() else {
-            return Ok(Ended::Again("there is no leader".into()));
+            return Ok(Ended::Again("no leader is set".into()));
         };
         let password = self.node.master_password();
         let mut socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
         // Whoever has named another one meanwhile may have found no socket to break.
         if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(&leader) {
-            return Err(format!("{leader} is not to be followed any more"));
+            return Err(format!("{leader} is no longer the leader to follow"));
         }
         let end = self.mirror.position();
         self.log.make_durable(end).map_err(text)?;
@@ -347,17 +347,17 @@ impl LinkParts {
             Verdict::Cut(at) => {
                 tracing::warn!(
                     target: "replication", %at, %end,
-                    "the log here has parted from the leader's: what is behind is cut off and kept in a file"
+                    "this log has diverged from the leader's: its tail is cut and kept in a file"
                 );
                 self.node.ask_for_cut(at);
                 Ok(Ended::Restart)
             }
             Verdict::CopyAnew => {
                 tracing::warn!(
-                    target: "replication", "the log here has nothing in common with the leader's that is still kept"
+                    target: "replication", "this log has nothing in common with the part of the leader's log that is kept"
                 );
                 self.node.copy_anew();
-                Ok(Ended::Again("everything is to be copied".into()))
+                Ok(Ended::Again("everything must be copied".into()))
             }
             Verdict::Copy { http_port } => {
                 drop(socket);
@@ -495,7 +495,7 @@ impl ApplyParts {
         if let Err(reason) = self.apply() {
             tracing::error!(
                 target: "replication", reason,
-                "the replica cannot apply its log; what it shows stays as it is. Check its disk with `sheaf check`"
+                "the replica cannot apply its log and goes on showing old data. Check its disk with `sheaf check`"
             );
         }
     }

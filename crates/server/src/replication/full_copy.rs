@@ -67,7 +67,9 @@ pub(super) fn fetch(
     let reported = Cell::new(node.now_ms());
     let show = |stage: Stage, done: u64, total: u64| {
         if following.is_stopping() {
-            return Err(BackupError::Interrupted("this server follows nobody any more, or stops".into()));
+            return Err(BackupError::Interrupted(
+                "this server no longer follows a leader, or is stopping".into(),
+            ));
         }
         node.note_copied(done, total);
         if node.now_ms() >= reported.get() + REPORT_PERIOD_MS {

@@ -218,7 +218,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
-            tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica goes on otherwise than ours");
+            tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica has diverged from ours");
             return say(format!("+{}", Answer::Probe.line()));
         }
         Decision::Full(reason) => {

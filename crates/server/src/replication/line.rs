@@ -78,7 +78,7 @@ pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
             Err(error) => return Err(format!("no answer: {error}")),
         }
         if line.len() > LINE_BYTES_MAX {
-            return Err("what answers is no Sheaf server".into());
+            return Err("the other end is not a Sheaf server".into());
         }
     }
     line.truncate(line.len() - 2);

@@ -22,9 +22,9 @@ pub(super) fn command() -> Command {
         .about("Move in from Redis or Valkey: an RDB file, or a running server, without downtime")
         .arg(file.help("The RDB file, as SAVE, BGSAVE or redis-cli --rdb write it"))
         .arg(data_dir().help("Directory of the data of a stopped server; made if there is none"))
-        .arg(flag("replace-existing", "Keys of the file replace keys that exist; other keys stay"))
+        .arg(flag("replace-existing", "Keys of the file replace existing keys; other keys stay"))
         .arg(
-            flag("keep-existing", "Keys that exist stay as they are; what the file has for them is left out")
+            flag("keep-existing", "Existing keys stay as they are; the file's values for them are left out")
                 .conflicts_with("replace-existing"),
         )
         .arg(
@@ -35,7 +35,7 @@ pub(super) fn command() -> Command {
         .arg(
             named("from-password-file", "FILE")
                 .requires("from")
-                .help("File whose first line is its password"),
+                .help("File whose first line is the password of the source"),
         )
         .arg(
             named("into", "HOST:PORT")
@@ -47,44 +47,47 @@ pub(super) fn command() -> Command {
         .arg(
             named("password-file", "FILE")
                 .requires("into")
-                .help("File whose first line is the password of that one"),
+                .help("File whose first line is the password of the Sheaf server"),
         )
         .arg(
             flag(
                 "flush",
-                "Remove what the running server holds, and begin anew when the source makes it necessary",
+                "Remove all data of the target first, and start again if the source makes it necessary",
             )
             .requires("into"),
         )
-        .arg(flag("skip-unsupported", "Leave out what Sheaf does not have, and count it").requires("into"))
+        .arg(
+            flag("skip-unsupported", "Leave out data that Sheaf does not support, and count it")
+                .requires("into"),
+        )
         .arg(
             named("spool", "DIR")
                 .requires("from")
-                .help("Where the source's RDB file is kept meanwhile [default: that for temporary files]"),
+                .help("Directory for the source's RDB file meanwhile [default: that for temporary files]"),
         )
         .after_help(AFTER_HELP)
 }
 
-/// What has to do with a running server, and not with a file.
+/// Arguments for a running server, not for a file.
 const OF_A_SERVER: [&str; 7] =
     ["from", "from-password-file", "into", "password-file", "flush", "skip-unsupported", "spool"];
 
 const AFTER_HELP: &str = "\
 Of a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
 verified whole, to its checksum, before anything is written. Keys keep their types, streams with their groups among \
-them, databases, expiry and the expiry of hash fields, and libraries of functions come along; what has expired is left out. \
-What modules keep, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
+them, databases, expiry and the expiry of hash fields, and libraries of functions are copied; expired keys are left out. \
+Data of modules, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
 served before the same command has been run again to its end.
 
 Of a running server (--from). It is copied as a replica would: its RDB file first, verified whole, then, with --into, \
-every write that it takes. When it says \"in sync\": stop what writes to the source, press Ctrl-C, point the clients at \
-Sheaf. Ctrl-C waits for what the source has by then and says at which offset the copy ends. A broken connection to the \
-source is made again and goes on where it was. Until Ctrl-C nobody else should write to the Sheaf server. Without --into, \
+every write to it. When the command prints \"in sync\": stop the writers of the source, press Ctrl-C, point the clients at \
+Sheaf. Ctrl-C waits for the writes that the source has by then and prints the offset at which the copy ends. After a broken \
+connection to the source, the copy resumes. Until Ctrl-C no other client should write to the Sheaf server. Without --into, \
 the copy goes into --dir, as the source is now, and ends.
 
-The exit status is 0 only if everything was copied. What Sheaf does not have is found before anything is written, and \
-named; --skip-unsupported copies the rest. On the source, repl-backlog-size and client-output-buffer-limit must hold what \
-is written while its keys are copied.
+The exit status is 0 only if everything was copied. Unsupported data is found before anything is written, and \
+named; --skip-unsupported copies the rest. On the source, repl-backlog-size and client-output-buffer-limit must hold the \
+writes during the copy of its keys.
 
 Examples:
   redis-cli --rdb dump.rdb && sheaf import dump.rdb --dir ./data && sheaf --dir ./data

@@ -16,7 +16,7 @@ pub(super) fn command() -> Command {
             Arg::new("pattern")
                 .long("pattern")
                 .action(ArgAction::SetTrue)
-                .help("They are patterns, as of PSUBSCRIBE"),
+                .help("The names are patterns, as for PSUBSCRIBE"),
         )
         .arg(
             Arg::new("from")
@@ -24,20 +24,20 @@ pub(super) fn command() -> Command {
                 .value_name("POSITION")
                 .allow_hyphen_values(true)
                 .conflicts_with("pattern")
-                .help("They are durable, and followed from behind this position; - is the oldest message kept, $ the next"),
+                .help("Follow durable channels from this position on; - is the oldest message kept, $ the next"),
         )
         .arg(Arg::new("host").long("host").value_name("HOST").default_value("127.0.0.1").help("Host of the server"))
         .arg(
             port.value_parser(clap::value_parser!(u16))
                 .default_value(OPTIONS[Key::Port as usize].default)
-                .help("Its port"),
+                .help("Port of the server"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
         .after_help(
-            "Each line is the time at which the message came, its channel and the message. What is no text is escaped: \\n, \
-             \\u{1b}, \\xff. When the connection is lost, it is made again; what is published meanwhile is missing, and that \
-             is said.\n\nDurable channels (see durable-channels) can be followed with --from: a line has the position of its \
-             message behind the time, and a connection that was lost goes on where it was.\n\nExamples:\n  sheaf tail orders payments\n  sheaf tail --pattern 'orders:*' | grep failed\n  sheaf \
+            "Each line is the time at which the message arrived, its channel and the message. Bytes that are not text are escaped: \\n, \
+             \\u{1b}, \\xff. After a lost connection, the command reconnects; messages published meanwhile are missing, and \
+             a warning says so.\n\nDurable channels (see durable-channels) can be followed with --from: a line has the position of its \
+             message after the time, and after a lost connection it resumes.\n\nExamples:\n  sheaf tail orders payments\n  sheaf tail --pattern 'orders:*' | grep failed\n  sheaf \
              tail --from - orders\n  sheaf tail '__keyevent@0__:expired'",
         )
 }

@@ -38,7 +38,7 @@ impl Cluster {
             self.step()?;
         }
         self.settle()?;
-        let old = self.operator.leader().ok_or("there is no leader")?;
+        let old = self.operator.leader().ok_or("no leader is set")?;
         self.stop(old);
         let rivals: Vec<NodeId> = (0..self.nodes.len()).filter(|&id| id != old).take(2).collect();
         let now_ms = rivals.iter().map(|&id| self.nodes[id].clock.unix_ms()).max().unwrap_or(0);

@@ -420,7 +420,7 @@ impl Recovery {
         control.store(&*disk, &dir)?;
         remove_forgotten(&*disk, &dir, &control)?;
         if let Err(error) = snapshot::remove_leftovers(&*disk, &dir) {
-            tracing::warn!(target: "storage", %error, "cannot remove what an unfinished snapshot has left");
+            tracing::warn!(target: "storage", %error, "cannot remove the files of an unfinished snapshot");
         }
 
         let before = self.reader.before();

@@ -28,7 +28,7 @@ pub enum AddressError {
     #[error("TLS is not spoken yet: go through a tunnel, such as stunnel or ssh -L")]
     Tls,
     /// No host.
-    #[error("there is no host")]
+    #[error("the host is missing")]
     Host,
     /// A port that is none.
     #[error("the port is a number from 1 to 65535")]

@@ -66,7 +66,9 @@ impl<'a> Copy<'a> {
                     return Err(MigrationError::CannotResume { offset });
                 }
                 End::Forgotten { .. } => {
-                    self.status.note("the source has no longer what came meanwhile: the copy begins anew");
+                    self.status.note(
+                        "the source no longer has the writes since the copy began: the copy starts again",
+                    );
                     (self.left_out, self.forwarded) = (LeftOut::default(), 0);
                     // A transaction may be open on the connection.
                     self.target = Target::open(&self.into.target).await?;
@@ -197,7 +199,7 @@ pub(super) async fn receive(
             Err(MigrationError::Peer(error)) if was_connected && error.passes() => error,
             ended => return ended,
         };
-        eprintln!("sheaf: {error}; the copy begins anew");
+        eprintln!("sheaf: {error}; the copy starts again");
         tokio::time::sleep(TICK_PERIOD).await;
     }
 }

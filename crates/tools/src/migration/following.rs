@@ -153,7 +153,7 @@ impl Copy<'_> {
                     None => {
                         following.stop = Some((following.watch.seen().times, 0));
                         following.watch.ask_now();
-                        self.status.note("finishing: what the source has by now still comes; Ctrl-C again to stop at once");
+                        self.status.note("finishing: copying the writes that the source has already; Ctrl-C again to stop at once");
                     }
                 },
             }

@@ -120,7 +120,7 @@ impl Copying<'_> {
         let of_documents = |step: &&Step<'_>| Path::new(&step.offered.name).starts_with(&below);
         steps.iter().filter(of_documents).try_for_each(|step| self.forget(step))?;
         Err(BackupError::Unverified(format!(
-            "what was copied of documents is damaged: {what}. Run the same command again to copy them again"
+            "the copied documents are damaged: {what}. Run the same command again to copy them again"
         )))
     }
 
