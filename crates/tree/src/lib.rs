@@ -1,25 +1,31 @@
-//! `tree`: append-only copy-on-write B+trees in one file, for whoever has a log of its own in front of them.
+//! `tree`: append-only copy-on-write B+trees in one file, for a caller that has a log of its own in front of
+//! them.
 //!
 //! ```text
-//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*, finish(metadata, applied_lsn) -> Snapshot
-//!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs once
+//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*,
+//!    |                              finish(metadata, applied_lsn) -> Snapshot
+//!    |                              appends blobs and rewritten nodes in pieces of 1 MiB, then a header,
+//!    |                              then syncs once
 //!    '-- snapshot() --> Snapshot: get, get_many, range (both ways), sums, read_blob; valid for ever
-//! Builder: the same file from sorted entries, densely packed: what compaction writes, to be put in place by a rename
+//! Builder: writes such a file from sorted entries, densely packed, for compaction; a rename puts it in place
 //! ```
 //!
-//! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as blobs, sums over any range
-//! in a walk from the root. The module [`format`] describes every byte.
-//! What it is not: durable per change. What changes between two checkpoints must be in a log, and is applied again after
-//! [`Snapshot::applied_lsn`]. Nor does it own threads, locks or clocks, or know what keys and values mean.
+//! A file has up to [`TREES_MAX`] sorted maps from bytes to bytes, blobs for large values, and sums over any
+//! key range in one walk from the root. The module [`format`] describes every byte.
+//! A single change is not durable: changes between two checkpoints must be in a log, and are applied again
+//! after [`Snapshot::applied_lsn`]. The crate owns no threads, locks or clocks, and does not interpret keys
+//! and values.
 //!
 //! Invariants
-//! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write, without locks.
-//! - Whoever reads a node or blob has verified its checksum, which stands in the pointer that led there. What was read is
-//!   therefore what was written, up to the header, which vouches for itself.
-//! - A node lies behind everything that it points to, one level above it: every walk ends.
-//! - After a crash the file opens with the last checkpoint whose every byte arrived; one whose sync had returned always
-//!   is such a one. What lies behind it was never promised, and is overwritten.
-//! - After a failed write or sync nothing more is written: the file must be opened again, past the page cache.
+//! - Bytes that a header can reach are never overwritten: a snapshot stays readable during writes, without
+//!   locks.
+//! - Every read of a node or blob verifies the checksum in the pointer to it, so that the bytes are the
+//!   written ones, up to the header, which carries its own checksum.
+//! - A node lies behind everything that it points to and one level above it: every walk ends.
+//! - After a crash the file opens with the last checkpoint whose bytes have all arrived; a checkpoint whose
+//!   sync returned always has. Bytes behind it were never acknowledged, and are overwritten.
+//! - After a failed write or sync nothing more is written: the file must be opened again, bypassing the page
+//!   cache.
 
 #![forbid(unsafe_code)]
 
@@ -61,22 +67,22 @@ pub use sums::{Measure, Sums};
 pub use verify::{Report, verify};
 pub use written::Written;
 
-/// Which of the trees of a file, from 0.
+/// The index of a tree in its file, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TreeId(pub u8);
 
-/// Trees that a file can hold.
+/// The maximum number of trees in a file.
 pub const TREES_MAX: u8 = 16;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 8 << 10;
-/// The longest value, in bytes; what is larger is a blob.
+/// The longest value, in bytes; larger data is stored as a blob.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest blob, in bytes.
 pub const BLOB_BYTES_MAX: usize = 64 << 20;
 /// The longest metadata of a checkpoint, in bytes.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 
-/// For fuzzing: decodes whatever bytes as a node and as a header.
+/// For fuzzing: decodes arbitrary bytes as a node and as a header.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::{header::decode_any as decode_header, node::decode_any as decode_node};
