@@ -28,7 +28,7 @@ const POLL_MS: u64 = 2;
 /// Sockets looked at at once.
 pub const EVENTS: usize = 4096;
 
-/// What is done.
+/// The operation on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The server.

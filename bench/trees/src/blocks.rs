@@ -1,5 +1,6 @@
-//! The table of COUCHDB-1023: the blocks of a group in a write each, beside all of them in one write of the same bytes; without
-//! sync, with one for the group, with one for each block. Through the file layer that everything else here uses.
+//! The table of COUCHDB-1023: the blocks of a group in one write each, against one write of the same bytes
+//! for all of them; without sync, with one sync per group, with one per block. Uses the same file layer as
+//! the server.
 
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub fn compare(dir: &Path) -> Result<(), Error> {
             let (mut each, mut one) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
                 each.push(groups_per_s(dir, block_bytes, groups, sync, false)?);
-                // A sync for each block is what is compared with: one write needs one for all of them.
+                // The comparison for one sync per block is a single write, which needs only one sync.
                 let sync = if sync == Sync::Block { Sync::Group } else { sync };
                 one.push(groups_per_s(dir, block_bytes, groups, sync, true)?);
             }

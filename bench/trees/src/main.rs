@@ -1,4 +1,5 @@
-//! `trees`: the tree files of Sheaf beside redb, fjall, LMDB and SQLite; and N blocks in N writes beside one write.
+//! `trees`: benchmarks the tree files of Sheaf against redb, fjall, LMDB and SQLite; and N blocks in N writes
+//! against one write.
 //!
 //! ```text
 //! trees stores --existing 1000000 --dir DIR     each store is filled; then in each round each store in turn
@@ -7,9 +8,9 @@
 //! trees blocks --dir DIR                        the table of COUCHDB-1023
 //! ```
 //!
-//! What it is: every store with its own way to be durable, the same keys, the same batches in the order of keys, caches of the same
-//! size. What was written is what the kernel counted for this process.
-//! What it is not: a benchmark of those stores at what they do best; it asks what a checkpoint of documents asks.
+//! Every store is durable in its own way, with the same keys, the same batches in the order of keys, and
+//! caches of the same size. Written bytes are those that the kernel counts for this process.
+//! It does not show those stores at their best: the load is that of a checkpoint of documents.
 
 mod blocks;
 mod stores;
@@ -33,35 +34,35 @@ struct Arguments {
 enum Command {
     /// Compares the stores.
     Stores(Load),
-    /// Compares sizes of nodes.
+    /// Compares node sizes.
     Nodes(Load),
     /// Compares many writes with one.
     Blocks {
-        /// Where the files go.
+        /// Directory for the files.
         #[arg(long)]
         dir: PathBuf,
     },
 }
 
-/// What the stores have to do.
+/// The load for the stores.
 #[derive(Args, Clone)]
 struct Load {
-    /// Where the files go: an empty directory.
+    /// Directory for the files; must be empty.
     #[arg(long)]
     dir: PathBuf,
-    /// Entries before.
+    /// Entries in each store before the rounds.
     #[arg(long, default_value_t = 1_000_000)]
     existing: u64,
-    /// Entries of a batch.
+    /// Entries per batch.
     #[arg(long, default_value_t = 10_000)]
     batch: u64,
-    /// Batches of a round.
+    /// Batches per round.
     #[arg(long, default_value_t = 5)]
     batches: u64,
-    /// Bytes of a value.
+    /// Bytes per value.
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
-    /// Keys read in a round, one by one.
+    /// Keys read per round, one by one.
     #[arg(long, default_value_t = 100_000)]
     reads: u64,
     #[arg(long, default_value_t = 3)]
@@ -71,13 +72,13 @@ struct Load {
     only: Vec<String>,
 }
 
-/// The key of an entry: random, and the same for all stores.
+/// The key of an entry: pseudo-random, and the same for all stores.
 fn key(number: u64) -> [u8; 16] {
     let mut prng = Prng::new(number);
     (u128::from(prng.next_u64()) << 64 | u128::from(prng.next_u64())).to_be_bytes()
 }
 
-/// One value for each kind of figure, over the rounds.
+/// The measurements of one store, one per round (`batch_ms`: one per batch).
 #[derive(Default)]
 struct Figures {
     batch_ms: Vec<f64>,
@@ -163,7 +164,7 @@ fn compare(load: &Load, mut stores: Vec<(&str, Box<dyn Store>)>) -> Result<(), E
     Ok(())
 }
 
-/// One round of one store.
+/// Runs one round on one store.
 fn run(
     load: &Load,
     round: u64,
@@ -197,17 +198,17 @@ fn run(
     Ok(())
 }
 
-/// What this process has sent towards the disk.
+/// Bytes that this process has sent to the block layer so far.
 fn written_bytes() -> Result<f64, Error> {
     let io = std::fs::read_to_string("/proc/self/io")?;
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).ok_or("no write_bytes")?;
     Ok(line.parse()?)
 }
 
-/// What all threads of this process have computed, their work in the kernel included.
+/// CPU time of all threads of this process so far, user and kernel.
 fn cpu_ms() -> Result<f64, Error> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit(") ").next().ok_or("no stat")?.split(' ').collect();
-    // Clock ticks of 10 ms.
+    // The fields are in clock ticks of 10 ms.
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
 }

@@ -1,4 +1,4 @@
-//! The stores, each behind the four things that are measured.
+//! The stores, each behind the four measured operations.
 
 use std::{
     ops::Bound,
@@ -11,18 +11,18 @@ use tree::{Builder, Change, Direction, NodeCache, Op, Options, Sums, TreeFile, T
 
 use crate::Error;
 
-/// What each store may keep in memory by itself; LMDB leaves that to the page cache.
+/// The cache size of each store; LMDB has no cache of its own and relies on the page cache.
 const CACHE_BYTES: u64 = 256 << 20;
 
 /// Entries in the order of their keys.
 type Entries<'a, 'b> = &'a mut dyn Iterator<Item = (&'b [u8], &'b [u8])>;
 
 pub trait Store {
-    /// Fills an empty store with entries that come in order, in the fastest way that it has.
+    /// Fills an empty store with sorted entries, by the fastest method of the store.
     fn fill(&mut self, entries: Entries<'_, '_>) -> Result<(), Error>;
     /// Inserts a batch, durable on return.
     fn insert(&mut self, keys: &[[u8; 16]], value: &[u8]) -> Result<(), Error>;
-    /// Reads keys one by one; returns how many are there.
+    /// Reads keys one by one; returns the number of keys found.
     fn read(&mut self, keys: &[[u8; 16]]) -> Result<u64, Error>;
     /// Reads everything in order; returns the number of entries.
     fn scan(&mut self) -> Result<u64, Error>;
@@ -200,7 +200,7 @@ impl Lmdb {
         std::fs::create_dir_all(path)?;
         let mut options = heed::EnvOpenOptions::new();
         options.map_size(64 << 30);
-        // SAFETY: nobody else opens or changes the file.
+        // SAFETY: no other process or thread opens or changes the file.
         let environment = unsafe { options.open(path)? };
         let mut transaction = environment.write_txn()?;
         let table = environment.create_database(&mut transaction, None)?;
@@ -270,7 +270,7 @@ impl Store for Sqlite {
         }
         drop(insert);
         transaction.commit()?;
-        // So that rounds do not pay for what was filled.
+        // So that the rounds do not pay for the checkpoint of the fill.
         self.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }

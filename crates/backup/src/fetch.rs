@@ -103,7 +103,7 @@ pub enum BackupError {
     /// The OS refused something.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
-        /// What was tried, as a verb.
+        /// The operation that failed, as a verb.
         doing: &'static str,
         /// The file.
         path: PathBuf,

@@ -115,13 +115,13 @@ pub enum ManifestError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
     /// The OS refused something.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
-        /// What was tried, as a verb.
+        /// The operation that failed, as a verb.
         doing: &'static str,
         /// The file.
         path: PathBuf,

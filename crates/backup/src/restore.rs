@@ -115,7 +115,7 @@ pub enum RestoreError {
     /// The OS refused something.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
-        /// What was tried, as a verb.
+        /// The operation that failed, as a verb.
         doing: &'static str,
         /// The directory.
         path: PathBuf,

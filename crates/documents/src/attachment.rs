@@ -1,7 +1,6 @@
-//! Attachments as requests name them (`_attachments`) and as replies show them.
+//! Attachments as requests send them (`_attachments`) and as replies show them.
 //!
-//! What it is: reading and writing that member.
-//! What it is not: where the bytes lie: whoever stores them has pointers to them.
+//! This module reads and writes that member. It does not store the bytes: [`Attachment`] refers to them.
 
 use std::borrow::Cow;
 
@@ -14,47 +13,47 @@ use crate::json::{Kind, Reader, put_string};
 use crate::names::check_attachment_name;
 use crate::{DocError, Limits};
 
-/// How many attachments a document may have.
+/// The maximum number of attachments of a document.
 pub const ATTACHMENTS_MAX: usize = 1000;
-/// What an attachment is whose type nobody told.
+/// The content type of an attachment that was sent without one.
 pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
-/// The MD5 of some bytes, shown as `md5-<base64>`.
+/// The MD5 of the bytes of an attachment, shown as `md5-<base64>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(Md5::digest(bytes).into())
     }
 
-    /// As base64, as in the header `Content-MD5`.
+    /// The digest as base64, as in the header `Content-MD5`.
     pub fn base64(self) -> String {
         STANDARD.encode(self.0)
     }
 
-    /// The digest that `md5-<base64>` names.
+    /// Parses `md5-<base64>`; `None` for any other text.
     pub fn parse(text: &str) -> Option<Digest> {
         let bytes = STANDARD.decode(text.strip_prefix("md5-")?).ok()?;
         bytes.try_into().ok().map(Digest)
     }
 }
 
-/// An attachment in a document that somebody sends.
+/// An attachment in a document that a client sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAttachment {
     /// Its name in the document.
     pub name: String,
     /// Its MIME type.
     pub content_type: String,
-    /// The number of the revision that it came with, if told.
+    /// The number of the revision that added it, if given.
     pub revpos: Option<u32>,
-    /// Its bytes, or where they are.
+    /// Its bytes, or their location.
     pub content: NewContent,
 }
 
-/// Where the bytes of a [`NewAttachment`] are.
+/// The location of the bytes of a [`NewAttachment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewContent {
     /// In the document.
@@ -64,21 +63,21 @@ pub enum NewContent {
         /// Their digest.
         digest: Digest,
     },
-    /// In a revision before this one, under the same name.
+    /// In an earlier revision, under the same name.
     Stub {
-        /// Which bytes the sender means.
+        /// The digest of the bytes that the sender means, if given and readable.
         digest: Option<Digest>,
     },
     /// In a later part of the same request.
     Follows {
-        /// How many bytes that will be.
+        /// The announced number of bytes.
         length: u64,
-        /// Their digest, if told.
+        /// Their digest, if given and readable.
         digest: Option<Digest>,
     },
 }
 
-/// Reads the value of `_attachments`, sorted by name.
+/// Reads the value of `_attachments`; the result is sorted by name.
 pub(crate) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<Vec<NewAttachment>, DocError> {
     let mut attachments = Vec::new();
     reader.object(|reader, name| {
@@ -140,7 +139,7 @@ fn read_one(reader: &mut Reader<'_>, name: String, limits: &Limits) -> Result<Ne
     Ok(NewAttachment { name, content_type, revpos, content })
 }
 
-/// White space is allowed, as in MIME.
+/// Decodes base64; white space is allowed, as in MIME.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = match text.contains(|byte: char| byte.is_ascii_whitespace()) {
         true => Cow::Owned(text.split_ascii_whitespace().collect::<String>()),
@@ -149,25 +148,25 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(&*text).ok()
 }
 
-/// An attachment of a document that is shown.
+/// An attachment as a reply shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct AttachmentView<'a> {
     /// Its name in the document.
     pub name: &'a str,
     /// Its MIME type.
     pub content_type: &'a str,
-    /// The number of the revision that it came with.
+    /// The number of the revision that added it.
     pub revpos: u32,
-    /// Of its bytes.
+    /// The digest of its bytes.
     pub digest: Digest,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub length: u64,
-    /// How much of it is shown.
+    /// The form in which its bytes are shown.
     pub content: ContentView<'a>,
 }
 
 impl<'a> AttachmentView<'a> {
-    /// An attachment of a revision, without its bytes.
+    /// Shows an attachment of a revision without its bytes.
     pub fn stub(attachment: &'a Attachment) -> AttachmentView<'a> {
         AttachmentView {
             name: &attachment.name,
@@ -180,14 +179,14 @@ impl<'a> AttachmentView<'a> {
     }
 }
 
-/// What an [`AttachmentView`] shows of the bytes.
+/// The form in which an [`AttachmentView`] shows the bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum ContentView<'a> {
-    /// That they are there.
+    /// Not at all: `"stub":true`.
     Stub,
-    /// That they come in a later part of the same reply.
+    /// In a later part of the same reply: `"follows":true`.
     Follows,
-    /// The bytes.
+    /// Inline, as base64.
     Inline(&'a [u8]),
 }
 

@@ -1,11 +1,12 @@
-//! `Blob`: bytes of a body or of a part of an attachment, in memory or in the file of the database.
+//! `Blob`: the bytes of a body or of an attachment chunk, in memory or in the file of the database.
 //!
-//! What it is: what a document refers to instead of having it. Cheap to clone: revisions share what they have in common.
-//! What it is not: read from disk here; a state knows its file.
+//! A document refers to blobs instead of owning the bytes. A blob is cheap to clone: revisions share their
+//! common ones. It does not read files; the [`State`](crate::state::State) does.
 //!
 //! Invariants
-//! - Bytes in memory remember where a checkpoint has put them, so that whoever still shares them does not store them twice. The
-//!   place counts for that file alone (compaction makes another), and only until a checkpoint fails: what that one has put is
+//! - Bytes in memory remember the place where a checkpoint stored them, so that another document that shares
+//!   them does not store them twice. The place is valid in one file only (compaction makes another), and only
+//!   until a checkpoint fails, because the blobs of a failed checkpoint do not exist.
 //!   nowhere.
 
 use std::sync::{Arc, OnceLock};
@@ -13,16 +14,16 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// Within what a place counts.
+/// The validity of a remembered place: one file, up to its next failed checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Era {
     /// The random id of a tree file.
     pub(crate) file: [u8; 16],
-    /// How many of its checkpoints have failed.
+    /// The number of its failed checkpoints.
     pub(crate) failures: u32,
 }
 
-/// See the module documentation.
+/// Bytes that a document refers to.
 #[derive(Clone, Debug)]
 pub(crate) enum Blob {
     /// In memory.
@@ -31,7 +32,7 @@ pub(crate) enum Blob {
     Saved(Pointer),
 }
 
-/// Bytes that were in no file when they were made.
+/// Bytes that were created in memory, with their place in the file once they have been stored.
 #[derive(Debug)]
 pub(crate) struct Unsaved {
     pub(crate) bytes: Bytes,
@@ -39,12 +40,12 @@ pub(crate) struct Unsaved {
 }
 
 impl Blob {
-    /// Bytes that are to be stored.
+    /// Bytes that are not stored yet.
     pub(crate) fn new(bytes: Bytes) -> Blob {
         Blob::Unsaved(Arc::new(Unsaved { bytes, place: OnceLock::new() }))
     }
 
-    /// How many bytes.
+    /// Size in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Blob::Unsaved(unsaved) => unsaved.bytes.len(),
@@ -52,7 +53,7 @@ impl Blob {
         }
     }
 
-    /// The same bytes in the file; `put` stores them if they are not there.
+    /// The pointer to the bytes in the file of `era`; stores them with `put` if they are not there.
     pub(crate) fn saved(
         &self,
         era: Era,
@@ -64,7 +65,8 @@ impl Blob {
                 Some((there, pointer)) if *there == era => Ok(*pointer),
                 _ => {
                     let pointer = put(&unsaved.bytes)?;
-                    // Where it was in another era stays: then it is stored again by the next checkpoint that meets it.
+                    // A place of an earlier era is not replaced: each later checkpoint that meets this blob
+                    // stores it again.
                     let _ = unsaved.place.set((era, pointer));
                     Ok(pointer)
                 }
@@ -72,7 +74,7 @@ impl Blob {
         }
     }
 
-    /// Where it is in the file, if it is nowhere else.
+    /// The pointer of a blob that is only in the file; `None` if its bytes are in memory.
     pub(crate) fn pointer(&self) -> Option<Pointer> {
         match self {
             Blob::Saved(pointer) => Some(*pointer),

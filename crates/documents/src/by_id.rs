@@ -1,11 +1,11 @@
 //! `ById`: the documents of a layer in the order of their ids.
 //!
-//! What it is: an immutable map with cheap copies, in which few comparisons leave the node: an entry has the first bytes of its
-//! id beside it. What it is not: a set of ids; a document that is hidden has an entry that says so.
+//! It is an immutable map with cheap copies. An entry holds the first bytes of its id, so that few
+//! comparisons leave the node. A document that is hidden has an entry too.
 //!
 //! Invariants
-//! - Entries are in the order of whole ids. Ids that differ in their first [`PREFIX_BYTES`] bytes, with zeros behind their end, are
-//!   ordered as these are.
+//! - Entries are in the order of whole ids. If the first [`PREFIX_BYTES`] bytes of two ids, padded with
+//!   zeros, differ, they decide the order.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -19,38 +19,38 @@ use crate::id::DocId;
 
 const PREFIX_BYTES: usize = 16;
 
-/// See the module documentation.
+/// The map; cloning it is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ById {
     entries: OrdSet<Entry>,
 }
 
-/// What a layer knows of an id: the document, or that the layers below have one that is no more.
+/// The entry of an id in a layer: its document, or `None` if the document of the layers below is removed.
 pub(crate) type Known<'l> = Option<&'l Arc<DocInfo>>;
 
 #[derive(Clone, Debug)]
 struct Entry {
     prefix: Prefix,
-    /// Without revisions, there is no document. Inner nodes keep copies, which may be of earlier revisions.
+    /// Without revisions, the document is hidden. Inner nodes keep copies, which may be of earlier revisions.
     info: Arc<DocInfo>,
 }
 
-/// The first bytes of an id, as numbers that are ordered as they are.
+/// The first bytes of an id, as numbers in the same order.
 type Prefix = [u64; 2];
 
-/// An id that is looked for.
+/// An id to look up.
 struct Sought<'i> {
     prefix: Prefix,
     id: &'i str,
 }
 
 impl ById {
-    /// What is known of this id, if anything is.
+    /// The entry of this id, if the layer has one.
     pub(crate) fn get(&self, id: &str) -> Option<Known<'_>> {
         self.entries.get(&Sought::new(id)).map(Entry::known)
     }
 
-    /// Puts a document in its place.
+    /// Inserts or replaces a document.
     pub(crate) fn put(&mut self, info: Arc<DocInfo>) {
         self.entries.insert(Entry { prefix: prefix_of(&info.id), info });
     }
@@ -151,13 +151,14 @@ mod tests {
     use crate::RevTree;
     use crate::tests::kit::{Kit, put};
 
-    /// Ids that share their first bytes, and some that end within them or go on with zeros.
+    /// Ids with common first bytes; some end within the first [`PREFIX_BYTES`] bytes, some continue with
+    /// zeros.
     fn ids() -> impl Strategy<Value = String> {
         let long = "[ab\u{0}]{0,2}".prop_map(|end| format!("0123456789abcde{end}"));
         prop_oneof!["[ab\u{0}]{0,4}", long, "[a-z]{1,3}"]
     }
 
-    /// Revisions of some document: which does not matter here.
+    /// Revisions of some document; the contents do not matter here.
     fn some_revs() -> RevTree<crate::DocLeaf> {
         let (kit, db) = Kit::with_database();
         kit.edit(&db, put("a", "{}")).expect("new");

@@ -1,18 +1,18 @@
-//! The catalog: which databases there are, and what their files vouch for. One small file, replaced atomically.
+//! The catalog: the list of databases and their files, in one small file that is replaced atomically.
 //!
-//! What it is: bytes and their meaning.
-//! What it is not: the rules when it is written; see `checkpoint`.
+//! This module defines its bytes and their meaning; `checkpoint` and `store` define when it is written.
 //!
-//! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64, little endian), count
-//! (number), and for each database its id (u64, little endian), its name (text), and 0, or 1 and what is known of its file: generation
-//! (number), position of its checkpoint (u64, little endian), end of that (number); at the end the CRC-32C of all that (u32,
-//! little endian). Numbers and texts as in `codec`.
+//! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64,
+//! little endian), count (number), and for each database its id (u64, little endian), its name (text), and 0,
+//! or 1 and the checkpoint of its file: generation (number), position of the checkpoint (u64, little endian),
+//! end of the checkpoint in the file (number); at the end the CRC-32C of all that (u32, little endian).
+//! Numbers and texts as in `codec`.
 //!
 //! Invariants
-//! - Every creation and deletion up to `names_lsn` is in it; `deleted_lsn` is the last deletion.
-//! - Every change of a database up to `saved_lsn` is in the checkpoint that its file is vouched to have; so the log is needed
-//!   behind `saved_lsn` only.
-//! - A name of a file never means other bytes later: compaction makes the next generation.
+//! - It reflects every creation and deletion up to `names_lsn`; `deleted_lsn` is the last deletion.
+//! - Every change of a database up to `saved_lsn` is in the checkpoint that the catalog vouches for, so the
+//!   log is needed only behind `saved_lsn`.
+//! - A file name never refers to other bytes later: compaction makes the next generation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ use crate::store_error::StoreError;
 
 const MAGIC: &[u8; 8] = b"SHEAFDOC";
 const VERSION: u32 = 1;
-/// The largest catalog that is read.
+/// The largest catalog that is read, in bytes.
 const CATALOG_BYTES_MAX: u64 = 64 << 20;
 
-/// See the module documentation.
+/// The decoded catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) names_lsn: Lsn,
@@ -44,41 +44,41 @@ pub(crate) struct Catalog {
 pub(crate) struct Entry {
     pub(crate) db: DbId,
     pub(crate) name: Arc<str>,
-    /// The checkpoint that its file has at least; `None` if there need be no file.
+    /// The oldest checkpoint that its file may have; `None` if no file is needed.
     pub(crate) vouched: Option<Vouched>,
 }
 
-/// A checkpoint that is there.
+/// A checkpoint that is known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vouched {
-    /// Which file.
+    /// The generation of the file.
     pub(crate) generation: u32,
-    /// Up to where it has everything.
+    /// The position up to which it has all changes.
     pub(crate) lsn: Lsn,
-    /// Where it ends in the file.
+    /// The offset of its end in the file.
     pub(crate) file_end: u64,
 }
 
-/// What the catalog is called.
+/// The file name of the catalog.
 pub const CATALOG_NAME: &str = "catalog";
 
 fn catalog_path(dir: &Path) -> PathBuf {
     dir.join(CATALOG_NAME)
 }
 
-/// What a file of a database is called.
+/// The file name of a generation of a database.
 pub(crate) fn tree_name(db: DbId, generation: u32) -> String {
     format!("{db}-{generation}.tree")
 }
 
-/// The database and the generation whose file has this name.
+/// Parses a name that [`tree_name`] made.
 pub(crate) fn parse_tree_name(name: &str) -> Option<(DbId, u32)> {
     let (db, generation) = name.strip_suffix(".tree")?.split_once('-')?;
     Some((db.parse().ok()?, generation.parse().ok()?))
 }
 
 impl Catalog {
-    /// The catalog of a directory; `None` if there is none yet.
+    /// Reads the catalog of a directory; `None` if it has none yet.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Catalog>, StoreError> {
         let path = catalog_path(dir);
         let file = match disk.open(&path, Access::Read) {
@@ -96,19 +96,19 @@ impl Catalog {
         Catalog::decode(&bytes).map(Some).ok_or_else(|| damaged("its bytes are not those that were written"))
     }
 
-    /// Whether it speaks of anything behind `limit`.
+    /// Whether any of its positions is behind `limit`.
     pub(crate) fn reaches_behind(&self, limit: Lsn) -> bool {
         let saved = self.databases.iter().filter_map(|entry| entry.vouched).map(|vouched| vouched.lsn);
         saved.chain([self.names_lsn, self.saved_lsn]).max() > Some(limit)
     }
 
-    /// Replaces the catalog of a directory, durably.
+    /// Replaces the catalog of a directory, atomically and durably.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
         let path = catalog_path(dir);
         crashsafe::write_atomically(disk, &path, &self.encode()).map_err(StoreError::io("write", &path))
     }
 
-    /// Its bytes.
+    /// Its encoding; see the module documentation.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());

@@ -1,21 +1,22 @@
-//! `Change`: what a record of the log says about one database, or about which databases there are.
+//! `Change`: the content of a log record about one database, or about the list of databases.
 //!
-//! What it is: the only way documents change. A change is made under the lock of its database after everything that can be
-//! wrong was found, and applied by the same function live, in recovery and on replicas.
-//! What it is not: a request. Conditions were decided before; applying fails only if the change does not fit what is there,
-//! which means that files or the log are damaged.
+//! Documents change in no other way. A change is made under the lock of its database after the request has
+//! been validated, and is applied by the same function live, in recovery and on replicas. It is not a
+//! request: applying it fails only if it does not fit the current state, which means that files or the log
+//! are damaged.
 //!
 //! Invariants
 //! - A record has at most one change per database.
-//! - Decoding arbitrary bytes never panics, allocates no more than the bytes justify, and every change has one encoding.
+//! - Decoding arbitrary bytes never panics, and allocates no more than the size of the input justifies. Every
+//!   change has exactly one encoding.
 //!
 //! # Encoding
-//! Numbers are LEB128, `bytes` and `text` have their length before them ([`crate::codec`]), `db` is a u64, little endian, as are
-//! all fixed numbers. A hash is 16 bytes. A change is one of
+//! Numbers are LEB128, `bytes` and `text` have their length before them ([`crate::codec`]), `db` is a u64,
+//! little endian, as are all fixed numbers. A hash is 16 bytes. A change is one of
 //!
 //! | opcode | change | fields |
 //! |--------|--------|--------|
-//! | 0x01 | Create | name text; the database is called by the LSN of its record |
+//! | 0x01 | Create | name text; the id of the database is the LSN of its record |
 //! | 0x02 | Delete | db |
 //! | 0x03 | Update | db, update sequence before it (number), operations up to the end |
 //!
@@ -32,9 +33,10 @@
 //! | 0x16 | Chunk | upload number, bytes |
 //! | 0x17 | Discard | number of the first upload, number of the first that stays |
 //!
-//! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An attachment is its
-//! name text, type text, revpos number, digest (16 bytes), length number, and a source: 0 and its bytes; 1 and a number n: it is
-//! that of the same name of the n-th revision of the path; 2 and the number of an upload.
+//! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An
+//! attachment is its name text, type text, revpos number, digest (16 bytes), length number, and a source: 0
+//! and its bytes; 1 and a number n: the attachment of the same name of the n-th revision of the path; 2 and
+//! the number of an upload.
 
 use std::sync::Arc;
 
@@ -65,50 +67,50 @@ const INLINE: u8 = 0;
 const KEPT: u8 = 1;
 const UPLOADED: u8 = 2;
 
-/// The fewest bytes that an attachment takes in an edit.
+/// The smallest encoding of an attachment in an edit, in bytes.
 const ATTACHMENT_BYTES_MIN: usize = 21;
 
-/// Bytes that are no change.
+/// The error of decoding bytes that are not a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed change of documents")]
 pub struct ChangeError;
 
-/// See the module documentation.
+/// A decoded change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// A database with this name begins.
+    /// Creates a database; its id is the LSN of the record.
     Create {
         /// Its name.
         name: &'a str,
     },
-    /// A database ends.
+    /// Deletes a database.
     Delete {
-        /// Which.
+        /// Its id.
         db: DbId,
     },
-    /// A database changes.
+    /// Changes a database.
     Update {
-        /// Which.
+        /// Its id.
         db: DbId,
         /// Its update sequence before the change.
         since_seq: u64,
-        /// What changes, in order.
+        /// The operations, in order.
         operations: Operations<'a>,
     },
 }
 
-/// What an update consists of: an iterator that decodes.
+/// The operations of an update: an iterator that decodes one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations<'a> {
     rest: &'a [u8],
 }
 
-/// One step of an update. See the module documentation for what it does.
+/// One operation of an update; the module documentation has the encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// A new revision of a document, or one with its ancestors.
+    /// Adds a revision, with its ancestors as far as they may be unknown.
     Edit(Edit),
-    /// A `_local` document as it is from now on.
+    /// Creates or replaces a `_local` document.
     PutLocal {
         /// Its id, without the prefix.
         id: DocId,
@@ -117,34 +119,34 @@ pub enum Operation {
         /// Minified JSON.
         body: Bytes,
     },
-    /// A `_local` document goes.
+    /// Removes a `_local` document.
     RemoveLocal {
         /// Its id, without the prefix.
         id: DocId,
     },
-    /// Leaves go without a trace, and with the last one the document.
+    /// Removes leaves and all traces of them; with the last leaf, the document.
     Purge {
         /// The document.
         id: DocId,
         /// The leaves.
         revs: Vec<Rev>,
     },
-    /// The security object is replaced.
+    /// Replaces the security object.
     SetSecurity(Bytes),
-    /// How many revisions a branch keeps from now on.
+    /// Sets the number of revisions that a branch keeps.
     SetRevsLimit(u32),
-    /// The next bytes of an attachment that a later edit refers to.
+    /// Adds bytes to an attachment that is uploaded in chunks; a later edit refers to it.
     Chunk {
-        /// Which; an id that is not known begins.
+        /// The upload; an unknown id begins a new one.
         upload: UploadId,
-        /// Its next bytes; none to begin.
+        /// The next bytes; empty if the operation only begins the upload.
         bytes: Bytes,
     },
-    /// Uploads end that no edit will refer to.
+    /// Discards a range of unfinished uploads.
     Discard {
         /// The first of them.
         from: UploadId,
-        /// The first behind them.
+        /// The first one after them.
         to: UploadId,
     },
 }
@@ -160,44 +162,44 @@ pub struct Edit {
     pub path: RevPath,
     /// Minified JSON.
     pub body: Bytes,
-    /// All attachments that the revision has.
+    /// All attachments of the revision.
     pub attachments: Vec<EditAttachment>,
 }
 
 /// An attachment of a new revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditAttachment {
-    /// What it is called.
+    /// Its name; unique in the revision.
     pub name: Arc<str>,
     /// Its media type.
     pub content_type: Arc<str>,
-    /// The number of the revision that brought it.
+    /// The number of the revision that added it.
     pub revpos: u32,
-    /// Of its bytes.
+    /// The digest of its bytes.
     pub digest: Digest,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub length: u64,
-    /// Where they are.
+    /// The location of its bytes.
     pub source: Source,
 }
 
-/// Where the bytes of an attachment are.
+/// The location of the bytes of an attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Here.
+    /// In the change itself.
     Inline(Bytes),
-    /// With the revision so many steps before the newest of the path.
+    /// In the revision this many steps before the newest of the path, under the same name.
     Kept(usize),
-    /// In chunks that came before.
+    /// In the chunks of an upload, from earlier changes.
     Upload(UploadId),
 }
 
 impl<'a> Change<'a> {
-    /// Decodes what [`encode_create`], [`encode_delete`] or [`UpdateEncoder`] made. The operations of an update are decoded
-    /// as they are asked for.
+    /// Decodes the output of [`encode_create`], [`encode_delete`] or [`UpdateEncoder`]. The operations of an
+    /// update are decoded only when they are iterated over.
     ///
     /// # Errors
-    /// If the bytes are no change.
+    /// If the bytes are not a change.
     pub fn decode(bytes: &'a [u8]) -> Result<Change<'a>, ChangeError> {
         decode_change(bytes).ok_or(ChangeError)
     }
@@ -221,21 +223,21 @@ fn decode_db(input: &mut Input<'_>) -> Option<DbId> {
     Some(DbId::new(lsn::Lsn::new(u64::from_le_bytes(input.array()?))))
 }
 
-/// The change that creates a database.
+/// Encodes the creation of a database.
 pub fn encode_create(name: &str) -> Vec<u8> {
     let mut out = vec![CREATE];
     put_bytes(&mut out, name.as_bytes());
     out
 }
 
-/// The change that deletes a database.
+/// Encodes the deletion of a database.
 pub fn encode_delete(db: DbId) -> Vec<u8> {
     let mut out = vec![DELETE];
     out.extend_from_slice(&db.get().to_le_bytes());
     out
 }
 
-/// Collects the operations of an update.
+/// Encodes the operations of an update.
 #[derive(Debug)]
 pub struct UpdateEncoder {
     bytes: Vec<u8>,
@@ -243,12 +245,12 @@ pub struct UpdateEncoder {
 }
 
 impl UpdateEncoder {
-    /// An update of `db`, whose update sequence is `since_seq`.
+    /// Begins an update of `db`, whose current update sequence is `since_seq`.
     pub fn new(db: DbId, since_seq: u64) -> UpdateEncoder {
         UpdateEncoder::within(Vec::new(), db, since_seq)
     }
 
-    /// The same in this memory; what it holds is lost.
+    /// As [`UpdateEncoder::new`], reusing the memory of `bytes`; its contents are discarded.
     pub fn within(mut bytes: Vec<u8>, db: DbId, since_seq: u64) -> UpdateEncoder {
         bytes.clear();
         bytes.push(UPDATE);
@@ -267,12 +269,12 @@ impl UpdateEncoder {
         edit.encode_into(&mut self.bytes);
     }
 
-    /// Whether there is no operation.
+    /// Whether no operation was added.
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == self.head_bytes
     }
 
-    /// The change.
+    /// The encoded change.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
@@ -287,7 +289,7 @@ impl Iterator for Operations<'_> {
         }
         let mut input = Input::new(self.rest);
         let operation = decode_operation(&mut input).ok_or(ChangeError);
-        // Behind what cannot be read nothing can be.
+        // An operation of unknown length cannot be skipped: iteration ends after the error.
         self.rest = if operation.is_ok() { input.rest() } else { &[] };
         Some(operation)
     }
@@ -446,10 +448,10 @@ impl EditAttachment {
     }
 }
 
-/// Decodes hostile bytes, and encodes again what they are: for the fuzz target.
+/// For the fuzz target: decodes arbitrary bytes, and encodes the result again.
 ///
 /// # Panics
-/// If the two differ.
+/// If the encoding differs from the input.
 #[doc(hidden)]
 pub fn check_round_trip(bytes: &[u8]) {
     let again = match Change::decode(bytes) {

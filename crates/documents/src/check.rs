@@ -1,7 +1,7 @@
-//! `check`: reads all that is saved and says what is wrong with it, for `sheaf check`.
+//! `check`: reads all saved data and reports damage, for `sheaf check`.
 //!
-//! What it is: every node, row, body and attachment of every database is read; sums and feeds are counted anew.
-//! What it is not: a repair. Nothing is written, and what the log has is not looked at.
+//! It reads every node, row, body and attachment of every database, and recomputes sums and feeds. It repairs
+//! and writes nothing, and does not look at the log.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,23 +14,23 @@ use crate::doc_info::DocSums;
 use crate::rows::{self, DOCUMENTS, FEED, TREES};
 use crate::store_error::StoreError;
 
-/// What was found.
+/// The counts of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Databases that have files.
+    /// Databases with files.
     pub databases: u64,
-    /// Documents, deleted ones as well.
+    /// Documents, including deleted ones.
     pub documents: u64,
-    /// Bodies and parts of attachments that were read.
+    /// Bodies and attachment chunks that were read.
     pub blobs: u64,
-    /// Bytes of files that were looked at.
+    /// Bytes of the files up to their vouched checkpoints.
     pub file_bytes: u64,
-    /// Places that are damaged.
+    /// Number of damaged places.
     pub damaged: u64,
 }
 
-/// Checks a directory of documents. `damage` is told everything that is wrong, with the file; `progress` how many bytes of
-/// files have been read, and how many there are.
+/// Checks a directory of documents. `damage` is called with a description of each damaged place, including
+/// the file; `progress` with the bytes of files checked so far, and the total.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -43,8 +43,9 @@ pub fn check(
     check_behind(disk, dir, |_| 0, damage, progress)
 }
 
-/// As [`check`], of files that were checked before up to where a checkpoint ended: `checked` is asked for that, 0 if nothing was. Of
-/// such a file only the bytes behind are read, and nothing is counted.
+/// As [`check`], but skips the parts of files that an earlier check has read. `checked` returns the end of
+/// the checkpoint up to which a file was checked, or 0. Of such a file only the later bytes are verified, by
+/// their checksums, and nothing is counted.
 ///
 /// # Errors
 /// As [`check`].
@@ -84,7 +85,7 @@ pub fn check_behind(
     Ok(report)
 }
 
-/// What was counted in a file.
+/// The counts of one file.
 #[derive(Default)]
 struct Found {
     documents: u64,
@@ -106,7 +107,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
             return found;
         }
     };
-    // The walk tells of nodes with one hand and of rows with the other.
+    // Shared by the two closures that `verify` calls for rows and for errors.
     let told = RefCell::new(told);
     let wrong = |what: &str| told.borrow_mut()(format!("{}: {what}", path.display()));
     let walk = tree::verify(
@@ -130,7 +131,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
     found
 }
 
-/// Whether a row is what it should be, with all that it refers to.
+/// Whether a row is well-formed and consistent with the other trees. Reads all blobs that it refers to.
 fn check_row(
     tree: &Snapshot,
     id: TreeId,

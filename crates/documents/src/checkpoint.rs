@@ -1,17 +1,20 @@
-//! Checkpoints: what a database has in memory goes to its file, in one contiguous write with one sync.
+//! Checkpoints: writing the pending changes of a database to its file, in one contiguous write with one sync.
 //!
 //! ```text
-//! freeze the fresh layer (gate held, O(1)) -> the log commits its last change -> blobs, rows, header, sync -> the layer goes
+//! freeze the fresh layer (gate held, O(1)) -> the log commits its last change -> blobs, rows, header, sync
+//!   -> the layer is dropped
 //! ```
 //!
-//! What it is: the writing side of one database's file. When it is done is up to [`crate::Documents::checkpoint`].
-//! What it is not: needed for durability: the log has everything until the file has it.
+//! This is the writing side of one database's file; [`crate::Documents::checkpoint`] decides when it runs.
+//! Durability does not depend on it: the log keeps all changes until the file has them.
 //!
 //! Invariants
-//! - A file holds nothing that the log has not committed: what a crash takes from the log was never in it.
-//! - Writers go on while a layer is written; readers see the layer until the file has it.
-//! - After an error the layer stays in memory and in the log. Before anything else is written to the file it is opened again,
-//!   past the page cache, with the checkpoint that it had, and what is behind that is cut off: so a full disk has its room back.
+//! - A file holds only changes that the log has committed, so it never has changes that the log lost in a
+//!   crash.
+//! - Writers continue while a layer is written; readers see the layer until the file has it.
+//! - After an error the layer stays in memory and in the log. Before the next write the file is opened again,
+//!   bypassing the page cache, at its previous checkpoint, and all bytes behind that are cut off, which frees
+//!   space on a full disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,40 +33,40 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::unnamed::Unnamed;
 
-/// A database with so many bytes in memory only is saved.
+/// A database with this many bytes only in memory is saved.
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
-/// What has been in memory only for so long is saved.
+/// Changes that have been only in memory for this long are saved.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
-/// What the log keeps so many bytes for is saved.
+/// A database that makes the log keep this many bytes is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// The size of a leaf above which it is cut. Updates come to documents in no order, so that even a large batch finds few of them in
-/// one leaf: small leaves are fewer bytes to write per update.
+/// The size above which a leaf is split, in bytes. Updates hit documents in no particular order, so that even
+/// a large batch changes few of them in one leaf: small leaves need fewer written bytes per update.
 const LEAF_BYTES: usize = 1 << 10;
 
-/// What is to be saved.
+/// The conditions of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// The time, in milliseconds from wherever.
+    /// The time in milliseconds, of any monotonic clock.
     pub now_ms: u64,
     /// The position up to which all records had been applied, or were being applied, before the call.
     pub upto: Lsn,
-    /// Whether all is to be saved, also what could wait.
+    /// Whether all databases are saved, even if none of the thresholds is reached.
     pub everything: bool,
 }
 
-/// Where the files of all databases are.
+/// The environment of the files of all databases.
 #[derive(Clone)]
 pub struct Shelf {
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Its directory for documents.
+    /// The directory of documents.
     pub dir: PathBuf,
-    /// For the ids of files.
+    /// The source of random file ids.
     pub entropy: Arc<dyn Entropy>,
-    /// For nodes of their trees.
+    /// The cache for nodes of all trees.
     pub cache: NodeCache,
-    /// Counts what is appended to all of them.
+    /// Counters of the bytes appended to all files.
     pub written: Written,
 }
 
@@ -81,41 +84,41 @@ impl Shelf {
     }
 }
 
-/// The file of a database, and the right to write it.
+/// The file of a database; locking it gives the right to write it.
 #[derive(Default)]
 pub(crate) struct DatabaseFile {
     /// `None` before the first checkpoint.
     pub(crate) tree: Option<TreeFile>,
-    /// Which one it is of the database: compaction makes the next.
+    /// The generation of the file; compaction makes the next one.
     pub(crate) generation: u32,
-    /// The state whose layer is frozen, until it is saved.
+    /// A state with a frozen layer that is not saved yet.
     frozen: Option<Arc<State>>,
-    /// How many saves have failed.
+    /// The number of failed saves.
     failures: u32,
-    /// The last one has, and what is behind the checkpoint before it is unknown.
+    /// Whether the last save failed, so that the bytes behind the previous checkpoint are unknown.
     is_suspect: bool,
-    /// When it was first seen that there is something to save.
+    /// Time at which unsaved changes were first seen.
     dirty_since_ms: Option<u64>,
 }
 
 impl DatabaseFile {
-    /// A file that has everything.
+    /// A file that is up to date.
     pub(crate) fn new(tree: TreeFile, generation: u32) -> DatabaseFile {
         DatabaseFile { tree: Some(tree), generation, ..DatabaseFile::default() }
     }
 
-    /// Whether a layer is frozen that could not be saved yet.
+    /// Whether a frozen layer still waits to be saved.
     pub(crate) fn has_frozen(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// Goes back to the checkpoint before a save that has failed.
+    /// Returns to the checkpoint before a failed save.
     fn go_back(&mut self, shelf: &Shelf, db: DbId) -> Result<(), TreeError> {
         if let Some(tree) = &mut self.tree {
             let lsn = tree.snapshot().applied_lsn();
             let (path, wanted) = (shelf.path_of(db, self.generation), Wanted { at_least: lsn, at_most: lsn });
             let mut opened = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
-            // Cuts off what is behind it.
+            // Cuts off the bytes behind the checkpoint.
             drop(opened.begin()?);
             *tree = opened;
         }
@@ -123,7 +126,7 @@ impl DatabaseFile {
         Ok(())
     }
 
-    /// Writes the frozen layer of a state.
+    /// Writes the frozen layer of a state to the file; creates the file if there is none.
     fn write(
         &mut self,
         shelf: &Shelf,
@@ -145,7 +148,7 @@ impl DatabaseFile {
         save(tree, frozen, era)
     }
 
-    /// What it has.
+    /// The newest checkpoint of the file.
     pub(crate) fn vouched(&self) -> Option<Vouched> {
         let saved = self.tree.as_ref()?.snapshot();
         Some(Vouched { generation: self.generation, lsn: saved.applied_lsn(), file_end: saved.file_end() })
@@ -153,8 +156,9 @@ impl DatabaseFile {
 }
 
 impl Database {
-    /// Saves what is in memory only, if it is time. Gives what the file has then, and the position up to which nothing else is
-    /// needed: `due.upto`, unless something was left for later.
+    /// Saves the pending changes, if a threshold is reached. Returns the newest checkpoint of the file, and
+    /// the position up to which this database does not need the log: `due.upto`, unless changes remain
+    /// unsaved.
     pub(crate) fn save_if_due(
         &self,
         shelf: &Shelf,
@@ -163,7 +167,7 @@ impl Database {
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(Option<Vouched>, Lsn), StoreError> {
         let mut file = self.file.lock();
-        // Whoever has a position up to there has the gate until the change shows.
+        // A writer with a position up to `due.upto` holds the gate until its change is visible: wait for it.
         drop(self.gate());
         let state = self.state();
         if !state.is_dirty() {
@@ -185,7 +189,7 @@ impl Database {
         Ok((file.vouched(), saved_lsn))
     }
 
-    /// What its file has, and the position up to which nothing else is needed, without a try to save more.
+    /// The newest checkpoint of the file, and the position up to which this database does not need the log.
     pub(crate) fn what_is_saved(&self) -> (Option<Vouched>, Lsn) {
         let file = self.file.lock();
         (file.vouched(), self.state().saved_lsn())
@@ -198,7 +202,7 @@ impl Database {
         unnamed: &Unnamed,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
-        // A layer that could not be saved before comes first.
+        // A layer whose save failed comes first.
         let frozen = file.frozen.get_or_insert_with(|| self.freeze()).clone();
         if !committed(frozen.last_lsn) {
             return Err(StoreError::NotCommitted);
@@ -209,7 +213,7 @@ impl Database {
         let saved = file.write(shelf, unnamed, &frozen).inspect_err(|_| {
             file.failures = file.failures.wrapping_add(1);
             file.is_suspect = true;
-            // At once, so that there is room again; if that fails too, before the next save.
+            // At once, to free disk space; if this fails too, it is repeated before the next save.
             let _ = file.go_back(shelf, self.id());
         })?;
         let gate = self.gate();
@@ -219,7 +223,7 @@ impl Database {
         Ok(())
     }
 
-    /// Begins a new layer. Gives the state before, whose layer is to be saved.
+    /// Begins a new fresh layer. Returns the state with the frozen layer that is to be saved.
     fn freeze(&self) -> Arc<State> {
         let gate = self.gate();
         let mut next = State::clone(&self.state());
@@ -232,10 +236,10 @@ impl Database {
     }
 }
 
-/// Rows to be put or, if there is no value, removed.
+/// Rows to insert or, without a value, to remove.
 pub(crate) type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Writes the frozen layer.
+/// Writes the frozen layer as one checkpoint.
 fn save(file: &mut TreeFile, state: &State, era: Era) -> Result<tree::Snapshot, TreeError> {
     let mut checkpoint = file.begin()?;
     if let Some(layer) = &state.frozen {
@@ -279,7 +283,7 @@ fn feed_rows(layer: &Layer) -> Rows {
     hidden.chain(shown).collect()
 }
 
-/// Changes a tree by rows.
+/// Applies rows to a tree.
 pub(crate) fn modify(
     checkpoint: &mut tree::Checkpoint<'_>,
     tree: TreeId,

@@ -1,10 +1,10 @@
-//! Bytes of what the crate stores: numbers of variable length, and strings with their length before them.
+//! Encoding primitives of the crate: numbers of variable length, and strings with their length before them.
 //!
-//! What it is: [`Input`], a reader that never reads past its end, and the functions that write what it reads.
-//! What it is not: a format; each module that has one describes it.
+//! [`Input`] is a reader that never reads past its end; the functions write what it reads. Complete formats
+//! are described by the modules that use them.
 //!
-//! A number is LEB128: seven bits a byte, the least significant first, bit 7 set where another byte follows. Only the shortest
-//! form of a number is read, so that equal values have equal bytes.
+//! A number is LEB128: seven bits per byte, the least significant first, bit 7 set if another byte follows.
+//! Only the shortest form of a number is accepted, so that equal values have equal bytes.
 
 /// Appends a number.
 pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
@@ -15,13 +15,13 @@ pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a length and the bytes.
+/// Appends the length and then the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Bytes that are still to be read. Whatever is not as it should be reads as `None`.
+/// Input bytes and a position. Malformed input reads as `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -33,38 +33,38 @@ impl<'a> Input<'a> {
         Input { bytes }
     }
 
-    /// Whether all has been read.
+    /// Whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What has not been read.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         Some(*byte)
     }
 
-    /// So many bytes as an array.
+    /// Reads `N` bytes as an array.
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
         Some(*array)
     }
 
-    /// `count` bytes.
+    /// Reads `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;
         Some(taken)
     }
 
-    /// A number.
+    /// Reads a number; `None` also if it has more than 64 bits or is not in its shortest form.
     pub fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -75,31 +75,32 @@ impl<'a> Input<'a> {
             }
             number |= bits << shift;
             if byte & 0x80 == 0 {
-                // A last byte of nothing but zeros says nothing.
+                // A trailing zero byte would be a second encoding of the same number.
                 return (byte != 0 || shift == 0).then_some(number);
             }
         }
         None
     }
 
-    /// A number that fits.
+    /// Reads a number that must fit into 32 bits.
     pub fn number_u32(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// How many things follow. Each takes at least `item_bytes` bytes, so that no more of them are promised than can be there.
+    /// Reads a number of items of at least `item_bytes` bytes each. `None` if the remaining input cannot hold
+    /// them, so that the result may size an allocation.
     pub fn count(&mut self, item_bytes: usize) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count.checked_mul(item_bytes)? <= self.bytes.len()).then_some(count)
     }
 
-    /// Bytes with their length before them.
+    /// Reads bytes after their length.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let count = self.count(1)?;
         self.take(count)
     }
 
-    /// Text with its length before it.
+    /// Reads UTF-8 text after its length.
     pub fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.bytes()?).ok()
     }

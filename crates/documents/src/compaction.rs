@@ -1,18 +1,20 @@
-//! Compaction: a new file with what is still needed of the old one, made while the database is written and read.
+//! Compaction: copies the live data of a database to a new file while the database is read and written.
 //!
 //! ```text
 //! build from a snapshot, front to back -> catch up with checkpoints made meanwhile, until little is missing
-//!   -> hold checkpoints: the rest; rename; the database goes on with the new file -> the next catalog names it
+//!   -> block checkpoints: the rest; rename; the database switches to the new file -> the next catalog has it
 //! ```
 //!
-//! What it is: steps of bounded size, so that whoever takes them can yield in between, or stop: dropped, nothing has happened.
-//! What it is not: a thread, or the one who decides when; see [`Database::wants_compaction`].
+//! It runs in steps of bounded size, so that the caller can yield or stop between them: dropped before its
+//! last step, it has no effect. It has no thread, and does not decide when to run: see
+//! [`Database::wants_compaction`].
 //!
 //! Invariants
-//! - Until the catalog names the new file the old one is there, and a crash goes on with it: the log behind its checkpoint is kept.
-//! - Snapshots of before keep the old file open.
-//! - Where a blob lies changes for the tree and for the fresh layer at once: what the fresh layer has from the file is in the rows of
-//!   the old tree, and the new tree has the same rows in the same order.
+//! - The old file stays until the catalog names the new one, and recovery after a crash uses it: the log
+//!   behind its checkpoint is kept.
+//! - Snapshots taken before keep the old file open.
+//! - The places of blobs change for the tree and for the fresh layer at once. Blobs that the fresh layer has
+//!   from the file are in rows of the old tree, and the new tree has the same rows in the same order.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -33,36 +35,36 @@ use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 use crate::unnamed::Unnamed;
 
-/// Smaller files are not worth it.
+/// Smaller files are not compacted.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
-/// How much is copied in a step at most: so many bytes of blobs, or rows.
+/// The limits of a step: bytes of blobs and rows.
 const STEP_BYTES: usize = 1 << 20;
 const STEP_ROWS: usize = 1024;
-/// Checkpoints are held up only for the last so many documents.
+/// Checkpoints are blocked only while at most this many changed documents remain to be copied.
 const LAST_DOCUMENTS_MAX: u64 = 1000;
 
-/// See the module documentation.
+/// A compaction in progress.
 pub struct Compaction {
     database: Arc<Database>,
     shelf: Shelf,
     unnamed: Arc<Unnamed>,
-    /// Where the new file is made.
+    /// Path of the new file under construction.
     path: PathBuf,
-    /// What the new file has.
+    /// The state of the old file that the new file has caught up with.
     base: tree::Snapshot,
     stage: Stage,
     rows_copied: u64,
     rows_expected: u64,
 }
 
-/// What a step has come to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is more to do.
+    /// More steps are needed.
     More,
-    /// There is more to do, when the database has been saved.
+    /// More steps are needed, after the next checkpoint of the database.
     Blocked,
-    /// The database has its new file.
+    /// The database uses its new file.
     Done,
 }
 
@@ -72,11 +74,11 @@ enum Stage {
     Over,
 }
 
-/// Where blobs of the old file are in the new one.
+/// Pointers of blobs in the old file to those in the new one.
 type Moved = HashMap<Pointer, Pointer>;
 
 impl Database {
-    /// Whether its file is large, and less than half of it needed.
+    /// Whether its file is large, less than half in use, and not being compacted.
     pub fn wants_compaction(&self) -> bool {
         let (file_bytes, active_bytes) = self.state().file_bytes();
         file_bytes > COMPACTION_FILE_BYTES_MIN && active_bytes < file_bytes / 2 && !self.is_compacting()
@@ -84,7 +86,7 @@ impl Database {
 }
 
 impl Documents {
-    /// Begins to compact a database. `None` if it has no file, or it is being compacted.
+    /// Begins to compact a database. `None` if it has no file, or is already being compacted.
     ///
     /// # Errors
     /// I/O errors.
@@ -115,7 +117,7 @@ impl Documents {
 }
 
 impl Compaction {
-    /// How far it is.
+    /// The progress of the compaction, 0 to 100.
     pub fn percent(&self) -> u8 {
         match self.stage {
             Stage::Building { .. } => (self.rows_copied * 99 / self.rows_expected.max(1)).min(98) as u8,
@@ -124,10 +126,10 @@ impl Compaction {
         }
     }
 
-    /// Does a little.
+    /// Performs one step.
     ///
     /// # Errors
-    /// I/O errors and damage of the old file: the database goes on with that.
+    /// I/O errors and damage of the old file: the database keeps using the old file.
     pub fn step(&mut self) -> Result<Step, StoreError> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => Ok(Step::Done),
@@ -197,13 +199,13 @@ impl Compaction {
             return Ok(Step::More);
         }
         let database = self.database.clone();
-        // From here on there are no checkpoints.
+        // Checkpoints are blocked from here on.
         let mut held = database.file.lock();
         if database.gate().is_deleted {
             return Ok(Step::Done);
         }
         if held.has_frozen() {
-            // Its rows have places in the old file, and a checkpoint is about to be tried again.
+            // Its rows refer to blobs in the old file, and the next checkpoint writes it.
             self.stage = Stage::CatchingUp { file };
             return Ok(Step::Blocked);
         }
@@ -223,7 +225,8 @@ impl Compaction {
 
 impl Drop for Compaction {
     fn drop(&mut self) {
-        // What was given up takes no room. If it cannot be removed now, it is when the files are opened.
+        // An abandoned file takes no space. If it cannot be removed now, it is removed when the directory is
+        // opened.
         let _ = self.shelf.disk.remove(&self.path);
         self.database.compacting.store(false, Ordering::Release);
     }
@@ -242,7 +245,7 @@ fn seq_of(tree: &tree::Snapshot) -> Result<u64, StoreError> {
     Ok(metadata_of(tree)?.update_seq)
 }
 
-/// The document with its blobs where `moved` says, and put where it says nothing.
+/// Replaces the blobs of a document by those in `moved`; blobs that are not in `moved` are copied by `put`.
 fn moved_document(
     info: &DocInfo,
     moved: &mut Moved,
@@ -259,7 +262,7 @@ fn moved_document(
     })
 }
 
-/// Where the blobs of a document are, by where they are in another file with the same row.
+/// Adds to `moved` the pointers of a document's blobs in `old` and `new`, which have the same row.
 fn places(old: &tree::Snapshot, new: &tree::Snapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());
@@ -273,7 +276,7 @@ fn row_of(tree: &tree::Snapshot, id: &str) -> Result<Option<DocInfo>, StoreError
     decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(Some)
 }
 
-/// Gives `file`, which has what `base` has, what `saved` has.
+/// Brings `file`, which has the state of `base`, to the state of `saved`.
 fn catch_up(file: &mut TreeFile, base: &tree::Snapshot, saved: &tree::Snapshot) -> Result<(), StoreError> {
     let mut since = seq_of(base)?;
     loop {
@@ -320,7 +323,8 @@ fn all(tree: &tree::Snapshot, id: TreeId) -> Range {
     tree.range(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
 }
 
-/// Copies the next documents that have changed in `saved` behind `since`. Says whether there may be others.
+/// Copies the next documents that changed in `saved` after `since`, and advances `since`. Returns whether
+/// there may be more.
 fn copy_changes(
     file: &mut TreeFile,
     base: &tree::Snapshot,
@@ -356,7 +360,8 @@ fn copy_changes(
     Ok(true)
 }
 
-/// Goes on with the new file, which has the same rows as the old one. To be called with the file held.
+/// Switches the database to the new file, which has the same rows as the old one. The caller must hold the
+/// lock of the file.
 fn exchange(database: &Database, old: &tree::Snapshot, new: &tree::Snapshot) -> Result<(), StoreError> {
     let mut moved = Moved::new();
     let mut local = all(old, LOCAL);
@@ -366,7 +371,7 @@ fn exchange(database: &Database, old: &tree::Snapshot, new: &tree::Snapshot) -> 
             rows::chunk_of_row(key, value).zip(there.and_then(|there| rows::chunk_of_row(key, &there)));
         moved.extend(places);
     }
-    // Most of it is done before writers are held up.
+    // Most lookups are done before the gate blocks writers.
     let fresh = database.state().fresh.by_id.clone();
     for info in fresh.documents().filter(|info| has_saved(info)) {
         places(old, new, &info.id, &mut moved)?;

@@ -1,12 +1,13 @@
-//! `Database`: one document database: its current state, who may change it, and who is told.
+//! `Database`: one document database: its current state, the lock of its writers, and its listener.
 //!
-//! What it is: the place where readers get snapshots and writers take turns.
-//! What it is not: aware of the log: whoever writes hands changes over and says where they stand.
+//! Readers get snapshots from it, and writers take turns. It does not access the log: the writer passes the
+//! change to the log and reports its position.
 //!
 //! Invariants
 //! - Readers never wait for writers: a snapshot is one reference to an immutable state.
-//! - `gate` is held wherever the state is replaced.
-//! - Nobody is told of anything under a lock.
+//! - The state is replaced only with `gate` held.
+//! - [`Writer::commit`] releases the gate before it calls the listener. Applying a record, and creating or
+//!   deleting a database, call it with the gate or the catalog locked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,30 +26,30 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::writer::Writer;
 
-/// What has happened, in memory: nobody outside may learn of it before the log has committed its position.
+/// A change in memory. It must not become visible to clients before the log has committed its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// There is a new database.
+    /// A database was created.
     Created {
-        /// Which.
-        db: DbId,
-        /// Its name.
-        name: Arc<str>,
-        /// The end of its record.
-        lsn: Lsn,
-    },
-    /// A database is no more.
-    Deleted {
-        /// Which.
+        /// Its id.
         db: DbId,
         /// Its name.
         name: Arc<str>,
         /// The end of the record.
         lsn: Lsn,
     },
-    /// The feed of a database has gone on.
+    /// A database was deleted.
+    Deleted {
+        /// Its id.
+        db: DbId,
+        /// Its name.
+        name: Arc<str>,
+        /// The end of the record.
+        lsn: Lsn,
+    },
+    /// The feed of a database has new rows.
     Updated {
-        /// Which.
+        /// The id of the database.
         db: DbId,
         /// Its update sequence.
         update_seq: u64,
@@ -57,28 +58,29 @@ pub enum Notice {
     },
 }
 
-/// Who is told of notices: called by whoever writes, under no lock; it must not wait.
+/// Receives notices. The thread that made the change calls it, possibly with the gate or the catalog locked;
+/// it must not wait.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// See the module documentation.
+/// A document database.
 pub struct Database {
     id: DbId,
     name: Arc<str>,
     state: ArcSwap<State>,
     gate: Arc<Mutex<Gate>>,
-    /// Held while its file is written.
+    /// The file; locked while it is written.
     pub(crate) file: Mutex<DatabaseFile>,
     listener: Listener,
-    /// Whether somebody compacts it.
+    /// Whether a compaction is in progress.
     pub(crate) compacting: AtomicBool,
 }
 
-/// What writers take turns for.
+/// The lock of writers, with the data that it protects.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// Whether the database is no more.
+    /// Whether the database was deleted.
     pub(crate) is_deleted: bool,
-    /// Whether uploads were begun in this life of the server.
+    /// Whether an upload was begun since the server started.
     pub(crate) has_uploaded: bool,
 }
 
@@ -89,7 +91,7 @@ impl Database {
         Database { id, name, state, gate: Arc::default(), file, listener, compacting: AtomicBool::new(false) }
     }
 
-    /// What it is called inside.
+    /// The id of the database, which never changes.
     pub fn id(&self) -> DbId {
         self.id
     }
@@ -99,12 +101,13 @@ impl Database {
         &self.name
     }
 
-    /// The database as it is now. A reply with anything of it waits until the log has committed [`Snapshot::last_lsn`].
+    /// The current state. A reply that contains any of it must wait until the log has committed
+    /// [`Snapshot::last_lsn`].
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.state())
     }
 
-    /// The turn to change it.
+    /// Locks the database for changes; waits for the current writer.
     ///
     /// # Errors
     /// If it was deleted.
@@ -116,7 +119,8 @@ impl Database {
         Ok(Writer::new(self.clone(), gate))
     }
 
-    /// Does what a record says that ends at `lsn`; nothing if the file has it. The gate is its own.
+    /// Applies a record that ends at `lsn`; does nothing if the file already has it. `_gate` must be the gate
+    /// of this database.
     pub(crate) fn apply(
         &self,
         _gate: &mut ArcMutexGuard<RawMutex, Gate>,
@@ -156,7 +160,7 @@ impl Database {
         self.gate.lock_arc()
     }
 
-    /// To be called with the gate held.
+    /// Replaces the state. The caller must hold the gate.
     pub(crate) fn publish(&self, state: State) {
         self.state.store(Arc::new(state));
     }

@@ -1,13 +1,16 @@
-//! `DocInfo`: all that is known of one document: its revisions, what its leaves hold, and its place in the feed.
+//! `DocInfo`: the metadata of one document: its revisions, the contents of its leaves, and its position in
+//! the feed.
 //!
-//! What it is: an immutable value that the newest layer and snapshots share. An edit makes a new one.
-//! What it is not: the document: bodies and attachments are referred to.
+//! It is an immutable value, shared by the newest layer and snapshots; an edit makes a new one. Bodies and
+//! attachments are not in it, only references to them.
 //!
 //! Invariants
-//! - `seq` is the update sequence of the last edit, and the document is in the feed there and nowhere else.
-//! - There is at least one leaf.
-//! - The chunks of an attachment are in order, all but the last have [`CHUNK_BYTES`], and together they have `length` bytes. A
-//!   revision that keeps an attachment of its parent shares them: they are stored once.
+//! - `seq` is the update sequence of the last edit; the feed has exactly one row of the document, at that
+//!   sequence.
+//! - A document has at least one leaf.
+//! - The chunks of an attachment are in order, all but the last have [`CHUNK_BYTES`], and together they have
+//!   `length` bytes. A revision that keeps an attachment of its parent shares its chunks: they are stored
+//!   once.
 
 use std::sync::Arc;
 
@@ -20,16 +23,17 @@ use crate::rev_tree::RevTree;
 use crate::revision::Rev;
 use crate::rows::encode_document;
 
-/// How many bytes a chunk of an attachment has at most: what one record of the log carries of it, and what is read at once.
+/// The largest chunk of an attachment, in bytes: the unit of reading, and the part of an upload that one
+/// record of the log holds.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The largest attachment.
+/// The largest attachment, in bytes.
 pub const ATTACHMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// See the module documentation.
+/// A document with all its revisions.
 #[derive(Clone, Debug)]
 pub struct DocInfo {
-    /// What it is called.
+    /// Its id.
     pub id: DocId,
     /// The update sequence of its last edit.
     pub seq: u64,
@@ -37,7 +41,7 @@ pub struct DocInfo {
     pub revs: RevTree<DocLeaf>,
 }
 
-/// What a revision holds that can be read.
+/// The content of a leaf revision.
 #[derive(Clone, Debug)]
 pub struct DocLeaf {
     /// Whether the revision deletes the document.
@@ -50,41 +54,41 @@ pub struct DocLeaf {
     pub(crate) body: Blob,
 }
 
-/// Bytes with a name and a type that belong to a revision.
+/// An attachment of a revision: bytes with a name and a media type.
 #[derive(Clone, Debug)]
 pub struct Attachment {
-    /// What it is called; unique in its revision.
+    /// Its name; unique in its revision.
     pub name: Arc<str>,
     /// Its media type.
     pub content_type: Arc<str>,
-    /// The number of the revision that brought it.
+    /// The number of the revision that added it.
     pub revpos: u32,
-    /// Of its bytes.
+    /// The digest of its bytes.
     pub digest: Digest,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub length: u64,
     pub(crate) chunks: Arc<[Blob]>,
 }
 
-/// Sums that are kept for a database, and what one document adds to them.
+/// The totals of a database, and the contribution of one document to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DocSums {
     /// Documents that are not deleted.
     pub documents: u64,
-    /// Documents that are.
+    /// Deleted documents.
     pub deleted: u64,
     /// Bytes of the bodies of all leaves.
     pub body_bytes: u64,
-    /// Bytes of the attachments of all leaves. What leaves share counts for each.
+    /// Bytes of the attachments of all leaves. Bytes that leaves share count once per leaf.
     pub attachment_bytes: u64,
 }
 
-/// A document in the feed.
+/// A row of the changes feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeRow {
-    /// Its update sequence.
+    /// The update sequence of the document.
     pub seq: u64,
-    /// What it is called.
+    /// The id of the document.
     pub id: DocId,
     /// Whether it is deleted.
     pub deleted: bool,
@@ -93,7 +97,7 @@ pub struct ChangeRow {
 }
 
 impl DocLeaf {
-    /// How many bytes the body has.
+    /// The size of the body in bytes.
     pub fn body_bytes(&self) -> usize {
         self.body.len()
     }
@@ -109,7 +113,7 @@ impl DocLeaf {
 }
 
 impl DocInfo {
-    /// How many bytes it takes in the file, without bodies and attachments.
+    /// The size of its row in the file, in bytes, without bodies and attachments.
     pub(crate) fn stored_bytes(&self) -> usize {
         encode_document(self).len()
     }
@@ -119,7 +123,7 @@ impl DocInfo {
         self.revs.winner().is_none_or(|(_, leaf)| leaf.deleted)
     }
 
-    /// What it adds to the sums of its database.
+    /// Its contribution to the totals of its database.
     pub fn sums(&self) -> DocSums {
         let deleted = u64::from(self.is_deleted());
         let mut sums = DocSums { documents: 1 - deleted, deleted, ..DocSums::default() };
@@ -142,7 +146,7 @@ impl DocInfo {
 }
 
 impl DocSums {
-    /// The sums when `old` has become `new`.
+    /// The totals after the contribution `old` has been replaced by `new`.
     pub(crate) fn exchanged(self, old: DocSums, new: DocSums) -> DocSums {
         DocSums {
             documents: self.documents - old.documents + new.documents,

@@ -1,13 +1,14 @@
-//! `NewDocument`: a document as somebody sends it, checked and split into what is special and what is content.
+//! `NewDocument`: a document as a client sends it, validated and split into special members and content.
 //!
-//! What it is: reading a JSON object once. Members that begin with an underscore say which edit this is; all others are the body,
-//! kept as text without white space, in the order given.
-//! What it is not: the edit: whether its parent is there is for the database to say. How documents are shown is in `view`.
+//! It reads a JSON object once. Members that begin with an underscore describe the edit; all others are the
+//! body, kept as text without white space, in the order given. Whether the edit's parent exists is checked by
+//! [`crate::Writer`]; `view` renders documents.
 //!
-//! The hash of an edit is the first half of the BLAKE3 of: one byte, 1 if it deletes; the parent as in `revision` (20 bytes, zeros
-//! if there is none); the BLAKE3 of the body (32 bytes); and for each attachment, in the order of names: the length of its name
-//! (u32, little endian) and the name, the same of its type, its digest (16 bytes). So the same edit has the same name on every
-//! node. (CouchDB takes MD5, of other bytes: names that it gives are others. MD5 was an eighth of what a new document costs.)
+//! The hash of an edit is the first half of the BLAKE3 of: one byte, 1 if it deletes; the parent as in
+//! `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes); and for each attachment,
+//! in the order of names: the length of its name (u32, little endian) and the name, the same of its type, its
+//! digest (16 bytes). So the same edit makes the same revision on every node. (CouchDB uses MD5 over other
+//! bytes, so its revisions differ. MD5 took an eighth of the cost of a new document.)
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,12 +22,12 @@ use crate::json::{Kind, Reader};
 use crate::names::check_id;
 use crate::{DocError, Rev, RevError, RevPath};
 
-/// How large what is sent may be.
+/// Size limits for documents that clients send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The body of a document, without white space.
+    /// The body of a document, in bytes without white space.
     pub document_bytes_max: usize,
-    /// One attachment.
+    /// One attachment, in bytes.
     pub attachment_bytes_max: u64,
 }
 
@@ -36,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// Members beginning with an underscore that are content, as CouchDB's replicator writes them.
+/// Members beginning with an underscore that belong to the body; CouchDB's replicator writes them.
 const KEPT: [&str; 5] = [
     "_replication_id",
     "_replication_state",
@@ -44,15 +45,15 @@ const KEPT: [&str; 5] = [
     "_replication_state_time",
     "_replication_stats",
 ];
-/// Members that replies have and that say nothing in a request.
+/// Members of replies that are ignored in requests.
 const DROPPED: [&str; 4] = ["_conflicts", "_deleted_conflicts", "_local_seq", "_revs_info"];
 
-/// The revision that a document names: one of a tree, or that of a `_local` document, `0-N`.
+/// The `_rev` of a document: a revision of a tree, or `0-N` of a `_local` document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocRev {
     /// A revision of a tree.
     Tree(Rev),
-    /// How often a `_local` document was written.
+    /// The number of writes of a `_local` document.
     Local(u64),
 }
 
@@ -78,12 +79,12 @@ impl fmt::Display for DocRev {
     }
 }
 
-/// A document that was sent. See the module documentation.
+/// A document that a client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDocument {
     /// Its `_id`, if it has one.
     pub id: Option<DocId>,
-    /// Its `_rev`; the newest of `_revisions`, if it has those.
+    /// Its `_rev`, or the newest of `_revisions` if it has those.
     pub rev: Option<DocRev>,
     /// Its `_revisions`.
     pub revisions: Option<RevPath>,
@@ -91,9 +92,9 @@ pub struct NewDocument {
     pub deleted: bool,
     /// Its `_attachments`, sorted by name.
     pub attachments: Vec<NewAttachment>,
-    /// All else: the text of an object, without white space.
+    /// All other members: the text of an object, without white space.
     pub body: Bytes,
-    /// Of the body.
+    /// The hash of the body.
     pub body_hash: BodyHash,
 }
 
@@ -102,14 +103,14 @@ pub struct NewDocument {
 pub struct BodyHash([u8; 32]);
 
 impl BodyHash {
-    /// The hash of a text.
+    /// The hash of a body.
     pub fn of(body: &[u8]) -> BodyHash {
         BodyHash(*blake3::hash(body).as_bytes())
     }
 }
 
 impl NewDocument {
-    /// Reads a document that is all of a text.
+    /// Reads a text that is one document.
     pub fn parse(text: &[u8], limits: &Limits) -> Result<NewDocument, DocError> {
         let mut reader = Reader::new(text)?;
         let document = NewDocument::read(&mut reader, limits, &mut Vec::new())?;
@@ -117,7 +118,8 @@ impl NewDocument {
         Ok(document)
     }
 
-    /// Reads a document that is part of a text. `memory` is for the body while it is read: whoever reads many gives it again.
+    /// Reads a document within a text. `memory` is a buffer for the body; a caller that reads many documents
+    /// reuses it.
     pub fn read(
         reader: &mut Reader<'_>,
         limits: &Limits,
@@ -147,7 +149,7 @@ impl NewDocument {
         })
     }
 
-    /// A document without content that deletes.
+    /// A deletion without content.
     pub fn deletion(id: DocId, rev: Option<DocRev>) -> NewDocument {
         let body = Bytes::from_static(b"{}");
         NewDocument {
@@ -162,7 +164,7 @@ impl NewDocument {
     }
 }
 
-/// The hash of the edit that makes a revision from its parent; see the module documentation.
+/// The hash of an edit, which names the revision it makes; the module documentation defines it.
 pub fn edit_hash<'a>(
     deleted: bool,
     parent: Option<Rev>,
@@ -193,7 +195,7 @@ struct Members<'a, 'm> {
     deleted: bool,
     attachments: Vec<NewAttachment>,
     body: &'m mut Vec<u8>,
-    /// All keys, to find one that is there twice.
+    /// All keys, to detect duplicates.
     keys: SmallVec<[Cow<'a, str>; 8]>,
 }
 
@@ -244,7 +246,8 @@ impl<'a, 'm> Members<'a, 'm> {
         }
         crate::json::put_string(self.body, key);
         self.body.push(b':');
-        // What is too large is not copied on and on; the id may come later, and then is not told.
+        // Stops copying early if the body is too large. The error lacks the id if `_id` has not been read
+        // yet.
         if self.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(self.id.as_deref().unwrap_or_default().to_owned()));
         }

@@ -1,12 +1,14 @@
 //! `Documents`: all document databases of a server.
 //!
-//! What it is: which databases there are, under which names; where records of the log are applied.
-//! What it is not: a thread; the server says when files are written.
+//! It holds the list of databases with their names, and applies records of the log to them. It has no thread;
+//! the server decides when files are written.
 //!
 //! Invariants
-//! - A name leads to one database. A database that was deleted takes no more changes, so that none stands behind the record of
-//!   its end.
-//! - Lock order: the catalog, then databases by id; the file of a database before its gate.
+//! - A name refers to one database. A deleted database takes no more changes, so that its log records end
+//!   with its deletion.
+//! - Lock order of writers: the catalog, then databases by id; the file of a database before its gate.
+//!   Applying a record (in recovery and on replicas, which have no writers) locks the gates before the
+//!   catalog.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,19 +28,19 @@ use crate::state::State;
 use crate::store::Store;
 use crate::store_error::StoreError;
 
-/// How many databases there may be.
+/// The maximum number of databases.
 pub const DATABASES_MAX: usize = 65_536;
 
-/// See the module documentation.
+/// The document databases of a server.
 pub struct Documents {
     names: ArcSwap<Names>,
     catalog: Arc<Mutex<()>>,
     listener: Listener,
-    /// `None` for those in memory.
+    /// `None` if the databases are in memory only.
     store: Option<Store>,
 }
 
-/// Which databases there are.
+/// The list of databases.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
@@ -47,11 +49,12 @@ pub(crate) struct Names {
     pub(crate) lsn: Lsn,
     /// The position of the last deletion.
     pub(crate) deleted_lsn: Lsn,
-    /// The position before the first creation that was not known when the files were opened.
+    /// The position before the first creation since the files were opened; `None` if there was none.
     pub(crate) first_lsn: Option<Lsn>,
 }
 
-/// The gates of the databases that a record changes, for whoever locks other things besides: gates come first.
+/// The gates of the databases that a record changes. A caller that locks other things too must lock the gates
+/// first.
 #[derive(Default)]
 pub struct Gates {
     held: Vec<(Arc<Database>, ArcMutexGuard<RawMutex, Gate>)>,
@@ -63,14 +66,14 @@ impl Names {
         self.by_id.insert(database.id(), database);
     }
 
-    /// Whether a record up to here may be about a database that was deleted since.
+    /// Whether a record up to `lsn` may refer to a database that was deleted later.
     fn covers(&self, lsn: Lsn) -> bool {
         lsn <= self.lsn.max(self.deleted_lsn)
     }
 }
 
 impl Documents {
-    /// No databases, in memory only.
+    /// An empty list of databases that are kept in memory only.
     pub fn in_memory(listener: Listener) -> Documents {
         Documents { names: ArcSwap::default(), catalog: Arc::default(), listener, store: None }
     }
@@ -83,17 +86,18 @@ impl Documents {
     /// The database with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no database has this name.
     pub fn database(&self, name: &str) -> Result<Arc<Database>, DocError> {
         self.names.load().by_name.get(name).cloned().ok_or(DocError::NoDatabase)
     }
 
-    /// The database that is called so inside, if it is still there.
+    /// The database with this id, if it exists.
     pub fn by_id(&self, db: DbId) -> Option<Arc<Database>> {
         self.names.load().by_id.get(&db).cloned()
     }
 
-    /// The position of the last creation or deletion: what is said of which databases there are may be told when it is committed.
+    /// The position of the last creation or deletion. The list of databases may be shown to clients once it
+    /// is committed.
     pub fn names_lsn(&self) -> Lsn {
         self.names.load().lsn
     }
@@ -103,24 +107,25 @@ impl Documents {
         self.names.load().by_name.values().cloned().collect()
     }
 
-    /// The turn to create or delete databases.
+    /// Locks the list of databases for a creation or deletion.
     pub fn lock(self: &Arc<Self>) -> CatalogWriter {
         CatalogWriter { documents: self.clone(), catalog: self.catalog.lock_arc(), prepared: None }
     }
 
-    /// Does what a record says that ends at `lsn`: in recovery. What the files have already is passed over.
+    /// Applies a record that ends at `lsn`, in recovery. Changes that the files already have are skipped.
     ///
     /// # Errors
-    /// If the record does not fit what is there, which then must not be served.
+    /// If the record does not fit the current state. The data must then not be served.
     pub fn apply(&self, change: &[u8], lsn: Lsn) -> Result<(), StoreError> {
         let mut gates = self.gates(&[change])?;
         self.apply_within(&mut gates, change, lsn)
     }
 
-    /// The gates of all databases that the changes of a record are about, locked in ascending order of their ids.
+    /// Locks the gates of all databases that the changes of a record refer to, in ascending order of their
+    /// ids.
     ///
     /// # Errors
-    /// If one is no change.
+    /// If a change cannot be decoded.
     pub fn gates(&self, changes: &[&[u8]]) -> Result<Gates, StoreError> {
         let mut changed = Vec::new();
         for change in changes {
@@ -138,7 +143,7 @@ impl Documents {
         Ok(Gates { held: changed.into_iter().map(hold).collect() })
     }
 
-    /// As [`Documents::apply`], for one of the changes that the gates were locked for.
+    /// As [`Documents::apply`], for one of the changes for which the gates were locked.
     ///
     /// # Errors
     /// As [`Documents::apply`].
@@ -160,7 +165,7 @@ impl Documents {
                         let gate = held.map_or_else(|| database.gate(), |at| gates.held.swap_remove(at).1);
                         self.delete(&database, gate, lsn);
                     }
-                    // Of a database whose creation was passed over.
+                    // The creation of this database was skipped as well.
                     None if lsn <= names.deleted_lsn => {}
                     None => return Err(StoreError::UnknownDatabase(db)),
                 }
@@ -170,7 +175,7 @@ impl Documents {
                     Some((_, gate)) => database.apply(gate, since_seq, operations, lsn)?,
                     None => database.apply(&mut database.gate(), since_seq, operations, lsn)?,
                 },
-                // It was deleted later.
+                // The database was deleted by a later record.
                 None if self.names.load().covers(lsn) => {}
                 None => return Err(StoreError::UnknownDatabase(db)),
             },
@@ -178,7 +183,7 @@ impl Documents {
         Ok(())
     }
 
-    /// To be called with the catalog locked.
+    /// The caller must hold the lock of the catalog.
     fn create(&self, name: Arc<str>, lsn: Lsn) {
         let db = DbId::new(lsn);
         let state = State::new(db);
@@ -191,7 +196,7 @@ impl Documents {
         (self.listener)(Notice::Created { db, name, lsn });
     }
 
-    /// To be called with the catalog locked.
+    /// The caller must hold the lock of the catalog.
     fn delete(&self, database: &Arc<Database>, mut gate: ArcMutexGuard<RawMutex, Gate>, lsn: Lsn) {
         gate.is_deleted = true;
         let before = self.names.load_full();
@@ -203,7 +208,7 @@ impl Documents {
         (self.listener)(Notice::Deleted { db: database.id(), name: database.name().clone(), lsn });
     }
 
-    /// Which databases there are, with everything in it that has a position already.
+    /// The list of databases, including all changes that already have a position in the log.
     pub(crate) fn settled_names(&self) -> Arc<Names> {
         let _catalog = self.catalog.lock();
         self.names.load_full()
@@ -222,9 +227,10 @@ impl fmt::Debug for Documents {
     }
 }
 
-/// Who creates and deletes databases: one at a time.
+/// The lock of the list of databases, for one creation or deletion.
 ///
-/// `create` or `delete` gives the bytes for the log; `commit` says where they stand. Dropped before, nothing has happened.
+/// `create` or `delete` returns the bytes for the log; `commit` takes their position. Dropped before
+/// `commit`, it has no effect.
 pub struct CatalogWriter {
     documents: Arc<Documents>,
     #[expect(dead_code, reason = "held until the change is committed")]
@@ -241,7 +247,7 @@ impl CatalogWriter {
     /// Prepares the creation of a database.
     ///
     /// # Errors
-    /// If there is one with this name, or the name is none.
+    /// If a database has this name, the name is not allowed, or [`DATABASES_MAX`] is reached.
     pub fn create(&mut self, name: &str) -> Result<Vec<u8>, DocError> {
         check_database_name(name)?;
         if self.documents.database(name).is_ok() {
@@ -254,10 +260,10 @@ impl CatalogWriter {
         Ok(encode_create(name))
     }
 
-    /// Prepares the end of a database, and waits for its last writer.
+    /// Prepares the deletion of a database, and waits for its current writer.
     ///
     /// # Errors
-    /// If there is none with this name.
+    /// If no database has this name.
     pub fn delete(&mut self, name: &str) -> Result<Vec<u8>, DocError> {
         let database = self.documents.database(name)?;
         let gate = database.gate();
@@ -266,7 +272,7 @@ impl CatalogWriter {
         Ok(change)
     }
 
-    /// Shows what has changed to all: the record with the change ends at `lsn`.
+    /// Makes the change visible. The record with the change ends at `lsn`.
     pub fn commit(self, lsn: Lsn) {
         match self.prepared {
             Some(Prepared::Create(name)) => self.documents.create(name, lsn),

@@ -1,6 +1,5 @@
-//! `EditRequest`: what a client wants a document to be.
-//!
-//! What it is: a parsed request. What it is not: decided; see [`crate::Writer::edit`].
+//! `EditRequest`: an edit that a client requests, parsed but not yet validated against the database; see
+//! [`crate::Writer::edit`].
 
 use std::sync::Arc;
 
@@ -13,88 +12,92 @@ use crate::rev_path::RevPath;
 use crate::revision::Rev;
 use crate::{DocError, DocRev, NewAttachment, NewContent, NewDocument, RevError};
 
-/// See the module documentation.
+/// A requested edit of one document.
 #[derive(Clone, Debug)]
 pub struct EditRequest {
-    /// The document.
+    /// The id of the document.
     pub id: DocId,
-    /// What it is based on.
+    /// The revision or path that it is based on.
     pub history: History,
     /// Whether it deletes the document.
     pub deleted: bool,
     /// Minified JSON, without the members that begin with an underscore.
     pub body: Bytes,
-    /// Of the body.
+    /// The hash of the body.
     pub body_hash: BodyHash,
-    /// All attachments that the revision is to have.
+    /// All attachments of the new revision.
     pub attachments: Vec<AttachmentRequest>,
 }
 
-/// What an edit is based on.
+/// The base of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// A leaf, or nothing: the revision gets its name here, and is refused if there is another leaf (`new_edits: true`).
+    /// The parent, which must be a leaf, or `None` for a document that is new or deleted. The server names
+    /// the revision (`new_edits: true`).
     Parent(Option<Rev>),
-    /// It has a name and ancestors, and becomes a leaf beside others if it has to (`new_edits: false`).
+    /// The revision with its ancestors, named by the sender. If it conflicts, it becomes a further leaf
+    /// (`new_edits: false`).
     Path(RevPath),
 }
 
-/// An attachment that a revision is to have.
+/// An attachment of a requested revision.
 #[derive(Clone, Debug)]
 pub struct AttachmentRequest {
-    /// What it is called.
+    /// Its name; unique in the revision.
     pub name: Arc<str>,
-    /// Where it comes from.
+    /// The source of its bytes.
     pub source: AttachmentSource,
 }
 
-/// Where a new attachment comes from.
+/// The source of an attachment's bytes.
 #[derive(Clone, Debug)]
 pub enum AttachmentSource {
-    /// The revision that the edit is based on has it.
+    /// Kept from the revision that the edit is based on.
     Stub,
-    /// It is here.
+    /// Sent inline.
     Inline {
         /// Its media type.
         content_type: Arc<str>,
         /// Its bytes.
         bytes: Bytes,
-        /// Of them.
+        /// The digest of the bytes.
         digest: Digest,
-        /// The number of the revision that brought it, where a replicated revision says so.
+        /// The number of the revision that added it, if a replicated revision gives it.
         revpos: Option<u32>,
     },
-    /// It was sent in chunks.
+    /// Uploaded in chunks before.
     Upload {
         /// Its media type.
         content_type: Arc<str>,
-        /// Which upload.
+        /// The id of the upload.
         upload: UploadId,
-        /// How many bytes it has.
+        /// Its size in bytes.
         length: u64,
-        /// Of them.
+        /// The digest of the bytes.
         digest: Digest,
-        /// The number of the revision that brought it, where a replicated revision says so.
+        /// The number of the revision that added it, if a replicated revision gives it.
         revpos: Option<u32>,
     },
 }
 
-/// An attachment that was sent apart from its document, in chunks.
+/// An attachment that was uploaded apart from its document, in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Which upload.
+    /// The id of the upload.
     pub upload: UploadId,
-    /// How many bytes were sent.
+    /// The number of bytes sent.
     pub length: u64,
-    /// MD5 of them.
+    /// The MD5 of the bytes.
     pub digest: Digest,
 }
 
 impl EditRequest {
-    /// The edit that a document asks for which was sent as `id`. `uploaded` tells of the attachments that follow it.
+    /// Makes the edit of a document that was sent as `id`. `uploaded` returns the upload of an attachment
+    /// that follows the document, by name.
     ///
     /// # Errors
-    /// If it says too little, or an attachment did not follow.
+    /// If `_rev` is that of a `_local` document, `new_edits` is false without `_rev` or `_revisions`, or an
+    /// announced attachment did not follow.
     pub fn new(
         id: DocId,
         document: NewDocument,
@@ -132,7 +135,8 @@ impl AttachmentRequest {
     ) -> Result<AttachmentRequest, DocError> {
         let NewAttachment { name, content_type, revpos, content } = attachment;
         let content_type = content_type.into();
-        // What is new comes with the revision that is made, whatever the client says.
+        // With `new_edits`, a new attachment belongs to the revision that the server makes: `revpos` of the
+        // client is ignored.
         let revpos = revpos.filter(|_| !new_edits);
         let source = match content {
             NewContent::Stub { .. } => AttachmentSource::Stub,

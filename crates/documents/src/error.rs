@@ -1,11 +1,11 @@
-//! What can be wrong with a request on documents, and how CouchDB says so: status, error and reason.
+//! `DocError`: the errors of document requests with CouchDB's status, `error` and `reason`.
 //!
-//! What it is: the one table of those texts. Clients compare them, so they are exact.
-//! What it is not: errors of HTTP itself (methods, content types, authorization): the server has those.
+//! This is the only table of those texts. Clients compare them, so they are exact. Errors of HTTP itself
+//! (methods, content types, authorization) are in the server.
 
 use std::borrow::Cow;
 
-/// Why a request on documents fails. The reason in the `Display` is what the client is told.
+/// An error of a document request. Its `Display` is the `reason` of the reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocError {
     /// No such document, or no such revision of it.
@@ -17,33 +17,33 @@ pub enum DocError {
     /// No such database.
     #[error("Database does not exist.")]
     NoDatabase,
-    /// The document is there, its attachment is not.
+    /// The document exists, but not its attachment.
     #[error("Document is missing attachment")]
     NoAttachment,
     /// The edit is not based on a leaf of the document.
     #[error("Document update conflict.")]
     Conflict,
-    /// An attachment is put to a revision that is not there.
+    /// An attachment is put to a revision that does not exist.
     #[error("missing_rev")]
     MissingRev,
-    /// The database that is to be created exists.
+    /// A database with this name already exists.
     #[error("The database could not be created, the file already exists.")]
     DatabaseExists,
-    /// A name that no database can have.
+    /// An illegal name of a database.
     #[error(
         "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
     )]
     IllegalDatabaseName(String),
-    /// A name that is too long for a database.
+    /// A name of a database that is too long.
     #[error("At least one path segment of `{0}` is too long.")]
     DatabaseNameTooLong(String),
-    /// An id that no document can have.
+    /// An illegal id of a document.
     #[error("{0}")]
     IllegalDocId(&'static str),
-    /// A member that begins with an underscore and is none of the known ones, or has a wrong value.
+    /// An unknown member that begins with an underscore, or a known one with a wrong value.
     #[error("{0}")]
     DocValidation(Cow<'static, str>),
-    /// Anything else that is malformed.
+    /// Any other malformed request.
     #[error("{0}")]
     BadRequest(Cow<'static, str>),
     /// A parameter of the query string with a wrong value.
@@ -52,10 +52,10 @@ pub enum DocError {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
-    /// What is asked for would be stored, and not honoured.
+    /// The request relies on a feature that this server would store but not honour.
     #[error("{0}")]
     NotImplemented(&'static str),
-    /// A document says that it has an attachment already, which it has not.
+    /// A document refers to an existing attachment that its base does not have.
     #[error("{0}")]
     MissingStub(String),
     /// The document with this id is larger than allowed.
@@ -64,19 +64,19 @@ pub enum DocError {
     /// The attachment with this name is larger than allowed.
     #[error("{0}")]
     AttachmentTooLarge(String),
-    /// A query, or the definition of an index for queries.
+    /// An invalid query, or an invalid definition of an index for queries.
     #[error(transparent)]
     Query(#[from] crate::mango::QueryError),
-    /// A request that asks for more than a server does at once.
+    /// The request exceeds a limit of the server.
     #[error("the request entity is too large")]
     TooLarge,
-    /// Reading or writing a file failed, or what it holds is damaged. The text names the file.
+    /// Reading or writing a file failed, or the file is damaged. The text names the file.
     #[error("{0}")]
     Storage(String),
 }
 
 impl DocError {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.row().0
     }
@@ -91,12 +91,12 @@ impl DocError {
         self.to_string()
     }
 
-    /// A [`DocError::BadRequest`] with a text that is known.
+    /// A [`DocError::BadRequest`] with a static text.
     pub const fn bad_request(reason: &'static str) -> DocError {
         DocError::BadRequest(Cow::Borrowed(reason))
     }
 
-    /// A [`DocError::DocValidation`] with a text that is known.
+    /// A [`DocError::DocValidation`] with a static text.
     pub const fn doc_validation(reason: &'static str) -> DocError {
         DocError::DocValidation(Cow::Borrowed(reason))
     }

@@ -1,11 +1,12 @@
-//! `Expected`: the documents that are edited next, looked up together.
+//! `Expected`: the documents that are edited next, prefetched together.
 //!
-//! What it is: one walk through layers and file for a batch, in the order of ids, where one look per edit would begin at the roots each
-//! time. What it is not: needed. Who finds nothing here looks for itself.
+//! It looks up a batch of documents in one walk through layers and file, in the order of ids, instead of one
+//! walk from the roots per edit. It is only an optimisation: after a miss the caller looks up the document
+//! itself.
 //!
 //! Invariants
-//! - What it says is what the state has. So edits take what they find in the order in which they were announced; where they come in
-//!   another order, or documents are changed otherwise, it forgets all that is left.
+//! - A hit equals the document in the current state. Therefore edits must take documents in the announced
+//!   order; after an edit in another order or another kind of change, all remaining entries are dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,22 +15,23 @@ use crate::doc_info::DocInfo;
 use crate::id::DocId;
 use crate::state::State;
 
-/// See the module documentation.
+/// Prefetched documents in the order of their edits.
 #[derive(Default)]
 pub(crate) struct Expected {
     next: VecDeque<(DocId, Looked)>,
 }
 
-/// What is known of a document before it is edited.
+/// The prefetched state of a document.
 enum Looked {
-    /// It is this, if it is there.
+    /// Looked up; `None` if it does not exist.
     Up(Option<Arc<DocInfo>>),
-    /// It is edited before.
+    /// Not looked up, because an earlier edit of the batch changes it.
     Not,
 }
 
 impl Expected {
-    /// Looks these documents up. If a file cannot be read, nothing is known: whoever looks again is told.
+    /// Prefetches these documents. If a file cannot be read, the result is empty: the later lookup reports
+    /// the error.
     pub(crate) fn look_up<'i>(state: &State, ids: impl Iterator<Item = &'i DocId>) -> Expected {
         let ids: Vec<&DocId> = ids.collect();
         let mut places: Vec<usize> = (0..ids.len()).collect();
@@ -44,7 +46,7 @@ impl Expected {
         Expected { next }
     }
 
-    /// What is known of a document that is edited now.
+    /// Takes the entry of the document that is edited now; `None` if it is not prefetched.
     pub(crate) fn take(&mut self, id: &str) -> Option<Option<Arc<DocInfo>>> {
         match self.next.pop_front() {
             Some((next, looked)) if *next == *id => match looked {
@@ -58,7 +60,7 @@ impl Expected {
         }
     }
 
-    /// Knows nothing from now on.
+    /// Drops all entries.
     pub(crate) fn forget(&mut self) {
         self.next.clear();
     }
@@ -71,7 +73,7 @@ mod tests {
     use crate::tests::kit::*;
     use crate::{EditRequest, Writer};
 
-    /// What is done to one of a few documents.
+    /// An operation on one of a few documents.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Put,
@@ -82,7 +84,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Batch {
         steps: Vec<(usize, Step)>,
-        /// What is announced and does not come.
+        /// Documents that are announced but not edited.
         others: Vec<usize>,
         is_saved: bool,
     }
@@ -103,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Does batches of steps, which are announced or not. All that came of it.
+    /// Runs the batches, with or without announcing their edits. Returns all results and the final contents.
     fn outcome(batches: &[Batch], announced: bool) -> Vec<String> {
         let disk = env::SimDisk::new(Default::default());
         let kit = Kit::open(&disk, &[]).expect("empty");
@@ -115,7 +117,7 @@ mod tests {
                 if announced {
                     let mut places: Vec<usize> =
                         steps.iter().map(|(place, _)| *place).chain(others.clone()).collect();
-                    // All comes in this order, or it soon turns out that it does not.
+                    // The edits come in the announced order, or deviate from it early.
                     places.rotate_right(if *is_saved { others.len() } else { 0 });
                     let ids: Vec<crate::DocId> =
                         places.iter().map(|place| format!("doc{place}").into()).collect();

@@ -1,4 +1,4 @@
-//! `Found`: one revision of a document, and all that can be said of it.
+//! `Found`: one leaf revision of a document, with access to its content, ancestors and conflicts.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use crate::rev_path::RevPath;
 use crate::revision::Rev;
 use crate::view::RevStatus;
 
-/// See the module documentation.
+/// A leaf revision of a document.
 #[derive(Clone, Debug)]
 pub struct Found {
     info: Arc<DocInfo>,
     rev: Rev,
-    /// Its place among the leaves.
+    /// Its index among the leaves.
     place: usize,
 }
 
 impl Found {
-    /// This leaf of the document, if it is one.
+    /// The leaf `rev` of the document; `None` if it is not a leaf.
     pub fn new(info: Arc<DocInfo>, rev: Rev) -> Option<Found> {
         let place = info.revs.leaves().position(|(leaf, _)| leaf == rev)?;
         Some(Found { info, rev, place })
@@ -33,9 +33,9 @@ impl Found {
         self.rev
     }
 
-    /// What it holds.
+    /// The content of the revision.
     pub fn leaf(&self) -> &DocLeaf {
-        // The place was found when it was made, and the document does not change.
+        // `new` has found this index, and a `DocInfo` is immutable.
         self.info.revs.leaves().nth(self.place).expect("a leaf").1
     }
 
@@ -44,7 +44,7 @@ impl Found {
         self.info.revs.path_of(self.rev).unwrap_or_else(|| RevPath::of(self.rev))
     }
 
-    /// The revision and its ancestors, newest first, and which of them can be read.
+    /// The revision and its ancestors, newest first, each with its status.
     pub fn revs_info(&self) -> Vec<(Rev, RevStatus)> {
         let status = |rev| match self.info.revs.leaf(rev) {
             Some(leaf) if leaf.deleted => RevStatus::Deleted,
@@ -64,8 +64,8 @@ impl Found {
         self.others(true)
     }
 
-    /// The number of the newest revision of its path that a client has; attachments that are not newer it has as well. 0 if it
-    /// has none.
+    /// The number of the newest revision on its path that is in `known`, or 0. The client has the attachments
+    /// that are not newer.
     pub fn known_number(&self, known: &[Rev]) -> u32 {
         self.path().revs().find(|rev| known.contains(rev)).map_or(0, Rev::number)
     }

@@ -1,11 +1,10 @@
-//! `DbId`, `DocId`, `UploadId`: what databases, documents and unfinished attachments are called inside.
+//! `DbId`, `DocId`, `UploadId`: internal ids of databases, documents and unfinished attachments.
 //!
-//! What it is: small types that cannot be mixed up.
-//! What it is not: the rules for names, see `names`.
+//! They are distinct types, so that they cannot be confused. The rules for names are in `names`.
 //!
 //! Invariants
-//! - A [`DbId`] is the LSN of the record that created the database, so it is never used again.
-//! - An [`UploadId`] is never used again in its database.
+//! - A [`DbId`] is the LSN of the record that created the database, so it is never reused.
+//! - An [`UploadId`] is never reused in its database.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,25 +12,25 @@ use std::sync::Arc;
 
 use lsn::Lsn;
 
-/// The id of a document, or of a `_local` document without that prefix.
+/// The id of a document, or of a `_local` document without the prefix `_local/`.
 pub type DocId = Arc<str>;
 
-/// A database, whatever its name is. See the module documentation.
+/// The id of a database, independent of its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DbId(u64);
 
 impl DbId {
-    /// The database that the record at `lsn` creates.
+    /// The id of the database that the record at `lsn` creates.
     pub const fn new(lsn: Lsn) -> DbId {
         DbId(lsn.get())
     }
 
-    /// Where it was created.
+    /// The LSN of the record that created the database.
     pub const fn lsn(self) -> Lsn {
         Lsn::new(self.0)
     }
 
-    /// As a number, for encodings.
+    /// The id as a number, for encodings.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -43,7 +42,7 @@ impl fmt::Display for DbId {
     }
 }
 
-/// A text that is not 16 hex digits in small letters.
+/// The error of parsing text that is not 16 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not 16 hex digits")]
 pub struct DbIdError;
@@ -60,7 +59,7 @@ impl FromStr for DbId {
     }
 }
 
-/// An attachment that is being sent in chunks.
+/// The id of an attachment that is uploaded in chunks; unique in its database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UploadId(pub u64);
 

@@ -1,26 +1,27 @@
-//! JSON as documents need it: read member by member where it lies, checked once, copied without white space.
+//! A JSON pull reader for documents: reads members in place, validates once, copies without white space.
 //!
-//! What it is: a pull reader over a text, and the writer of strings. Numbers, strings and the order of members stay as given.
-//! What it is not: a tree of values ([`crate::mango::Value`] is one), nor a parser for settings: `serde_json` is for those.
+//! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
+//! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
 //! Invariants
-//! - Whatever was read or copied is JSON as RFC 8259 has it, in UTF-8, with escaped surrogates in pairs.
+//! - Text that was read or copied without an error is JSON as of RFC 8259, in UTF-8, with escaped surrogates
+//!   in pairs.
 //! - Nothing recurses deeper than [`JSON_DEPTH_MAX`].
 
 use std::borrow::Cow;
 
 use crate::DocError;
 
-/// How deep arrays and objects may be nested in each other.
+/// The maximum nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: u32 = 256;
 
-/// What is wrong with a text.
+/// An error of reading JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// It is not JSON, or not UTF-8. CouchDB has one text for both.
+    /// Not JSON, or not UTF-8. CouchDB has one text for both.
     #[error("invalid UTF-8 JSON")]
     Malformed,
-    /// More nested than [`JSON_DEPTH_MAX`].
+    /// Nested deeper than [`JSON_DEPTH_MAX`].
     #[error("JSON is nested deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
 }
@@ -31,7 +32,7 @@ impl From<JsonError> for DocError {
     }
 }
 
-/// What the next value is, as its first byte tells.
+/// The type of a value, derived from its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `null`
@@ -48,7 +49,7 @@ pub enum Kind {
     Object,
 }
 
-/// Reads a text from its start. A reader that gave an error stands somewhere: it is not to be used any more.
+/// Reads a text from its start. After an error its position is undefined: it must not be used any more.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     text: &'a str,
@@ -62,12 +63,12 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map(Reader::of).map_err(|_| JsonError::Malformed)
     }
 
-    /// Reads what is known to be UTF-8.
+    /// Reads text that is known to be UTF-8.
     pub fn of(text: &'a str) -> Reader<'a> {
         Reader { text, at: 0, depth: 0 }
     }
 
-    /// What comes next.
+    /// The type of the next value, without consuming it.
     pub fn peek(&mut self) -> Result<Kind, JsonError> {
         self.space();
         match self.next() {
@@ -81,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over the value that comes next and gives its text.
+    /// Skips the next value and returns its text.
     pub fn raw(&mut self) -> Result<&'a str, JsonError> {
         self.space();
         let from = self.at;
@@ -89,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok(&self.text[from..self.at])
     }
 
-    /// Appends the value that comes next, without white space.
+    /// Appends the next value, without white space.
     pub fn copy(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
         self.space();
         let (bytes, mut from) = (self.text.as_bytes(), self.at);
@@ -101,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The string that comes next.
+    /// Reads the next value, which must be a string.
     pub fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.space();
         let quoted = self.quoted()?;
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(if inner.contains('\\') { Cow::Owned(unescape(inner)?) } else { Cow::Borrowed(inner) })
     }
 
-    /// `true` or `false`.
+    /// Reads the next value, which must be `true` or `false`.
     pub fn boolean(&mut self) -> Result<bool, JsonError> {
         match self.raw()? {
             "true" => Ok(true),
@@ -118,7 +119,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The members of the object that comes next. `member` reads the value of each, whose key it is given, or fails.
+    /// Reads the next value, which must be an object. `member` is called with each key, and must read the
+    /// value or fail.
     pub fn object<E: From<JsonError>>(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
@@ -134,7 +136,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The elements of the array that comes next. `element` reads each, or fails.
+    /// Reads the next value, which must be an array. `element` is called for each element, and must read it
+    /// or fail.
     pub fn array<E: From<JsonError>>(
         &mut self,
         mut element: impl FnMut(&mut Self) -> Result<(), E>,
@@ -148,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Makes sure that nothing follows.
+    /// Returns an error if anything but white space follows.
     pub fn end(&mut self) -> Result<(), JsonError> {
         self.space();
         if self.at == self.text.len() { Ok(()) } else { Err(JsonError::Malformed) }
@@ -158,7 +161,7 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Passes over white space; says where it began.
+    /// Skips white space; returns the position where it began.
     fn space(&mut self) -> usize {
         let from = self.at;
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.next() {
@@ -187,7 +190,7 @@ impl<'a> Reader<'a> {
         self.take(b':')
     }
 
-    /// Whether another element or member follows; if not, the end is passed over.
+    /// Whether another element or member follows; if not, consumes the closing bracket.
     fn another(&mut self, close: u8, first: bool) -> Result<bool, JsonError> {
         self.space();
         if self.next() == Some(close) {
@@ -202,7 +205,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Passes over a value that begins here. `gap` is told of all white space in it.
+    /// Skips the value at the current position. `gap` is called with the range of each white space in it.
     fn skip(&mut self, gap: &mut impl FnMut(usize, usize)) -> Result<(), JsonError> {
         match self.next() {
             Some(b'"') => self.quoted().map(drop),
@@ -281,7 +284,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// At least one digit.
+    /// Skips digits, at least one.
     fn digits(&mut self) -> Result<(), JsonError> {
         let from = self.at;
         while let Some(b'0'..=b'9') = self.next() {
@@ -290,14 +293,14 @@ impl<'a> Reader<'a> {
         if self.at == from { Err(JsonError::Malformed) } else { Ok(()) }
     }
 
-    /// The string that begins here, with its quotes.
+    /// Skips the string at the current position; returns it with its quotes.
     fn quoted(&mut self) -> Result<&'a str, JsonError> {
         let from = self.at;
         self.take(b'"')?;
         loop {
             let rest = &self.text.as_bytes()[self.at..];
             let plain = memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Malformed)?;
-            // Without an early end: so it is done for many bytes at once.
+            // No early exit, so that the compiler can vectorise the loop.
             if rest[..plain].iter().fold(false, |found, byte| found | (*byte < 0x20)) {
                 return Err(JsonError::Malformed);
             }
@@ -311,7 +314,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The character that the escape at the start of the text stands for, and how many bytes that takes.
+/// Decodes the escape sequence at the start of the text; returns its character and its length in bytes.
 fn escaped(text: &str) -> Result<(char, usize), JsonError> {
     let plain = match text.as_bytes().get(1) {
         Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
@@ -335,7 +338,7 @@ fn escaped_unicode(text: &str) -> Result<(char, usize), JsonError> {
     if let Some(character) = char::from_u32(first) {
         return Ok((character, 6));
     }
-    // The first half of a pair, and the other.
+    // A surrogate pair needs a second escape.
     let second = text.get(6..).and_then(unit).filter(|second| (0xdc00..0xe000).contains(second));
     match second.filter(|_| first < 0xdc00) {
         Some(second) => {
@@ -359,7 +362,7 @@ fn unescape(inner: &str) -> Result<String, JsonError> {
     Ok(out)
 }
 
-/// Appends a string, with quotes, and escapes where JSON wants them.
+/// Appends a string with quotes, escaping where JSON requires it.
 pub fn put_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut plain = 0;

@@ -1,17 +1,18 @@
-//! `Layer`: what of a database is newer than its tree file.
+//! `Layer`: the changes of a database that are not in its tree file yet.
 //!
 //! ```text
-//! fresh    takes all changes           a row of a layer hides those of the layers below with the same key;
-//! frozen   is being written            one that says that there is nothing hides them too
+//! fresh    takes all changes           a row of a layer hides rows with the same key in the layers below;
+//! frozen   is being written            a row can also mark a key as removed
 //! tree     is on disk
 //! ```
 //!
-//! What it is: immutable maps, so that a snapshot is a copy of their roots.
-//! What it is not: durable. The log has everything that is in a layer.
+//! It consists of immutable maps, so that a snapshot copies only their roots. It is not durable: the log has
+//! everything that is in a layer.
 //!
 //! Invariants
-//! - Rows of `by_seq` are behind `base_seq`, and those of the layers below are not: feeds are read one layer after the other.
-//! - `hidden_seqs` are rows of layers below that are in the feed no more.
+//! - Rows of `by_seq` are behind `base_seq`, and rows of the layers below are not: feeds are read one layer
+//!   after the other.
+//! - `hidden_seqs` are feed rows of the layers below that are no longer in the feed.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use crate::by_id::ById;
 use crate::doc_info::DocInfo;
 use crate::id::{DocId, UploadId};
 
-/// What an entry of a layer takes beside its bytes, roughly: nodes of three maps. Each revision that is known takes 16 more.
+/// Estimated memory of an entry besides its bytes: nodes of three maps. Each known revision takes 16 bytes
+/// more.
 const ENTRY_BYTES: u64 = 400;
 
 /// A `_local` document.
@@ -35,10 +37,10 @@ pub struct LocalDoc {
     pub body: Bytes,
 }
 
-/// A part of an attachment that is being sent: of which upload, and its number.
+/// The key of a chunk of an upload: the upload and the number of the chunk, from 0.
 pub(crate) type ChunkKey = (UploadId, u32);
 
-/// See the module documentation.
+/// The changes since `base_seq`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
     pub(crate) by_id: ById,
@@ -46,9 +48,9 @@ pub(crate) struct Layer {
     pub(crate) hidden_seqs: OrdSet<u64>,
     pub(crate) local: OrdMap<DocId, Option<Arc<LocalDoc>>>,
     pub(crate) chunks: OrdMap<ChunkKey, Option<Blob>>,
-    /// The update sequence when the layer began.
+    /// The update sequence before the first change of the layer.
     pub(crate) base_seq: u64,
-    /// Roughly what it takes in memory.
+    /// An estimate of its memory, in bytes.
     pub(crate) bytes: u64,
 }
 
@@ -58,7 +60,7 @@ impl Layer {
         Layer { base_seq, ..Layer::default() }
     }
 
-    /// Moves a document in the feed, from `old_seq` to where it is now.
+    /// Inserts a document at its new position in the feed, and removes its feed row at `old_seq`.
     pub(crate) fn put_document(&mut self, old_seq: Option<u64>, info: Arc<DocInfo>, new_bytes: u64) {
         if let Some(seq) = old_seq {
             self.leave_feed(seq);
@@ -68,32 +70,32 @@ impl Layer {
         self.by_id.put(info);
     }
 
-    /// Exchanges a document for one that differs only in where its bytes are.
+    /// Replaces a document by one that differs only in the places of its blobs.
     pub(crate) fn replace_document(&mut self, info: Arc<DocInfo>) {
         self.by_seq.insert(info.seq, info.clone());
         self.by_id.put(info);
     }
 
-    /// Takes a document away.
+    /// Removes a document.
     pub(crate) fn remove_document(&mut self, info: &DocInfo) {
         self.leave_feed(info.seq);
         self.bytes += ENTRY_BYTES;
         self.by_id.hide(info.id.clone());
     }
 
-    /// Puts a `_local` document in its place, or takes it away.
+    /// Puts or, with `None`, removes a `_local` document.
     pub(crate) fn put_local(&mut self, id: DocId, document: Option<LocalDoc>) {
         self.bytes += ENTRY_BYTES + document.as_ref().map_or(0, |document| document.body.len() as u64);
         self.local.insert(id, document.map(Arc::new));
     }
 
-    /// Puts a part of an upload in its place, or takes it away.
+    /// Puts or, with `None`, removes a chunk of an upload.
     pub(crate) fn put_chunk(&mut self, key: ChunkKey, chunk: Option<Blob>) {
         self.bytes += ENTRY_BYTES + chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
         self.chunks.insert(key, chunk);
     }
 
-    /// Whether the layers below have a row of the feed that this one hides.
+    /// Whether this layer hides the feed row `seq` of the layers below.
     pub(crate) fn hides(&self, seq: u64) -> bool {
         !self.hidden_seqs.is_empty() && self.hidden_seqs.contains(&seq)
     }

@@ -1,13 +1,13 @@
-//! Documents: databases of JSON documents with revision trees, as CouchDB has them, over `tree` files.
+//! Documents: databases of JSON documents with revision trees, as in CouchDB, stored in `tree` files.
 //!
-//! What it is: what a document, a revision and a conflict are; how edits are validated, applied and read; queries.
-//! What it is not: it knows no log, no socket, no thread, no clock and no HTTP. Times and randomness are arguments; what is to
-//! be durable is handed to the caller as bytes and applied when the caller says so.
+//! The crate defines documents, revisions and conflicts; it validates, applies and reads edits, and answers
+//! queries. It has no log, sockets, threads, clocks or HTTP. Times and randomness are arguments; changes are
+//! returned to the caller as bytes for the log, and are applied when the caller reports their position.
 //!
 //! Invariants
-//! - What comes from a client, a file or a replica is decoded with bounds: no panic, and no more memory than the bytes that
-//!   are there justify.
-//! - The same edits lead to the same revisions, whatever their order, on every node.
+//! - Input from a client, a file or a replica is decoded with bounds: no panic, and no more memory than the
+//!   size of the input justifies.
+//! - The same edits lead to the same revisions on every node, in any order.
 
 #![forbid(unsafe_code)]
 

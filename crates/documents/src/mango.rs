@@ -7,11 +7,11 @@
 //! Plan, entries of the index -> Query: documents -> Selector decides -> Fields are shown, piece by piece
 //! ```
 //!
-//! What it is: what requests mean, which documents match, in which order, and which index has them.
-//! What it is not: HTTP; views of other languages, text indexes, partitions.
+//! It parses requests, chooses an index, and decides which documents match and in which order. It does not
+//! speak HTTP, and has no views, text indexes or partitions.
 //!
-//! Values are ordered null, false, true, numbers, strings, arrays, objects. Strings are ordered by code points: CouchDB orders
-//! them as ICU does for no language in particular. Ids are ordered by code points there, too.
+//! Values are ordered null, false, true, numbers, strings, arrays, objects. Strings are ordered by code
+//! points, whereas CouchDB uses ICU's root collation. CouchDB orders ids by code points, too.
 
 mod definition;
 mod error;

@@ -1,22 +1,22 @@
-//! What documents, databases and attachments may be called.
+//! The rules for ids of documents and names of databases and attachments.
 //!
-//! Ids of documents are any text; `_design/` and `_local/` are the only ones that may begin with an underscore.
+//! An id of a document is any text; only `_design/` and `_local/` ids may begin with an underscore.
 
 use crate::DocError;
 
-/// The longest id of a document: it is a key of the trees.
+/// The longest id of a document, in bytes: it is a key of the trees.
 pub const ID_BYTES_MAX: usize = 2048;
-/// The longest name of a database.
+/// The longest name of a database, in bytes.
 pub const DATABASE_NAME_BYTES_MAX: usize = 238;
-/// The longest name of an attachment.
+/// The longest name of an attachment, in bytes.
 pub const ATTACHMENT_NAME_BYTES_MAX: usize = 4096;
 
-/// What the ids of documents begin with that are neither listed nor replicated.
+/// The prefix of ids of documents that are neither listed nor replicated.
 pub const LOCAL_PREFIX: &str = "_local/";
-/// What the ids of design documents begin with.
+/// The prefix of ids of design documents.
 pub const DESIGN_PREFIX: &str = "_design/";
 
-/// Whether a document can have this id.
+/// Checks the id of a document.
 pub fn check_id(id: &str) -> Result<(), DocError> {
     let illegal = |reason| Err(DocError::IllegalDocId(reason));
     match id {
@@ -29,7 +29,7 @@ pub fn check_id(id: &str) -> Result<(), DocError> {
     }
 }
 
-/// Whether a database can have this name.
+/// Checks the name of a database.
 pub fn check_database_name(name: &str) -> Result<(), DocError> {
     let reserved = matches!(name, "_users" | "_replicator" | "_global_changes");
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_$()+-/".contains(&byte);
@@ -42,7 +42,7 @@ pub fn check_database_name(name: &str) -> Result<(), DocError> {
     Ok(())
 }
 
-/// Whether an attachment can have this name.
+/// Checks the name of an attachment.
 pub fn check_attachment_name(name: &str) -> Result<(), DocError> {
     if name.is_empty() {
         return Err(DocError::bad_request("Attachment name must not be empty"));

@@ -1,30 +1,33 @@
-//! `RevPath`: a revision and its ancestors, newest first, as far as they are known.
+//! `RevPath`: a revision and its known ancestors, newest first.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::{Rev, RevError, revision};
 
-/// A revision and those it came from: what `_revisions` lists. It is never empty and its numbers follow one another.
+/// A revision and its known ancestors, as `_revisions` lists them. It is never empty, and its numbers are
+/// consecutive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevPath {
     newest: u32,
-    /// Newest first. Not more of them than `newest` says. Those of an edit, two, need no memory of their own.
+    /// Newest first, at most `newest` of them. The two hashes of an ordinary edit need no allocation.
     hashes: SmallVec<[[u8; 16]; 2]>,
 }
 
 impl RevPath {
-    /// The path whose newest revision has number `newest`. `None` if it is empty or would begin before revision 1.
+    /// The path whose newest revision has number `newest`. `None` if it is empty or has more than `newest`
+    /// hashes.
     pub fn new(newest: u32, hashes: Vec<[u8; 16]>) -> Option<RevPath> {
         let fits = !hashes.is_empty() && u32::try_from(hashes.len()).is_ok_and(|count| count <= newest);
         fits.then_some(RevPath { newest, hashes: hashes.into() })
     }
 
-    /// A revision of which no ancestor is known.
+    /// A path of one revision without known ancestors.
     pub fn of(rev: Rev) -> RevPath {
         RevPath { newest: rev.number(), hashes: smallvec![rev.hash()] }
     }
 
-    /// What an edit of `parent` (none: the first one) leads to. `None` if numbers have come to their end.
+    /// The path of an edit of `parent`, or of a first revision if `parent` is `None`. `None` if numbers are
+    /// exhausted.
     pub fn edit(parent: Option<Rev>, hash: [u8; 16]) -> Option<RevPath> {
         match parent {
             None => Some(RevPath { newest: 1, hashes: smallvec![hash] }),
@@ -34,40 +37,40 @@ impl RevPath {
         }
     }
 
-    /// The path that `_revisions` names: the number of the newest, and the hashes as texts.
+    /// Parses `_revisions`: the number of the newest revision, and the hashes as texts.
     pub fn parse<'a>(newest: u32, hashes: impl Iterator<Item = &'a str>) -> Result<RevPath, RevError> {
         let hashes =
             hashes.map(|text| revision::parse_hash(text).ok_or(RevError)).collect::<Result<_, _>>()?;
         RevPath::new(newest, hashes).ok_or(RevError)
     }
 
-    /// The revision itself.
+    /// The newest revision.
     pub fn newest(&self) -> Rev {
         self.rev(0)
     }
 
-    /// The revision it came from, if that is known.
+    /// Its parent, if known.
     pub fn parent(&self) -> Option<Rev> {
         (self.hashes.len() > 1).then(|| self.rev(1))
     }
 
-    /// All of them, newest first.
+    /// All revisions, newest first.
     pub fn revs(&self) -> impl ExactSizeIterator<Item = Rev> + DoubleEndedIterator + '_ {
         (0..self.hashes.len()).map(|back| self.rev(back))
     }
 
-    /// How many revisions are known: at least one.
+    /// The number of revisions, at least one.
     pub fn count(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Forgets all but the newest `count` (at least one).
+    /// Drops all but the newest `count` revisions; keeps at least one.
     pub fn truncate(&mut self, count: usize) {
         self.hashes.truncate(count.max(1));
     }
 
     fn rev(&self, back: usize) -> Rev {
-        // There are not more hashes than numbers from the newest down to 1.
+        // `hashes` has at most `newest` entries, so this does not underflow.
         let number = self.newest - back as u32;
         Rev::new(number, self.hashes[back]).expect("a number above 0")
     }

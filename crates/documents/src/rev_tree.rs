@@ -1,22 +1,26 @@
-//! `RevTree`: all revisions of one document that are known: a forest whose leaves are what can be read and edited.
+//! `RevTree`: all known revisions of one document: a forest whose leaves can be read and edited.
 //!
-//! What it is: merging of paths that come from edits and from replication, the winner, stemming, and the bytes of it all.
-//! What it is not: what a leaf holds (`L`: its body, its attachments); whether an edit is a conflict: who edits asks for the leaf.
+//! It merges paths from edits and from replication, determines the winner, stems branches, and has an
+//! encoding. The content of a leaf (`L`: body, attachments) is opaque to it. It does not detect edit
+//! conflicts: the writer checks that the parent is a leaf.
 //!
 //! ```text
-//!   1-a --- 2-b --- 3-c           branch 0: 3-c 2-b 1-a   (the winner: it owns the ancestors that are shared)
+//!   1-a --- 2-b --- 3-c           branch 0: 3-c 2-b 1-a   (the winner: it owns the shared ancestors)
 //!       \-- 2-d                   branch 1: 2-d           joins branch 0 at 1-a
 //! ```
 //!
 //! Invariants
-//! - The winner: not deleted before deleted, then the larger number, then the larger hash. Branches are in this order.
-//! - Merging the same paths in any order gives equal trees with equal bytes, and merging one twice changes nothing, because a
-//!   revision has one parent: its name is made from it. Of forged paths that say otherwise the tree keeps the parent that it
-//!   has, and nothing behind it. Stemming forgets: paths merged after it may be branches of their own.
-//! - A branch joins one that stands before it: there are no cycles, whatever bytes were decoded.
+//! - Branches are ordered, the winner first: not deleted before deleted, then the larger number, then the
+//!   larger hash.
+//! - Merging the same paths in any order gives equal trees with equal bytes, and merging a path twice changes
+//!   nothing, because the hash of a revision determines its parent. If forged paths contradict that, the tree
+//!   keeps the known parent and ignores the rest of the path. Stemming loses information: paths merged after
+//!   it may become separate branches.
+//! - A branch joins an earlier one, also after decoding arbitrary bytes: there are no cycles.
 //!
-//! Bytes: number of branches, then for each: number of its oldest revision, how many revisions it owns, 0 or 1 + the branch it
-//! joins, the hashes (16 bytes each) from the oldest to the newest, and the leaf as `L` writes it. Numbers as in `codec`.
+//! Bytes: number of branches, then for each: number of its oldest revision, number of revisions it owns, 0 or
+//! 1 + the branch it joins, the hashes (16 bytes each) from the oldest to the newest, and the leaf as encoded
+//! by `L`. Numbers as in `codec`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,28 +29,28 @@ use smallvec::SmallVec;
 use crate::codec::{Input, put_number};
 use crate::{Rev, RevPath};
 
-/// What a leaf of a [`RevTree`] holds.
+/// The content of a leaf of a [`RevTree`].
 pub trait Leaf: Sized {
     /// Whether the revision deletes the document.
     fn deleted(&self) -> bool;
     /// Appends the bytes that [`Leaf::decode`] reads.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Reads what was encoded; `None` for bytes that nothing was encoded to.
+    /// Reads the output of [`Leaf::encode`]; `None` for malformed bytes.
     fn decode(input: &mut Input<'_>) -> Option<Self>;
 }
 
-/// What merging a path did.
+/// The result of merging a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged {
-    /// The revision was there; its leaf was not taken. Ancestors that were not known may be known now.
+    /// The revision was already known; the given leaf was dropped. Ancestors may have become known.
     Known,
-    /// The revision follows what was a leaf.
+    /// The revision descends from a former leaf.
     Extended,
-    /// The revision is a leaf beside the others.
+    /// The revision is a further leaf, or the first one.
     Branched,
 }
 
-/// The revisions of one document. See the module documentation.
+/// The revisions of one document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevTree<L> {
     branches: SmallVec<[Branch<L>; 1]>,
@@ -54,11 +58,11 @@ pub struct RevTree<L> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Branch<L> {
-    /// Number of the oldest revision that it owns.
+    /// The number of the oldest revision that it owns.
     first: u32,
-    /// What it owns, from the oldest to its leaf.
+    /// The revisions that it owns, from the oldest to its leaf.
     hashes: SmallVec<[[u8; 16]; 2]>,
-    /// The branch that owns the parent of the oldest.
+    /// The branch that owns the parent of the oldest revision.
     joins: Option<u32>,
     leaf: L,
 }
@@ -86,17 +90,17 @@ impl<L> Branch<L> {
 }
 
 impl<L: Leaf> RevTree<L> {
-    /// How many revisions are known.
+    /// The number of known revisions.
     pub fn count(&self) -> usize {
         self.branches.iter().map(|branch| branch.hashes.len()).sum()
     }
 
-    /// Whether nothing was ever merged.
+    /// Whether the tree has no revisions.
     pub fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
 
-    /// The revision that a reader gets who asks for none.
+    /// The revision that a reader gets by default; `None` if the tree is empty.
     pub fn winner(&self) -> Option<(Rev, &L)> {
         self.leaves().next()
     }
@@ -106,44 +110,45 @@ impl<L: Leaf> RevTree<L> {
         self.branches.iter().map(|branch| (branch.newest(), &branch.leaf))
     }
 
-    /// All leaves to be changed in place. Whether they are deleted must stay as it is.
+    /// All leaves for changes in place. Whether a leaf is deleted must not change.
     pub fn leaves_mut(&mut self) -> impl Iterator<Item = (Rev, &mut L)> {
         self.branches.iter_mut().map(|branch| (branch.newest(), &mut branch.leaf))
     }
 
-    /// What the leaf holds, if the revision is one.
+    /// The content of the leaf `rev`; `None` if it is not a leaf.
     pub fn leaf(&self, rev: Rev) -> Option<&L> {
         self.leaves().find(|(leaf, _)| *leaf == rev).map(|(_, leaf)| leaf)
     }
 
-    /// Whether the revision is known, as a leaf or as an ancestor of one.
+    /// Whether the revision is known, as a leaf or as an ancestor.
     pub fn contains(&self, rev: Rev) -> bool {
         self.owner(rev).is_some()
     }
 
-    /// The revision and its ancestors, if it is known.
+    /// The revision and its known ancestors; `None` if it is unknown.
     pub fn path_of(&self, rev: Rev) -> Option<RevPath> {
         let hashes = self.ancestors(rev).map(Rev::hash).collect();
         RevPath::new(rev.number(), hashes)
     }
 
-    /// The leaves that descend from the revision, itself included, the best first.
+    /// The leaves that descend from the revision, including itself, the best first.
     pub fn leaves_of(&self, rev: Rev) -> Vec<(Rev, &L)> {
         self.leaves().filter(|(leaf, _)| self.ancestors(*leaf).any(|ancestor| ancestor == rev)).collect()
     }
 
-    /// Those of `revs` that are not known.
+    /// The unknown ones of `revs`.
     pub fn missing(&self, revs: &[Rev]) -> Vec<Rev> {
         revs.iter().copied().filter(|rev| !self.contains(*rev)).collect()
     }
 
-    /// The leaves that revisions which are missing may descend from: all with a smaller number than one of them.
+    /// The leaves from which the missing revisions may descend: all leaves with a smaller number than one of
+    /// them.
     pub fn possible_ancestors(&self, missing: &[Rev]) -> Vec<Rev> {
         let Some(number) = missing.iter().map(|rev| rev.number()).max() else { return Vec::new() };
         self.leaves().map(|(rev, _)| rev).filter(|rev| rev.number() < number).collect()
     }
 
-    /// Merges a path. `leaf` is taken if its newest revision is new.
+    /// Merges a path. `leaf` is used if the newest revision of the path is new.
     pub fn merge(&mut self, path: &RevPath, leaf: L) -> Merged {
         if self.is_empty() {
             self.branches.push(Branch {
@@ -171,7 +176,8 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Forgets all but the newest `limit` (at least one) revisions of each leaf's path. Says whether there were others.
+    /// Drops all but the newest `limit` (at least one) revisions of each leaf's path. Returns whether any
+    /// were dropped.
     pub fn stem(&mut self, limit: u32) -> bool {
         let limit = limit.max(1) as usize;
         if self.branches.iter().all(|branch| self.depth(branch) <= limit) {
@@ -191,7 +197,8 @@ impl<L: Leaf> RevTree<L> {
         true
     }
 
-    /// Removes leaves, with those of their ancestors that no other leaf has. Gives those that were leaves.
+    /// Removes leaves, with the ancestors that no other leaf has. Returns the removed leaves; revisions that
+    /// are not leaves are ignored.
     pub fn purge(&mut self, revs: &[Rev]) -> Vec<Rev> {
         let purged: Vec<Rev> = self.leaves().map(|(rev, _)| rev).filter(|rev| revs.contains(rev)).collect();
         if !purged.is_empty() {
@@ -201,7 +208,7 @@ impl<L: Leaf> RevTree<L> {
         purged
     }
 
-    /// Appends the bytes; see the module documentation.
+    /// Appends the encoding; see the module documentation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.branches.len() as u64);
         for branch in &self.branches {
@@ -213,9 +220,9 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Reads what was encoded; `None` for bytes that no tree was encoded to.
+    /// Reads the output of [`RevTree::encode`]; `None` for malformed bytes.
     pub fn decode(input: &mut Input<'_>) -> Option<Self> {
-        // A branch has at least three numbers and a hash.
+        // A branch takes at least three one-byte numbers and a hash.
         let count = input.count(19)?;
         let mut tree = RevTree { branches: SmallVec::with_capacity(count) };
         for _ in 0..count {
@@ -237,7 +244,7 @@ impl<L: Leaf> RevTree<L> {
         self.branches.iter().find(|branch| branch.owns(rev))
     }
 
-    /// The revision, if it is known, its parent, and so on.
+    /// The revision, its parent, and so on; empty if the revision is unknown.
     fn ancestors(&self, rev: Rev) -> impl Iterator<Item = Rev> + '_ {
         let mut at = self.owner(rev).map(|branch| (branch, rev.number()));
         std::iter::from_fn(move || {
@@ -252,7 +259,7 @@ impl<L: Leaf> RevTree<L> {
         })
     }
 
-    /// How many revisions the path of the branch's leaf has.
+    /// The length of the path of the branch's leaf.
     fn depth(&self, branch: &Branch<L>) -> usize {
         let joined = |branch: &Branch<L>| self.branches.get(branch.joins? as usize);
         let oldest = std::iter::successors(Some(branch), |branch| joined(branch)).last();
@@ -274,7 +281,7 @@ impl<L: Leaf> RevTree<L> {
         parents
     }
 
-    /// Merges whatever the shape.
+    /// Merges a path into a tree of any shape.
     fn merge_slowly(&mut self, path: &RevPath, leaf: L) -> Merged {
         let mut parents = self.parents();
         let known = parents.contains_key(&path.newest());
@@ -300,7 +307,8 @@ impl<L: Leaf> RevTree<L> {
         }
     }
 
-    /// Makes the branches anew, from those leaves that `keep` tells, a new one, and what is their parent.
+    /// Rebuilds the branches from the leaves that `keep` accepts, a new leaf, and the parent of each
+    /// revision.
     fn rebuild(
         &mut self,
         parent_of: impl Fn(Rev) -> Option<Rev>,
@@ -327,7 +335,7 @@ impl<L: Leaf> RevTree<L> {
                 at = parent_of(rev);
             }
             if hashes.is_empty() {
-                // An ancestor of another leaf: only bytes that were tampered with have such leaves.
+                // An ancestor of another leaf: only forged bytes have such leaves.
                 continue;
             }
             hashes.reverse();
@@ -336,14 +344,15 @@ impl<L: Leaf> RevTree<L> {
     }
 }
 
-/// By what branches are ordered, the best last.
+/// The order of branches; the best is the largest.
 fn rank<L: Leaf>(branch: &Branch<L>) -> (bool, Rev) {
     (!branch.leaf.deleted(), branch.newest())
 }
 
 fn decode_branch<L: Leaf>(input: &mut Input<'_>) -> Option<Branch<L>> {
     let first = input.number_u32()?;
-    // The hashes follow the number of the branch that is joined, so that they fit into what is left of the input.
+    // The number of the joined branch lies between the count and the hashes; `count` still bounds the hashes
+    // by the input.
     let count = input.count(16)?;
     let joins = input.number_u32()?.checked_sub(1);
     let last = first.checked_add(u32::try_from(count).ok()?.checked_sub(1)?)?;

@@ -1,37 +1,38 @@
-//! `Rev`: the name of one revision of a document, `N-<32 hex digits>`.
+//! `Rev`: the id of one revision of a document, `N-<32 hex digits>`.
 //!
-//! What it is: the number of edits since the document began, and 16 bytes that name the edit. It is compared as CouchDB does:
-//! by number, then by the bytes.
-//! What it is not: the place of a revision in its tree ([`crate::RevTree`]), nor the rev of a `_local` document (`0-N`).
+//! It consists of the number of edits since the document began, and 16 bytes that identify the edit. The
+//! order is CouchDB's: by number, then by the bytes. The position of a revision in its tree is in
+//! [`crate::RevTree`]; the rev of a `_local` document (`0-N`) is a different type.
 //!
 //! Invariants
-//! - The number is at least 1. Revisions of other servers whose hash is not 32 hex digits are refused.
-//! - Bytes, 20 of them: number (u32, big endian), hash. Their order is the order of revisions.
+//! - The number is at least 1. Revisions of other servers are rejected if their hash is not 32 hex digits.
+//! - The encoding has 20 bytes: number (u32, big endian), hash. The order of encodings is the order of
+//!   revisions.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The longest text that a revision has: ten digits, a dash, 32 hex digits.
+/// The longest text of a revision: ten digits, a dash, 32 hex digits.
 pub const REV_TEXT_BYTES: usize = 43;
 
-/// A revision. See the module documentation.
+/// The id of a revision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rev {
     number: NonZeroU32,
     hash: [u8; 16],
 }
 
-/// A text that names no revision.
+/// The error of parsing text that is not a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid rev format")]
 pub struct RevError;
 
 impl Rev {
-    /// How many bytes [`Rev::to_bytes`] gives.
+    /// The size of [`Rev::to_bytes`].
     pub const BYTES: usize = 20;
 
-    /// The revision after `number - 1` others; `None` for number 0, which no revision has.
+    /// The revision with this number and hash; `None` for number 0.
     pub const fn new(number: u32, hash: [u8; 16]) -> Option<Rev> {
         match NonZeroU32::new(number) {
             Some(number) => Some(Rev { number, hash }),
@@ -44,22 +45,22 @@ impl Rev {
         Rev { number: NonZeroU32::MIN, hash }
     }
 
-    /// The revision that follows this one and is named `hash`; `None` if numbers have come to their end.
+    /// The revision that follows this one and has the hash `hash`; `None` if numbers are exhausted.
     pub fn next(self, hash: [u8; 16]) -> Option<Rev> {
         Some(Rev { number: self.number.checked_add(1)?, hash })
     }
 
-    /// How many edits the document had, this one included.
+    /// The number of edits of the document, including this one.
     pub const fn number(self) -> u32 {
         self.number.get()
     }
 
-    /// What names the edit.
+    /// The hash of the edit.
     pub const fn hash(self) -> [u8; 16] {
         self.hash
     }
 
-    /// As stored; see the module documentation.
+    /// The encoding; see the module documentation.
     pub fn to_bytes(self) -> [u8; Rev::BYTES] {
         let mut bytes = [0; Rev::BYTES];
         let (number, hash) = bytes.split_at_mut(4);
@@ -68,13 +69,13 @@ impl Rev {
         bytes
     }
 
-    /// The revision that the bytes name, if they name one.
+    /// Decodes a revision; `None` for bytes of another length or number 0.
     pub fn from_bytes(bytes: &[u8]) -> Option<Rev> {
         let (number, hash) = bytes.split_first_chunk::<4>()?;
         Rev::new(u32::from_be_bytes(*number), hash.try_into().ok()?)
     }
 
-    /// Only the hash as text, as `_revisions` lists it.
+    /// The hash as text, as `_revisions` lists it.
     pub fn hash_text(self) -> HashText {
         HashText(self.hash)
     }
@@ -92,7 +93,7 @@ impl fmt::Debug for Rev {
     }
 }
 
-/// 32 hex digits. See [`Rev::hash_text`].
+/// The hash of a revision, shown as 32 hex digits. See [`Rev::hash_text`].
 #[derive(Clone, Copy)]
 pub struct HashText([u8; 16]);
 
@@ -120,7 +121,7 @@ impl FromStr for Rev {
     }
 }
 
-/// The bytes that 32 hex digits name, in small or capital letters.
+/// Parses 32 hex digits in lower or upper case.
 pub(crate) fn parse_hash(text: &str) -> Option<[u8; 16]> {
     let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
     let mut hash = [0; 16];

@@ -1,26 +1,27 @@
-//! The rows of a database's tree file: what documents, the feed and `_local` documents are on disk.
+//! The rows of a database's tree file: documents, the feed and `_local` documents on disk.
 //!
-//! What it is: keys and values as bytes, their sums, and what is stored beside the trees.
-//! What it is not: the file format of trees; see `tree`.
+//! This module defines keys, values, sums and metadata. The file format of the trees is in `tree`.
 //!
 //! # Encoding
 //! Numbers and texts as in [`crate::codec`]; a pointer is 16 bytes ([`tree::Pointer`]); a revision 20.
 //!
 //! | tree | key | value |
 //! |------|-----|-------|
-//! | 0, documents | id | 1 if deleted, else 0; bytes of bodies; bytes of attachments; update sequence; tree of revisions |
-//! | 1, feed | update sequence, u64, big endian | 1 if deleted, else 0; id text; count; revisions of the leaves, the winner first |
-//! | 2, local | `d` and the id of a `_local` document | revision number; 0 and body bytes, or 1 and a pointer |
+//! | 0, documents | id | deleted (0 or 1); bytes of bodies; bytes of attachments; update sequence; revisions |
+//! | 1, feed | update sequence (u64, big endian) | deleted (0 or 1); id text; count; leaves, winner first |
+//! | 2, local | `d`, id of a `_local` document | revision number; 0 and body bytes, or 1 and a pointer |
 //! | 2, local | `u`, upload (u64), number of the chunk (u32), both big endian | pointer |
 //!
-//! A leaf in a tree of revisions: 1 if deleted, else 0; update sequence; pointer to the body; count of attachments; for each of
-//! them name text, type text, revpos, digest (16 bytes), length, count of chunks, pointers.
+//! Revisions are encoded as in `rev_tree`, with leaves of: deleted (0 or 1); update sequence; pointer to the
+//! body; count of attachments; for each of them name text, type text, revpos, digest (16 bytes), length,
+//! count of chunks, pointers.
 //!
-//! Metadata: version (1), id of the database (u64, little endian), update sequence, purge sequence, the four sums, limit of
-//! revisions, next upload, security bytes, count of uploads, and for each its id, chunks and bytes.
+//! Metadata: version (1), id of the database (u64, little endian), update sequence, purge sequence, the four
+//! sums, limit of revisions, next upload, security bytes, count of uploads, and for each its id, chunks and
+//! bytes.
 //!
-//! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the first one counts
-//! rows; over tree 2 the third counts bytes of blobs.
+//! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the
+//! first one counts rows; over tree 2 the third counts bytes of blobs.
 
 use std::sync::Arc;
 
@@ -43,24 +44,24 @@ use crate::state::{State, Upload};
 pub(crate) const DOCUMENTS: TreeId = TreeId(0);
 /// Documents by update sequence.
 pub(crate) const FEED: TreeId = TreeId(1);
-/// `_local` documents, and parts of attachments that are being sent.
+/// `_local` documents, and chunks of uploads.
 pub(crate) const LOCAL: TreeId = TreeId(2);
-/// How many trees a file has.
+/// The number of trees in a file.
 pub(crate) const TREES: u8 = 3;
 
-/// What keys of `_local` documents begin with.
+/// The first byte of keys of `_local` documents.
 const LOCAL_DOC: u8 = b'd';
-/// What keys of chunks begin with.
+/// The first byte of keys of chunks.
 const CHUNK: u8 = b'u';
 
-/// A body of a `_local` document up to this size stands in its row.
+/// The largest body of a `_local` document that is stored in its row, in bytes.
 const INLINE_BYTES_MAX: usize = 1024;
 const INLINE: u8 = 0;
 const POINTER: u8 = 1;
 
 const METADATA_VERSION: u64 = 1;
 
-/// What a row adds to the sums of its tree.
+/// The contribution of a row to the sums of its tree.
 pub(crate) fn measure(tree: TreeId, key: &[u8], value: &[u8]) -> Sums {
     let mut input = Input::new(value);
     match tree {
@@ -97,7 +98,7 @@ fn decode_pointer(input: &mut Input<'_>) -> Option<Pointer> {
     Some(Pointer::decode(&input.array()?))
 }
 
-/// The row of a document whose blobs are all in the file.
+/// Encodes the row of a document whose blobs are all in the file.
 pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
     let sums = info.sums();
     let mut out = Vec::with_capacity(96);
@@ -109,7 +110,7 @@ pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
     out
 }
 
-/// The document of a row.
+/// Decodes the row of a document; `None` if it is malformed or its sums are wrong.
 pub(crate) fn decode_document(id: &[u8], value: &[u8]) -> Option<DocInfo> {
     let mut input = Input::new(value);
     let id = std::str::from_utf8(id).ok()?.into();
@@ -148,7 +149,8 @@ impl Leaf for DocLeaf {
     }
 }
 
-/// Where a blob is. One that is nowhere takes the same room: so much is known when a document is measured before it is stored.
+/// Encodes the pointer of a blob. A blob that is not stored yet takes the same space, so that the size of a
+/// row is known before.
 fn encode_blob(blob: &Blob, out: &mut Vec<u8>) {
     out.extend_from_slice(&blob.pointer().map_or([0; Pointer::ENCODED_BYTES], |pointer| pointer.encode()));
 }
@@ -161,12 +163,12 @@ fn decode_attachment(input: &mut Input<'_>) -> Option<Attachment> {
     Some(Attachment { name, content_type, revpos, digest, length, chunks })
 }
 
-/// The key of a row of the feed.
+/// The key of a feed row.
 pub(crate) fn feed_key(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// The value of a row of the feed.
+/// Encodes the value of a feed row.
 pub(crate) fn encode_change(row: &ChangeRow) -> Vec<u8> {
     let mut out = vec![u8::from(row.deleted)];
     put_bytes(&mut out, row.id.as_bytes());
@@ -175,7 +177,7 @@ pub(crate) fn encode_change(row: &ChangeRow) -> Vec<u8> {
     out
 }
 
-/// A row of the feed.
+/// Decodes a feed row.
 pub(crate) fn decode_change(key: &[u8], value: &[u8]) -> Option<ChangeRow> {
     let seq = u64::from_be_bytes(key.try_into().ok()?);
     let mut input = Input::new(value);
@@ -192,7 +194,7 @@ pub(crate) fn local_key(id: &str) -> Vec<u8> {
     [&[LOCAL_DOC], id.as_bytes()].concat()
 }
 
-/// The value of a `_local` document.
+/// Encodes the value of a `_local` document; stores a large body with `put`.
 pub(crate) fn encode_local(
     document: &LocalDoc,
     put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
@@ -209,7 +211,7 @@ pub(crate) fn encode_local(
     Ok(out)
 }
 
-/// The revision of a `_local` document, and its body or where that is.
+/// Decodes the revision of a `_local` document, and its body or the pointer to it.
 pub(crate) fn decode_local(value: &[u8]) -> Option<(u64, Result<Bytes, Pointer>)> {
     let mut input = Input::new(value);
     let (rev, body) = decode_local_body(&mut input)?;
@@ -231,12 +233,13 @@ pub(crate) fn chunk_key((upload, number): ChunkKey) -> Vec<u8> {
     [&[CHUNK][..], &upload.0.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
-/// Where a chunk is.
+/// Decodes the value of a chunk: the pointer to its bytes.
 pub(crate) fn decode_chunk(value: &[u8]) -> Option<Pointer> {
     value.try_into().ok().map(Pointer::decode)
 }
 
-/// A row of the tree of `_local` documents and chunks with its blob, if it has one, elsewhere. `None` if it is damaged.
+/// A row of the tree `LOCAL` with its blob, if it has one, moved by `move_blob`. `None` if the row is
+/// malformed.
 pub(crate) fn moved_local(
     key: &[u8],
     value: &[u8],
@@ -258,13 +261,13 @@ pub(crate) fn moved_local(
     Ok(Some(moved))
 }
 
-/// Where the blob of a chunk is, if the row is one.
+/// The pointer of a chunk row; `None` for other rows.
 pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
     if key.first() == Some(&CHUNK) { decode_chunk(value) } else { None }
 }
 
 impl DocInfo {
-    /// The document with all its blobs in `file`.
+    /// The document with all its blobs stored in the file of `era`.
     pub(crate) fn saved(
         &self,
         era: Era,
@@ -273,7 +276,7 @@ impl DocInfo {
         self.with_blobs(&mut |blob| blob.saved(era, put).map(Blob::Saved))
     }
 
-    /// The document with each blob exchanged.
+    /// The document with each blob replaced by the result of `exchange`.
     pub(crate) fn with_blobs<E>(
         &self,
         exchange: &mut impl FnMut(&Blob) -> Result<Blob, E>,
@@ -293,7 +296,7 @@ impl DocInfo {
         Ok(info)
     }
 
-    /// All its blobs, in an order that does not depend on where they are.
+    /// All its blobs, in an order that does not depend on their places.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.revs.leaves().flat_map(|(_, leaf)| {
             let chunks = leaf.attachments.iter().flat_map(|attachment| attachment.chunks.iter());
@@ -302,7 +305,7 @@ impl DocInfo {
     }
 }
 
-/// What is stored of a state beside its trees.
+/// Encodes the metadata of a state: all of it that is not in the trees.
 pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(&mut out, METADATA_VERSION);
@@ -323,7 +326,8 @@ pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
     out
 }
 
-/// The state that a file holds, without the file; its layers begin where the file ends.
+/// Decodes the state in the metadata of a file, without its tree. Its fresh layer begins at the end of the
+/// file.
 pub(crate) fn decode_metadata(metadata: &[u8], applied_lsn: Lsn) -> Option<State> {
     let mut input = Input::new(metadata);
     if input.number()? != METADATA_VERSION {

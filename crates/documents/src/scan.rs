@@ -1,10 +1,10 @@
-//! Walks over a snapshot: the feed, and all documents by id.
+//! Iterators over a snapshot: the feed, and all documents by id.
 //!
-//! What it is: iterators that own what they walk over and hold one page of it, however much there is.
-//! What it is not: a filter; rows are dropped by whoever asked for them.
+//! They own the state that they walk over, and hold one page of rows, however long the walk is. They do not
+//! filter; the caller drops unwanted rows.
 //!
 //! Invariants
-//! - A row is given once, in order, and whatever the layers hold.
+//! - Each row is returned once, in order, regardless of the layer that holds it.
 
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -19,24 +19,24 @@ use crate::rows::{self, DOCUMENTS, FEED};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
 
-/// How many rows are taken at once.
+/// The number of rows fetched at once.
 const PAGE_ROWS: usize = 128;
 
-/// Which way a walk goes.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the smallest on.
+    /// The smallest first.
     Ascending,
-    /// From the largest on.
+    /// The largest first.
     Descending,
 }
 
-/// Ids from one bound to the other, whichever way they are walked.
+/// A range of ids, independent of the direction of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdRange {
-    /// The smallest.
+    /// The lower bound.
     pub from: Bound<DocId>,
-    /// The largest.
+    /// The upper bound.
     pub to: Bound<DocId>,
 }
 
@@ -48,7 +48,7 @@ impl IdRange {
         (as_str(&self.from), as_str(&self.to))
     }
 
-    /// Whether no id is in it.
+    /// Whether the range has no ids.
     fn is_empty(&self) -> bool {
         match self.as_bounds() {
             (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -68,12 +68,12 @@ fn as_str(bound: &Bound<DocId>) -> Bound<&str> {
     }
 }
 
-/// The feed of a snapshot. See [`crate::Snapshot::changes`].
+/// An iterator over the feed of a snapshot. See [`crate::Snapshot::changes`].
 #[derive(Clone, Debug)]
 pub struct Changes {
     state: Arc<State>,
     direction: Direction,
-    /// Ascending: rows behind it are to come. Descending: rows before it and itself.
+    /// Ascending: rows after it remain. Descending: rows up to and including it remain.
     position: u64,
     page: vec::IntoIter<ChangeRow>,
     is_over: bool,
@@ -122,7 +122,7 @@ impl Iterator for Changes {
     }
 }
 
-/// The documents of a snapshot that are not deleted. See [`crate::Snapshot::all_docs`].
+/// An iterator over the documents of a snapshot that are not deleted. See [`crate::Snapshot::all_docs`].
 #[derive(Clone, Debug)]
 pub struct AllDocs {
     state: Arc<State>,
@@ -186,12 +186,12 @@ impl Iterator for AllDocs {
     }
 }
 
-/// A row of a layer: what is there, or that nothing is there any more.
+/// A row of a layer: the document, or `None` if it is removed.
 type Row = (DocId, Option<Arc<DocInfo>>);
 type Rows<'s> = Box<dyn Iterator<Item = Result<Row, StoreError>> + 's>;
 
 impl State {
-    /// At most `rows` rows of the feed behind `since`.
+    /// Appends feed rows after `since` to the page, up to `rows`.
     fn changes_behind(&self, since: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
         let behind = (Bound::Excluded(since), Bound::Unbounded);
         if since < self.tree_seq() {
@@ -213,7 +213,7 @@ impl State {
         Ok(())
     }
 
-    /// At most `rows` rows of the feed from `from` on backwards.
+    /// Appends feed rows from `from` on downwards to the page, up to `rows`.
     fn changes_down_from(&self, from: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
         let before = (Bound::Unbounded, Bound::Included(from));
         let shown = self.fresh.by_seq.range(before).rev();
@@ -226,7 +226,7 @@ impl State {
         self.changes_of_tree(Bound::Unbounded, Bound::Included(&to), tree::Direction::Backward, rows, page)
     }
 
-    /// Rows of the feed that are on disk and that no layer hides, until the page has `rows`.
+    /// Appends feed rows of the file that no layer hides, until the page has `rows`.
     fn changes_of_tree(
         &self,
         from: Bound<&[u8; 8]>,
@@ -247,12 +247,12 @@ impl State {
         Ok(())
     }
 
-    /// The update sequence of what is on disk.
+    /// The update sequence of the file.
     fn tree_seq(&self) -> u64 {
         self.frozen.as_ref().map_or(self.fresh.base_seq, |frozen| frozen.base_seq)
     }
 
-    /// The documents of a range, deleted ones as well.
+    /// The documents of a range, including deleted ones.
     fn documents<'s>(
         &'s self,
         range: &'s IdRange,
@@ -288,7 +288,7 @@ fn rows_of<'s>(layer: &'s Layer, range: &'s IdRange, direction: Direction) -> Ro
     }
 }
 
-/// The rows of several layers in one order; of those with the same key only that of the first layer.
+/// Merges the rows of several sources; of rows with the same key it returns that of the first source.
 struct Merged<'s> {
     sources: Vec<Peekable<Rows<'s>>>,
     direction: Direction,
@@ -299,7 +299,7 @@ impl<'s> Merged<'s> {
         Merged { sources: sources.into_iter().map(Iterator::peekable).collect(), direction }
     }
 
-    /// The key that comes next, or an error that is to be told first.
+    /// The next key, or the first error of a source.
     fn next_key(&mut self) -> Option<Result<DocId, StoreError>> {
         let mut next: Option<DocId> = None;
         for source in &mut self.sources {

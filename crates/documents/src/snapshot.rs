@@ -1,8 +1,8 @@
-//! `Snapshot`: a database as it was at one moment, for readers.
+//! `Snapshot`: the state of a database at one moment, for readers.
 //!
-//! What it is: everything that can be asked: a document with any of its revisions, the feed, all documents in order, what a
-//! replica lacks, bodies and attachments. Cheap to clone; held as long as wanted, it never holds up writers.
-//! What it is not: committed: see [`Snapshot::last_lsn`].
+//! It answers all reads: a document with any of its revisions, the feed, all documents in order, the
+//! revisions that a replica lacks, bodies and attachments. It is cheap to clone, and never blocks writers,
+//! however long it is held. Its state may not be committed yet: see [`Snapshot::last_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,44 +20,44 @@ use crate::revision::Rev;
 use crate::scan::{AllDocs, Changes, Direction, IdRange};
 use crate::state::State;
 
-/// See the module documentation.
+/// The state of a database at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: Arc<State>,
 }
 
-/// What is said of a database as a whole.
+/// The totals of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
-    /// How many documents there are, and how many bytes.
+    /// Numbers of documents and bytes.
     pub sums: DocSums,
     /// The update sequence.
     pub update_seq: u64,
-    /// How many purges there were.
+    /// The number of purges.
     pub purge_seq: u64,
-    /// How many bytes its file has.
+    /// The size of its file in bytes.
     pub file_bytes: u64,
-    /// How many of them are in use.
+    /// Bytes of the file that are in use.
     pub active_bytes: u64,
 }
 
-/// Which revision of a document is asked for.
+/// Selects a revision of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// The winner; a deleted one is not found.
+    /// The winner; it is not found if it is deleted.
     Winner,
-    /// This leaf.
+    /// This revision, which must be a leaf.
     Rev(Rev),
-    /// This leaf, or the best one that descends from it.
+    /// This revision if it is a leaf, else the best leaf that descends from it.
     Latest(Rev),
 }
 
-/// What a replica lacks of a document.
+/// The revisions of a document that are missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevsDiff {
-    /// Of the revisions asked for, those that are not here.
+    /// The requested revisions that are unknown here.
     pub missing: Vec<Rev>,
-    /// Leaves that they may follow.
+    /// Leaves from which the missing revisions may descend.
     pub possible_ancestors: Vec<Rev>,
 }
 
@@ -66,12 +66,13 @@ impl Snapshot {
         Snapshot { state }
     }
 
-    /// Which database it is of.
+    /// The id of the database.
     pub fn db(&self) -> DbId {
         self.state.db
     }
 
-    /// The end of the last record that it has seen: what is read here may leave the server when the log has committed it.
+    /// The end of the last record in this state. Results of reads may leave the server once the log has
+    /// committed it.
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
     }
@@ -81,7 +82,7 @@ impl Snapshot {
         self.state.update_seq
     }
 
-    /// How many revisions a branch keeps.
+    /// The number of revisions that a branch keeps.
     pub fn revs_limit(&self) -> u32 {
         self.state.revs_limit
     }
@@ -91,14 +92,14 @@ impl Snapshot {
         &self.state.security
     }
 
-    /// The database as a whole.
+    /// The totals of the database.
     pub fn info(&self) -> DatabaseInfo {
         let State { sums, update_seq, purge_seq, .. } = *self.state;
         let (file_bytes, active_bytes) = self.state.file_bytes();
         DatabaseInfo { sums, update_seq, purge_seq, file_bytes, active_bytes }
     }
 
-    /// All that is known of a document, deleted or not.
+    /// A document with all its revisions, deleted or not; `None` if the id is unknown.
     pub fn document(&self, id: &str) -> Result<Option<Arc<DocInfo>>, DocError> {
         Ok(self.state.document(id)?)
     }
@@ -106,7 +107,8 @@ impl Snapshot {
     /// One revision of a document.
     ///
     /// # Errors
-    /// [`DocError::Missing`] or [`DocError::Deleted`] if it is not there.
+    /// [`DocError::Missing`] or [`DocError::Deleted`] if it does not exist; [`DocError::Storage`] if it
+    /// cannot be read.
     pub fn open(&self, id: &str, pick: Pick) -> Result<Found, DocError> {
         let info = self.document(id)?.ok_or(DocError::Missing)?;
         let found = match pick {
@@ -123,14 +125,14 @@ impl Snapshot {
         found.and_then(|rev| Found::new(info, rev)).ok_or(DocError::Missing)
     }
 
-    /// All leaves of a document, the winner first; none if there is no such document.
+    /// All leaves of a document, the winner first; empty if the id is unknown.
     pub fn open_all(&self, id: &str) -> Result<Vec<Found>, DocError> {
         let Some(info) = self.document(id)? else { return Ok(Vec::new()) };
         Ok(info.revs.leaves().filter_map(|(rev, _)| Found::new(info.clone(), rev)).collect())
     }
 
-    /// The leaves that were asked for, or with `latest` those that descend from them, each once; or the revision that is
-    /// missing.
+    /// The requested leaves, or with `latest` the leaves that descend from the requested revisions, each
+    /// once. A missing revision is an error in the list.
     pub fn open_revs(
         &self,
         id: &str,
@@ -158,17 +160,18 @@ impl Snapshot {
             .collect())
     }
 
-    /// A `_local` document.
+    /// A `_local` document; `id` is without the prefix.
     pub fn local(&self, id: &str) -> Result<Option<Arc<LocalDoc>>, DocError> {
         Ok(self.state.local(id)?)
     }
 
-    /// The feed: each document once, behind `since` in ascending order, or before and with `since` in descending order.
+    /// The feed, with each document once: after `since` in ascending order, or from `since` on downwards in
+    /// descending order.
     pub fn changes(&self, since: u64, direction: Direction) -> Changes {
         Changes::new(self.state.clone(), since, direction)
     }
 
-    /// How many rows of the feed are behind `seq`, or a few more.
+    /// An upper bound of the number of feed rows after `seq`.
     pub fn pending(&self, seq: u64) -> u64 {
         self.state.update_seq.saturating_sub(seq)
     }
@@ -178,7 +181,7 @@ impl Snapshot {
         AllDocs::new(self.state.clone(), range, direction)
     }
 
-    /// What of these revisions is not here. `None` if nothing is missing.
+    /// The unknown ones of these revisions. `None` if none is missing.
     pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, DocError> {
         let Some(info) = self.document(id)? else {
             let diff = RevsDiff { missing: revs.to_vec(), possible_ancestors: Vec::new() };
@@ -194,7 +197,7 @@ impl Snapshot {
         self.blob(&leaf.body)
     }
 
-    /// The bytes of an attachment in this range, cut to what there is, in parts of at most [`CHUNK_BYTES`].
+    /// The bytes of an attachment in this range, clipped to its length, in parts of at most [`CHUNK_BYTES`].
     pub fn attachment(&self, attachment: &Attachment, range: Range<u64>) -> AttachmentReader {
         let range = range.start..range.end.min(attachment.length);
         AttachmentReader { snapshot: self.clone(), chunks: attachment.chunks.clone(), range }
@@ -205,7 +208,7 @@ impl Snapshot {
     }
 }
 
-/// The bytes of an attachment, part by part.
+/// An iterator over the bytes of an attachment, chunk by chunk.
 #[derive(Clone, Debug)]
 pub struct AttachmentReader {
     snapshot: Snapshot,

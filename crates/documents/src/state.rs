@@ -1,12 +1,12 @@
-//! `State`: one document database as it is at one moment, and what each operation does to it.
+//! `State`: one document database at one moment, and the effect of each operation on it.
 //!
-//! What it is: an immutable value; a writer changes a copy, which is cheap, and publishes it with the LSN of the record.
-//! What it is not: a judge of requests; see [`crate::Writer`].
+//! It is an immutable value; a writer changes a copy, which is cheap, and publishes it with the LSN of the
+//! record. It does not validate requests; [`crate::Writer`] does.
 //!
 //! Invariants
-//! - [`State::apply`] is the only way to change one: live, in recovery and on replicas. The same operations lead to the same
-//!   state.
-//! - `sums` are those of all documents. Each edit adds one to `update_seq`.
+//! - A state is changed only by [`State::apply`] and [`State::edit`], which do the same live, in recovery and
+//!   on replicas: the same operations lead to the same state.
+//! - `sums` are the totals over all documents. Each edit and each purge adds one to `update_seq`.
 
 use std::sync::Arc;
 
@@ -26,31 +26,31 @@ use crate::revision::Rev;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::store_error::StoreError;
 
-/// How many revisions a branch keeps unless the database says otherwise.
+/// The default number of revisions that a branch keeps.
 pub const REVS_LIMIT: u32 = 1000;
 
-/// See the module documentation.
+/// The state of a database.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) db: DbId,
     pub(crate) fresh: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
-    /// What was saved; `None` if nothing was.
+    /// The last checkpoint; `None` before the first one.
     pub(crate) tree: Option<tree::Snapshot>,
     pub(crate) update_seq: u64,
     pub(crate) purge_seq: u64,
     pub(crate) sums: DocSums,
     pub(crate) revs_limit: u32,
-    /// As it was set; empty if it never was.
+    /// The security object as it was set; empty if it never was.
     pub(crate) security: Bytes,
-    /// Attachments that are being sent.
+    /// Unfinished uploads.
     pub(crate) uploads: OrdMap<UploadId, Upload>,
     pub(crate) next_upload: UploadId,
     /// The position of the last change.
     pub(crate) last_lsn: Lsn,
 }
 
-/// How much of an attachment there is.
+/// The received part of an upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Upload {
     pub(crate) chunks: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Upload {
 }
 
 impl State {
-    /// A database as it is created.
+    /// The state of a new database.
     pub(crate) fn new(db: DbId) -> State {
         State {
             db,
@@ -86,7 +86,7 @@ impl State {
         row.map(|row| document_of(tree, id, &row)).transpose()
     }
 
-    /// The documents with these ids, which ascend: what the file has of them is found in one walk.
+    /// The documents with these ids, which must ascend; the file is read in one walk.
     pub(crate) fn look_up(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
         let known: Vec<Option<Known<'_>>> = ids.iter().map(|id| self.in_layers(id)).collect();
         let others = ids.iter().zip(&known).filter(|(_, known)| known.is_none());
@@ -98,12 +98,12 @@ impl State {
         Ok(known.into_iter().map(document).collect())
     }
 
-    /// What the layers know of this id, if anything.
+    /// The entry of this id in the layers, if they have one.
     fn in_layers(&self, id: &str) -> Option<Known<'_>> {
         self.layers().find_map(|layer| layer.by_id.get(id))
     }
 
-    /// What the file has of these ids, which ascend.
+    /// The documents with these ids in the file. The ids must ascend.
     fn on_disk(&self, ids: &[&str]) -> Result<Vec<Option<Arc<DocInfo>>>, StoreError> {
         let Some(tree) = &self.tree else { return Ok(vec![None; ids.len()]) };
         let rows = tree.get_many(DOCUMENTS, ids)?;
@@ -127,7 +127,7 @@ impl State {
         Ok(Some(Arc::new(LocalDoc { rev, body })))
     }
 
-    /// The bytes that a document refers to.
+    /// The bytes of a blob.
     pub(crate) fn read_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         match (blob, &self.tree) {
             (Blob::Unsaved(unsaved), _) => Ok(unsaved.bytes.clone()),
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// How many bytes the file has, and how many of them are in use.
+    /// The size of the file, and the bytes of it that are in use.
     pub(crate) fn file_bytes(&self) -> (u64, u64) {
         let Some(tree) = &self.tree else { return (0, 0) };
         let nodes: u64 = [DOCUMENTS, FEED, LOCAL].into_iter().map(|id| tree.node_bytes(id)).sum();
@@ -144,12 +144,12 @@ impl State {
         (tree.file_end(), nodes + bodies + attachments + local)
     }
 
-    /// Up to where the file has everything.
+    /// The position up to which the file has all changes.
     pub(crate) fn saved_lsn(&self) -> Lsn {
         self.tree.as_ref().map_or(self.db.lsn(), tree::Snapshot::applied_lsn)
     }
 
-    /// Whether the log has changes that the file has not.
+    /// Whether the log has changes that the file does not have.
     pub(crate) fn is_dirty(&self) -> bool {
         self.last_lsn > self.saved_lsn()
     }
@@ -159,7 +159,7 @@ impl State {
         std::iter::once(&self.fresh).chain(self.frozen.as_deref())
     }
 
-    /// Does what the operation says.
+    /// Applies one operation.
     pub(crate) fn apply(&mut self, operation: Operation) -> Result<(), StoreError> {
         match operation {
             Operation::Edit(edit) => {
@@ -180,7 +180,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a revision to the document that is `old` so far.
+    /// Adds a revision to the document whose current version is `old`.
     pub(crate) fn edit(&mut self, edit: Edit, old: Option<Arc<DocInfo>>) -> Result<(), StoreError> {
         let mut new_bytes = edit.body.len() as u64;
         let attachments = edit
@@ -222,7 +222,7 @@ impl State {
         self.fresh.put_document(old.map(|old| old.seq), Arc::new(info), new_bytes);
     }
 
-    /// The attachment that an edit names.
+    /// Resolves the attachment of an edit; takes over the chunks of an upload.
     fn attachment(
         &mut self,
         attachment: EditAttachment,
@@ -260,7 +260,7 @@ impl State {
         self.uploads.insert(upload, progress);
     }
 
-    /// Ends an upload: what was sent belongs to the edit now.
+    /// Ends an upload and returns its chunks for the edit.
     fn take_upload(&mut self, upload: UploadId, length: u64) -> Result<Arc<[Blob]>, StoreError> {
         if self.uploads.get(&upload).is_none_or(|progress| progress.bytes != length) {
             return Err(self.misfit("an attachment was not sent as a whole"));
@@ -311,7 +311,7 @@ fn document_of(tree: &tree::Snapshot, id: &str, row: &[u8]) -> Result<Arc<DocInf
     decoded(tree, rows::decode_document(id.as_bytes(), row)).map(Arc::new)
 }
 
-/// What a row of the file was decoded to, or that it is damaged.
+/// The decoded row, or an error if it is malformed.
 pub(crate) fn decoded<T>(tree: &tree::Snapshot, row: Option<T>) -> Result<T, StoreError> {
     row.ok_or_else(|| StoreError::Damaged { path: tree.path().to_owned(), what: "a row that is none" })
 }

@@ -1,15 +1,18 @@
-//! `Store`: the files of all databases as a whole: opening them, saving what is due, and how much of the log they make dispensable.
+//! `Store`: the files of all databases as a whole: opening them, saving them, and truncating the log that
+//! they make redundant.
 //!
 //! ```text
-//! save what is due -> catalog, durable -> files of deleted databases go -> the log before `saved_lsn` is not needed
+//! save the databases that are due -> catalog, durable -> remove files of deleted databases
+//!   -> the log before `saved_lsn` is not needed
 //! ```
 //!
-//! What it is: the order of these steps. What it is not: a thread, or a clock.
+//! It defines the order of these steps; it has no thread and no clock.
 //!
 //! Invariants
-//! - A file that the catalog names is there with the checkpoint that it is vouched to have, or the server does not start.
-//! - A file that the catalog does not vouch for is not needed: the log has all that is in it. It is removed when the files are
-//!   opened, and if it was made since, as soon as it is in nobody's way.
+//! - A file in the catalog exists with the checkpoint that the catalog vouches for, or the server does not
+//!   start.
+//! - A file that is not in the catalog is not needed: the log has all its changes. It is removed when the
+//!   files are opened or, if it was created later, as soon as no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,53 +38,58 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::unnamed::{Generation, Unnamed};
 
-/// When so much of the log could be given up, the catalog is written although it says nothing else.
+/// When this many bytes of the log have become redundant, the catalog is written even if it has no other
+/// news.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
 
-/// Where documents lie in a data directory.
+/// The directory of documents in a data directory.
 pub fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join("documents")
 }
 
-/// See the module documentation.
+/// The files of all databases, with their catalog.
 pub(crate) struct Store {
     shelf: Shelf,
     unnamed: Arc<Unnamed>,
-    /// As it lies on disk; `None` before there was a database to save.
+    /// The catalog on disk; `None` before the first database was saved.
     written: Mutex<Option<Catalog>>,
-    /// The last attempt to write the catalog has failed: the disk may have it, or the one before.
+    /// Whether the last attempt to write the catalog failed: the disk may have the new or the previous
+    /// catalog.
     catalog_unsure: AtomicBool,
-    /// Where the log is to be applied from, after opening.
+    /// The position after which the log must be applied after opening.
     replay_from: Option<Lsn>,
 }
 
-/// Files that are, together with the catalog, all that is saved; for whoever copies them.
+/// A consistent set of files for a backup or a full sync: together with the catalog it has all saved data.
 pub struct CopyPlan {
     /// The files of databases.
     pub files: Vec<CopyFile>,
-    /// What the catalog is called in the directory of documents.
+    /// The file name of the catalog in the directory of documents.
     pub catalog_name: &'static str,
-    /// Its bytes, to be written last.
+    /// The contents of the catalog; it must be written last.
     pub catalog: Vec<u8>,
 }
 
 /// A file to be copied.
 pub struct CopyFile {
-    /// What it is called in the directory of documents.
+    /// Its name in the directory of documents.
     pub name: String,
-    /// How many bytes belong to the copy: they never change.
+    /// The number of bytes to copy. They never change.
     pub bytes: u64,
-    /// It stays readable when it is replaced or removed.
+    /// The open file: it stays readable when the file is replaced or removed.
     pub file: Arc<dyn File>,
 }
 
 impl Documents {
-    /// Opens all databases of a directory. The log behind [`Documents::replay_from`] is to be applied then.
+    /// Opens all databases of a directory. The caller must then apply the log after
+    /// [`Documents::replay_from`].
     ///
-    /// With a `limit`, the log ends there: what files have behind it is forgotten, as far as they go back to it.
+    /// With a `limit`, the log ends there: changes of the files after the limit are discarded, if the files
+    /// have a checkpoint before it.
     ///
     /// # Errors
-    /// I/O errors and damage. [`StoreError::AheadOfLog`] if files do not go back to the limit.
+    /// I/O errors and damage. [`StoreError::AheadOfLog`] if a database was deleted after the limit,
+    /// [`StoreError::Tree`] if a file has no checkpoint before it.
     pub fn open(shelf: Shelf, limit: Option<Lsn>, listener: Listener) -> Result<Documents, StoreError> {
         let (disk, dir) = (&*shelf.disk, &*shelf.dir);
         disk.create_dir_all(dir).map_err(StoreError::io("create", dir))?;
@@ -140,14 +148,14 @@ impl Documents {
         Ok(Documents::stored(names, store, listener))
     }
 
-    /// The position of the log behind which records are to be applied after opening. `None` if nothing was ever saved: then all
-    /// that the log has.
+    /// The position after which records must be applied after opening. `None` if nothing was ever saved: then
+    /// the whole log must be applied.
     pub fn replay_from(&self) -> Option<Lsn> {
         self.store()?.replay_from
     }
 
-    /// The position of the log behind which records must be kept for documents: what is before, the files have, durably. `None`
-    /// if there are no documents.
+    /// The position after which the log must be kept for documents: the files have all earlier changes,
+    /// durably. `None` if there are no documents.
     pub fn saved_lsn(&self) -> Option<Lsn> {
         let written = self.store()?.written.lock();
         match &*written {
@@ -156,12 +164,12 @@ impl Documents {
         }
     }
 
-    /// Whether anything was ever saved in files.
+    /// Whether anything was ever saved to files.
     pub fn is_saved(&self) -> bool {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
 
-    /// Up to where the files, or what was applied to them, have anything at all.
+    /// The last position that the files, or the records applied to them, have reached.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {
             let written = store.written.lock();
@@ -171,23 +179,26 @@ impl Documents {
         self.all().iter().map(|database| database.state().last_lsn).fold(written, Lsn::max)
     }
 
-    /// Roughly how many bytes are in memory only.
+    /// An estimate of the bytes that are in memory only.
     pub fn dirty_bytes(&self) -> u64 {
         let layers =
             |database: &Arc<Database>| database.state().layers().map(|layer| layer.bytes).sum::<u64>();
         self.all().iter().map(layers).sum()
     }
 
-    /// What was appended to files of databases since they were opened, compaction included. `None` if there are none.
+    /// Counters of the bytes appended to files since they were opened, including compaction. `None` if the
+    /// databases are in memory only.
     pub fn written(&self) -> Option<&Written> {
         self.store().map(|store| &store.shelf.written)
     }
 
-    /// Saves what is due, one database after the other. `committed` waits until the log has committed a position, or says that
-    /// it will not. To be called by one thread, every second or so, and once when the server stops.
+    /// Saves the databases that are due, one after the other. `committed` waits until the log has committed a
+    /// position, and returns false if it will not. Must be called by one thread, about every second, and once
+    /// when the server stops.
     ///
     /// # Errors
-    /// I/O errors: what was not saved stays in memory and in the log, and is saved by a later call.
+    /// I/O errors, [`StoreError::NotCommitted`]: unsaved changes stay in memory and in the log, and a later
+    /// call saves them.
     pub fn checkpoint(&self, due: &Due, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(store) = self.store() else { return Ok(()) };
         let names = self.settled_names();
@@ -200,7 +211,8 @@ impl Documents {
         };
         let mut failed = None;
         for database in names.by_id.values() {
-            // One that cannot be saved holds up the log, and no other database.
+            // A database that cannot be saved keeps the log from being truncated, but does not stop the
+            // others.
             let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
@@ -216,13 +228,14 @@ impl Documents {
         failed.map_or(Ok(()), Err)
     }
 
-    /// What is saved now, for a copy. The log behind [`Documents::saved_lsn`], as it is before the call, belongs to it.
+    /// The files to copy for the current saved state; `None` if nothing is saved. The log after
+    /// [`Documents::saved_lsn`], read before this call, belongs to the copy.
     ///
     /// # Errors
     /// I/O errors.
     pub fn plan_copy(&self) -> Result<Option<CopyPlan>, StoreError> {
         let Some(store) = self.store() else { return Ok(None) };
-        // While it is held, no file that the catalog names is removed.
+        // While this lock is held, no file in the catalog is removed.
         let written = store.written.lock();
         let Some(catalog) = &*written else { return Ok(None) };
         let copied = |entry: &Entry| {
@@ -236,7 +249,7 @@ impl Documents {
         Ok(Some(CopyPlan { files, catalog_name: CATALOG_NAME, catalog: catalog.encode() }))
     }
 
-    /// The position before the first database.
+    /// The position before the first database; `None` if there is none.
     fn first_lsn(&self) -> Option<Lsn> {
         self.settled_names().first_lsn
     }
@@ -255,7 +268,8 @@ fn open_database(
         let wanted = Wanted { at_least, at_most: limit };
         let mut tree = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
         if limit < Lsn::MAX {
-            // What lies behind the limit is cut off, durably: the log will get there again, with something else.
+            // Cuts off the changes after the limit, durably: the log will reach those positions again with
+            // other records.
             drop(tree.begin()?);
         }
         let snapshot = tree.snapshot().clone();
@@ -278,7 +292,8 @@ impl Store {
         &self.unnamed
     }
 
-    /// Makes a catalog without files, before the first file is made: without a catalog there are no files.
+    /// Writes a catalog without databases before the first file is created: files without a catalog would be
+    /// an error at the next start.
     fn begin_catalog(&self, names: &Names, committed: &mut dyn FnMut(Lsn) -> bool) -> Result<(), StoreError> {
         let Some(first) = names.first_lsn.filter(|_| self.written.lock().is_none()) else { return Ok(()) };
         if !committed(first) {
@@ -287,7 +302,8 @@ impl Store {
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
         let mut written = self.written.lock();
-        // One that fails may be on the disk all the same: no file that it names goes before one is surely there.
+        // A failed write may have reached the disk: no file that it names is removed before a later write has
+        // succeeded.
         self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
         self.catalog_unsure.store(false, SeqCst);
@@ -295,16 +311,17 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the catalog, if it says something new, and notes the files that it does not name any more.
+    /// Writes the catalog if it has changed enough, and notes the files that are no longer in it.
     fn write(
         &self,
         catalog: Catalog,
         due: &Due,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
-        // There is one saver: nobody else writes it. Others look at it, and must not wait for replicas.
+        // Only the saving thread writes the catalog. Readers take the lock briefly, and must not wait for
+        // replicas.
         let Some(before) = self.written.lock().clone() else { return Ok(()) };
-        // What was saved up to there stays so, whatever was edited since and is not saved yet.
+        // The saved position never moves back, even if later changes are not saved yet.
         let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };
         let gained = catalog.saved_lsn.get().saturating_sub(before.saved_lsn.get());
         let has_gained = gained >= CATALOG_LOG_BYTES || due.everything && gained > 0;
@@ -322,7 +339,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes files that the catalog does not name and that are in nobody's use. One that cannot be removed is tried again.
+    /// Removes files that are neither in the catalog nor in use. A file that cannot be removed stays noted
+    /// for the next call.
     fn remove_unnamed(&self, names: &Names) -> Result<(), StoreError> {
         let unnamed = self.unnamed.all();
         if unnamed.is_empty() {
@@ -331,7 +349,7 @@ impl Store {
         let named = self.written.lock().as_ref().map(files_of).unwrap_or_default();
         for file @ (db, generation) in unnamed {
             if !named.contains(&file) {
-                // While it is held, the database does not begin to use it.
+                // While this lock is held, the database cannot switch to the file.
                 let held = names.by_id.get(&db).map(|database| database.file.lock());
                 if held.as_ref().is_some_and(|held| held.tree.is_some() && held.generation == generation) {
                     continue;
@@ -346,14 +364,14 @@ impl Store {
     fn remove(&self, (db, generation): Generation) -> Result<(), StoreError> {
         let path = self.shelf.path_of(db, generation);
         match crashsafe::remove_durably(&*self.shelf.disk, &path) {
-            // It was to be made, and was not.
+            // The file was never created.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(StoreError::io("remove", &path)),
         }
     }
 }
 
-/// The files that a catalog names.
+/// The files in a catalog.
 fn files_of(catalog: &Catalog) -> BTreeSet<Generation> {
     let file = |entry: &Entry| Some((entry.db, entry.vouched?.generation));
     catalog.databases.iter().filter_map(file).collect()

@@ -1,4 +1,4 @@
-//! `StoreError`: files or the log do not hold what they should, or cannot be read or written.
+//! `StoreError`: files or the log have unexpected contents, or cannot be read or written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,53 +10,54 @@ use crate::DocError;
 use crate::change::ChangeError;
 use crate::id::DbId;
 
-/// What a server cannot go on with: what is applied is not what was logged. A reader is told the text.
+/// An error of stored data. A server must stop if a record cannot be applied; a reader gets the text as its
+/// reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// A record holds no change of documents.
+    /// A record has a malformed change of documents.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// A record changes a database that was never created.
     #[error("a change of document database {0}, which is not there")]
     UnknownDatabase(DbId),
-    /// A record does not fit what is there.
+    /// A record does not fit the current state.
     #[error("document database {db}: a change does not fit the stored revisions: {what}")]
     Misfit {
         /// The database.
         db: DbId,
-        /// What does not fit.
+        /// A description of the mismatch.
         what: &'static str,
     },
     /// A tree file cannot be read or written.
     #[error(transparent)]
     Tree(Arc<TreeError>),
-    /// A file holds something else than it should.
+    /// A file has invalid contents.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         what: &'static str,
     },
     /// A file or directory cannot be read or written.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation that failed, as a verb.
         operation: &'static str,
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: Arc<std::io::Error>,
     },
-    /// The files are of a later moment than the log.
+    /// The files have changes after the end of the log.
     #[error("document files hold changes up to lsn {files}, behind the end of the log at lsn {log}")]
     AheadOfLog {
         /// The position that the files have reached.
         files: Lsn,
-        /// The position that was the last to do.
+        /// The end of the log.
         log: Lsn,
     },
-    /// What was to be stored will not be committed: the log has failed, or the server stops.
+    /// The changes to be saved will not be committed: the log has failed, or the server stops.
     #[error("the log has not committed the changes to be stored")]
     NotCommitted,
 }
@@ -68,7 +69,7 @@ impl From<TreeError> for StoreError {
 }
 
 impl StoreError {
-    /// Attaches what was tried and where to an I/O error; for `map_err`.
+    /// Adds the operation and the path to an I/O error; for `map_err`.
     pub(crate) fn io(
         operation: &'static str,
         path: &std::path::Path,

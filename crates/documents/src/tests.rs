@@ -1,4 +1,4 @@
-//! Databases as clients, recovery and replicas see them.
+//! Tests of databases from the point of view of clients, recovery and replicas.
 
 mod attachments;
 mod catalog;

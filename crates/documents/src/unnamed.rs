@@ -1,7 +1,8 @@
-//! `Unnamed`: files of databases that are there, or may be, and that the catalog does not name: not yet, or not any more.
+//! `Unnamed`: files of databases that exist, or may exist, but are not in the catalog: not yet, or not any
+//! more.
 //!
-//! What it is: what is to be removed while the server runs, unless it is in use and about to be named. What it is not: on disk;
-//! whoever opens the directory removes what the catalog does not name.
+//! They are removed while the server runs, unless they are in use and about to enter the catalog. The set is
+//! not stored: opening the directory removes all files that are not in the catalog.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +10,25 @@ use parking_lot::Mutex;
 
 use crate::id::DbId;
 
-/// A file: its database, and which one of it.
+/// A file: the id of its database, and its generation.
 pub(crate) type Generation = (DbId, u32);
 
-/// See the module documentation.
+/// The set of files that are not in the catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Unnamed(Mutex<BTreeSet<Generation>>);
 
 impl Unnamed {
-    /// Notes a file: once it may be there, or once it is not named any more.
+    /// Notes a file that may have been created, or that has left the catalog.
     pub(crate) fn add(&self, file: Generation) {
         self.0.lock().insert(file);
     }
 
-    /// All of them.
+    /// All noted files.
     pub(crate) fn all(&self) -> Vec<Generation> {
         self.0.lock().iter().copied().collect()
     }
 
-    /// Forgets a file that is gone, or that the catalog names.
+    /// Forgets a file that was removed, or that is in the catalog.
     pub(crate) fn settle(&self, file: Generation) {
         self.0.lock().remove(&file);
     }

@@ -1,7 +1,7 @@
-//! `DocumentView`: a document as replies show it.
+//! `DocumentView`: renders a document for a reply.
 //!
-//! What it is: the order and the names of the special members around the body.
-//! What it is not: how the parts are found; a reader of the database borrows them to it.
+//! It defines the names and the order of the special members around the body. It borrows its parts; readers
+//! of the database find them.
 
 use std::io::Write as _;
 
@@ -9,18 +9,19 @@ use crate::attachment::AttachmentView;
 use crate::json::put_string;
 use crate::{DocRev, Rev, RevPath};
 
-/// What is known of a revision that `_revs_info` lists.
+/// The status of a revision in `_revs_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevStatus {
-    /// Its content can be read.
+    /// Its content is stored.
     Available,
-    /// Its content is not kept.
+    /// Its content is not stored.
     Missing,
     /// It deleted the document.
     Deleted,
 }
 
-/// A document that is shown. Members that were not asked for are `None` or empty; so are `_conflicts` if there are none.
+/// A document in a reply. Members that were not requested are `None` or empty; an empty `_conflicts` is
+/// omitted.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentView<'a> {
     /// `_id`
@@ -29,7 +30,7 @@ pub struct DocumentView<'a> {
     pub rev: DocRev,
     /// `_deleted`
     pub deleted: bool,
-    /// The text of an object, as [`crate::NewDocument`] has it.
+    /// The text of a JSON object, as in [`crate::NewDocument`].
     pub body: &'a [u8],
     /// `_revisions`
     pub revisions: Option<&'a RevPath>,
@@ -46,7 +47,7 @@ pub struct DocumentView<'a> {
 }
 
 impl<'a> DocumentView<'a> {
-    /// A document with nothing but its content.
+    /// A document with only its id, revision and content.
     pub fn new(id: &'a str, rev: DocRev, deleted: bool, body: &'a [u8]) -> DocumentView<'a> {
         DocumentView {
             id,
@@ -62,7 +63,7 @@ impl<'a> DocumentView<'a> {
         }
     }
 
-    /// Appends the document.
+    /// Appends the document as JSON.
     pub fn render(&self, out: &mut Vec<u8>) {
         self.render_open(out);
         for (index, attachment) in self.attachments.iter().enumerate() {
@@ -75,8 +76,8 @@ impl<'a> DocumentView<'a> {
         out.push(b'}');
     }
 
-    /// Appends all before `_attachments`, which come last, without the brace that ends the document: for who sends
-    /// attachments piece by piece.
+    /// Appends all members before `_attachments`, which come last, without the closing brace: for a caller
+    /// that sends attachments piece by piece.
     pub fn render_open(&self, out: &mut Vec<u8>) {
         out.reserve(self.body.len() + self.id.len() + 128);
         out.extend_from_slice(b"{\"_id\":");

@@ -1,19 +1,21 @@
-//! `Writer`: the one who changes a database, from the first look at what is there to the position in the log.
+//! `Writer`: exclusive write access to a database, from the first read of its state to the position in the
+//! log.
 //!
 //! ```text
 //! Database::lock -> edit, put_local, ... (each seen by the next) -> change: bytes for the log -> commit(LSN)
-//!                                                                '-> dropped: nothing has happened
+//!                                                                '-> dropped: no effect
 //! ```
 //!
-//! What it is: where everything that can be wrong with a request is found. Requests of many clients are merged: each succeeds
-//! or fails alone, all that succeed are one change.
-//! What it is not: durable. Whoever commits holds back the replies until the log has the position.
+//! It validates requests. Requests of many clients are merged: each succeeds or fails alone, and all that
+//! succeed form one change. A commit is not durable by itself: the caller holds back the replies until the
+//! log has committed the position.
 //!
 //! Invariants
-//! - There is one writer of a database at a time, from before the first look until the change has its LSN: the order of changes
-//!   in the log is that in memory.
-//! - What would be stored and not honoured is refused here, so by every protocol (`unsupported`).
-//! - Readers see nothing of it before [`Writer::commit`].
+//! - A database has one writer at a time, from before its first read until the change has its LSN: changes
+//!   have the same order in the log and in memory.
+//! - Requests that would be stored but not honoured are rejected here, and thus for every protocol
+//!   (`unsupported`).
+//! - Readers see no change before [`Writer::commit`].
 
 use std::sync::Arc;
 
@@ -38,25 +40,26 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::unsupported;
 
-/// How many edits one change should have at most: whoever merges requests cuts there, so that nobody waits for long.
+/// The recommended maximum of edits in one change: a caller that merges requests splits them here, so that no
+/// client waits for long.
 pub const ROUND_DOCUMENTS_MAX: usize = 1024;
 
-/// How many bytes of bodies one change should have, unless a single document has more.
+/// The recommended maximum of body bytes in one change; a single larger document is allowed.
 pub const ROUND_BYTES_MAX: usize = 1 << 20;
 
-/// The largest security object.
+/// The largest security object, in bytes.
 pub const SECURITY_BYTES_MAX: usize = 32 * 1024;
 
-/// How many revisions a branch may be told to keep.
+/// The largest limit of revisions per branch.
 pub const REVS_LIMIT_MAX: u32 = 16_384;
 
-/// How many attachments may be on their way to a database at once.
+/// The maximum number of unfinished uploads of a database.
 pub const UPLOADS_MAX: usize = 1024;
 
-/// How many bytes all that is known of a document may take, without bodies and attachments: what bounds its conflicts.
+/// The largest row of a document in bytes, without bodies and attachments. It bounds the number of conflicts.
 const INFO_BYTES_MAX: usize = 768 * 1024;
 
-/// See the module documentation.
+/// Exclusive write access to a database.
 pub struct Writer {
     database: Arc<Database>,
     gate: ArcMutexGuard<RawMutex, Gate>,
@@ -64,7 +67,7 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
-    /// Why `next` and what was encoded do not belong together.
+    /// The error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
 }
 
@@ -76,27 +79,28 @@ impl Writer {
         Writer { database, gate, since_seq: next.update_seq, next, encoder, expected, failed: None }
     }
 
-    /// Uses this memory for the bytes for the log. To be called before anything else.
+    /// Reuses `memory` for the encoded change. Must be called before any change.
     pub fn encode_in(&mut self, memory: Vec<u8>) {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Says which documents are edited next, in this order, if they are many: they are looked up together.
+    /// Announces the documents that are edited next, in this order: they are looked up together. Worthwhile
+    /// for many documents.
     pub fn look_up<'i>(&mut self, ids: impl Iterator<Item = &'i DocId>) {
         self.expected = Expected::look_up(&self.next, ids);
     }
 
-    /// The database as it will be after the commit.
+    /// The state after the commit.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Arc::new(self.next.clone()))
     }
 
-    /// Edits documents one after the other; each succeeds or fails alone and sees those before it.
+    /// Edits documents one after the other. Each edit succeeds or fails alone, and sees the earlier ones.
     pub fn prepare(&mut self, edits: Vec<EditRequest>) -> Vec<Result<Rev, DocError>> {
         edits.into_iter().map(|edit| self.edit(edit)).collect()
     }
 
-    /// Edits a document. A revision that is there already is no error and no change.
+    /// Edits a document. A revision that already exists is neither an error nor a change.
     pub fn edit(&mut self, request: EditRequest) -> Result<Rev, DocError> {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
@@ -117,7 +121,7 @@ impl Writer {
                     self.name_revision(&id, old.as_deref(), parent, deleted, body_hash, attachments)?;
                 let rev = named.0.newest();
                 if old.as_ref().is_some_and(|old| old.revs.contains(rev)) {
-                    // The same edit was made elsewhere, and has come here without its ancestors.
+                    // The same edit was made on another node, and was replicated without its ancestors.
                     return Ok(rev);
                 }
                 named
@@ -140,10 +144,11 @@ impl Writer {
         Ok(rev)
     }
 
-    /// Writes a `_local` document, and gives the N of its revision `0-N`. `rev` is that of the one it replaces.
+    /// Writes a `_local` document; returns the N of its revision `0-N`. `rev` is that of the replaced
+    /// document, if any.
     pub fn put_local(&mut self, id: &str, rev: Option<u64>, body: Bytes) -> Result<u64, DocError> {
         let there = self.next.local(id)?.map(|document| document.rev);
-        // Revision 0-0 is what a client may say of a document that is not there.
+        // Clients may send revision 0-0 for a document that does not exist.
         if there.unwrap_or(0) != rev.unwrap_or(0) {
             return Err(DocError::Conflict);
         }
@@ -152,7 +157,7 @@ impl Writer {
         Ok(rev)
     }
 
-    /// Removes a `_local` document with this revision.
+    /// Removes the `_local` document with this revision.
     pub fn remove_local(&mut self, id: &str, rev: Option<u64>) -> Result<(), DocError> {
         let there = self.next.local(id)?.ok_or(DocError::Missing)?;
         if rev != Some(there.rev) {
@@ -161,7 +166,7 @@ impl Writer {
         self.push(Operation::RemoveLocal { id: id.into() })
     }
 
-    /// Removes leaves without a trace, and gives those that were there.
+    /// Removes leaves and all traces of them; returns the removed leaves.
     pub fn purge(&mut self, id: &str, revs: &[Rev]) -> Result<Vec<Rev>, DocError> {
         self.expected.forget();
         let Some(info) = self.next.document(id)? else { return Ok(Vec::new()) };
@@ -173,7 +178,7 @@ impl Writer {
         Ok(purged)
     }
 
-    /// Replaces the security object, which is JSON text.
+    /// Replaces the security object, which must be JSON text.
     pub fn set_security(&mut self, security: Bytes) -> Result<(), DocError> {
         if security.len() > SECURITY_BYTES_MAX {
             return Err(DocError::TooLarge);
@@ -181,7 +186,7 @@ impl Writer {
         self.push(Operation::SetSecurity(security))
     }
 
-    /// Says how many revisions a branch keeps from now on.
+    /// Sets the number of revisions that a branch keeps, 1 to [`REVS_LIMIT_MAX`].
     pub fn set_revs_limit(&mut self, limit: u32) -> Result<(), DocError> {
         if !(1..=REVS_LIMIT_MAX).contains(&limit) {
             return Err(DocError::bad_request("`_revs_limit` must be an integer from 1 to 16384"));
@@ -189,7 +194,8 @@ impl Writer {
         self.push(Operation::SetRevsLimit(limit))
     }
 
-    /// Begins an attachment that is sent in chunks. What an earlier life of the server has left unfinished goes.
+    /// Begins an upload. The first call after a start of the server discards unfinished uploads of earlier
+    /// runs.
     pub fn begin_upload(&mut self) -> Result<UploadId, DocError> {
         if !self.gate.has_uploaded && !self.next.uploads.is_empty() {
             let to = self.next.next_upload;
@@ -204,7 +210,7 @@ impl Writer {
         Ok(upload)
     }
 
-    /// Adds [`CHUNK_BYTES`] bytes to an upload; fewer only at its end.
+    /// Adds a chunk to an upload: [`CHUNK_BYTES`] bytes, or fewer at its end.
     pub fn put_chunk(&mut self, upload: UploadId, bytes: Bytes) -> Result<(), DocError> {
         const UNKNOWN: DocError = DocError::bad_request("The attachment is not being sent.");
         const UNEVEN: DocError = DocError::bad_request("The attachment is not sent in even parts.");
@@ -218,7 +224,7 @@ impl Writer {
         self.push(Operation::Chunk { upload, bytes })
     }
 
-    /// Ends an upload that no edit will refer to.
+    /// Discards an unfinished upload.
     pub fn discard_upload(&mut self, upload: UploadId) -> Result<(), DocError> {
         if !self.next.uploads.contains_key(&upload) {
             return Ok(());
@@ -226,7 +232,7 @@ impl Writer {
         self.push(Operation::Discard { from: upload, to: UploadId(upload.0.saturating_add(1)) })
     }
 
-    /// Takes back all that was changed; goes on with the database as it was when it was locked.
+    /// Discards all changes; the writer continues with the state at the time of locking.
     pub fn undo(&mut self) {
         self.next = State::clone(&self.database.state());
         self.encoder = UpdateEncoder::new(self.next.db, self.since_seq);
@@ -234,10 +240,10 @@ impl Writer {
         self.failed = None;
     }
 
-    /// The bytes for the log, if anything has changed. Ask once, when all is done.
+    /// The bytes for the log; `None` if nothing has changed. Must be called once, after the last edit.
     ///
     /// # Errors
-    /// If a file could not be read half-way through: none of the requests has succeeded, and there is nothing to commit.
+    /// If a file could not be read in between: then no request has succeeded, and there is nothing to commit.
     pub fn change(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -247,7 +253,7 @@ impl Writer {
         Ok((!made.is_empty()).then(|| made.finish()))
     }
 
-    /// Shows what has changed to all: the record with the change ends at `lsn`.
+    /// Makes the change visible. The record with the change ends at `lsn`.
     pub fn commit(self, lsn: Lsn) {
         let Writer { database, gate, mut next, since_seq, .. } = self;
         next.last_lsn = lsn;
@@ -273,7 +279,7 @@ impl Writer {
         })
     }
 
-    /// The path and the attachments of a revision that gets its name here.
+    /// The path and the attachments of a revision that the server names.
     fn name_revision(
         &self,
         id: &DocId,
@@ -285,7 +291,7 @@ impl Writer {
     ) -> Result<(RevPath, Vec<EditAttachment>), DocError> {
         let number =
             parent.map_or(Some(1), |parent| parent.number().checked_add(1)).ok_or(DocError::Conflict)?;
-        // Where attachments are kept from does not depend on the name, which does depend on what is kept.
+        // The kept attachments do not depend on the hash of the new revision, but the hash depends on them.
         let unnamed = RevPath::edit(parent, [0; 16]).ok_or(DocError::Conflict)?;
         let attachments = self.attachments(id, old, &unnamed, number, attachments)?;
         let named = attachments
@@ -295,7 +301,7 @@ impl Writer {
         Ok((RevPath::edit(parent, hash).ok_or(DocError::Conflict)?, attachments))
     }
 
-    /// The attachments of a revision, with those that it keeps looked up.
+    /// Validates the attachments of a revision, and looks up those that it keeps.
     fn attachments(
         &self,
         id: &DocId,
@@ -332,7 +338,7 @@ impl Writer {
         };
         let mut decided: Vec<EditAttachment> =
             attachments.into_iter().map(decide).collect::<Result<_, _>>()?;
-        // Their order is part of the name of a revision.
+        // The hash of a revision depends on their order.
         decided.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         match decided.array_windows().find(|[a, b]| a.name == b.name) {
             Some([twice, _]) => {
@@ -343,7 +349,7 @@ impl Writer {
     }
 }
 
-/// The leaf that an edit extends, if the document is there or was.
+/// Checks the parent of an edit: it must be a leaf, or `None` if the document is new or deleted.
 fn parent_of(old: Option<&DocInfo>, parent: Option<Rev>, deletes: bool) -> Result<Option<Rev>, DocError> {
     match (old.and_then(|old| old.revs.winner().zip(Some(old))), parent) {
         (None, None) => Ok(None),
@@ -355,13 +361,13 @@ fn parent_of(old: Option<&DocInfo>, parent: Option<Rev>, deletes: bool) -> Resul
                 Err(DocError::Conflict)
             }
         }
-        // Whoever writes a document that was deleted need not know it: the edit follows the revision that deleted it.
+        // A client may write a deleted document without its revision: the edit follows the deletion.
         (Some(((rev, leaf), _)), None) if leaf.deleted && !deletes => Ok(Some(rev)),
         (Some(_), None) => Err(DocError::Conflict),
     }
 }
 
-/// The nearest ancestor of the path's newest revision that is a leaf with such an attachment, and how far back it is.
+/// The nearest ancestor of the path's newest revision that is a leaf with this attachment, and its distance.
 fn kept_from<'d>(old: &'d DocInfo, path: &RevPath, name: &str) -> Option<(usize, &'d DocLeaf)> {
     let mut leaves =
         path.revs().enumerate().skip(1).filter_map(|(back, rev)| Some((back, old.revs.leaf(rev)?)));
@@ -372,7 +378,7 @@ fn missing_stub(id: &str, name: &str) -> DocError {
     DocError::MissingStub(format!("Invalid attachment stub in {id} for {name}"))
 }
 
-/// Refuses an edit that makes what is known of a document too large.
+/// Rejects an edit that makes the row of a document too large.
 fn check_info_bytes(
     id: &str,
     old: Option<&DocInfo>,
@@ -381,7 +387,7 @@ fn check_info_bytes(
     deleted: bool,
 ) -> Result<(), DocError> {
     const CHUNK_ENTRY_BYTES: u64 = 24;
-    /// What a deletion may take beyond: conflicts must be resolvable.
+    /// Extra bytes for a deletion, so that conflicts remain resolvable.
     const DELETION_BYTES: usize = 128 * 1024;
     let attachment_bytes = |attachment: &EditAttachment| {
         let chunks = 1 + attachment.length / CHUNK_BYTES as u64;

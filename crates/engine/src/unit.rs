@@ -422,8 +422,8 @@ impl<'k> Unit<'k> {
         }
         self.keyspace.data_settings()
     }
-    /// Whether the unit has locked this slot.
 
+    /// Whether the unit has locked this slot.
     pub fn has_locked(&self, slot: SlotId) -> bool {
         self.locked.has(slot)
     }
@@ -445,8 +445,8 @@ impl<'k> Unit<'k> {
             self.locked.for_each(|slot| held.add(slot));
         }
     }
-    /// Whether the unit has locked all slots.
 
+    /// Whether the unit has locked all slots.
     pub fn has_locked_all(&self) -> bool {
         self.locked.is_all()
     }

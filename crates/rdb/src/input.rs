@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -53,7 +53,7 @@ pub enum Frame {
         epoch: u32,
         /// Where they start.
         start: Lsn,
-        /// Their bytes.
+        /// Bytes of the intact nodes.
         bytes: u32,
         /// What is committed.
         commit: Lsn,

@@ -59,7 +59,7 @@ pub enum ConfigError {
     /// It is no TOML, or not a flat table.
     #[error("{reason}")]
     Syntax {
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
     /// What is wrong, and where it was given.

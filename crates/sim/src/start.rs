@@ -93,7 +93,7 @@ impl Default for WorldOptions {
 
 /// A server that has started.
 pub struct Recovered {
-    /// What it holds.
+    /// The content of the revision.
     pub keyspace: Arc<Keyspace>,
     /// Where it writes.
     pub log: Log,

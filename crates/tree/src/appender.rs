@@ -1,11 +1,12 @@
-//! `Appender`: one sequence of writes behind what a file holds, in pieces of 1 MiB, with the hash of all of it.
+//! `Appender`: sequential writes behind the end of a file's last checkpoint, in pieces of 1 MiB, with a
+//! running hash over them.
 //!
-//! What it is: where blobs and nodes get their offsets. They are handed to the OS when a piece is full.
-//! What it is not: durable; that is the sync of whoever finishes.
+//! It assigns offsets to blobs and nodes, and hands a piece to the OS when it is full. Only
+//! [`Appender::flush`] and [`Appender::finish`] make bytes durable.
 //!
 //! Invariants
 //! - Bytes are contiguous, in the order in which they were put, and written once.
-//! - After a failed write nothing more is written.
+//! - After a failed write or sync nothing more is written.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,14 +15,14 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Pointer, TreeError, Written, format::PAGE_BYTES, header::Header, reader::FileReader};
 
-/// Bytes that are written at once.
+/// Size of one write.
 const PIECE_BYTES: usize = 1 << 20;
 
 pub(crate) struct Appender {
     file: Arc<dyn File>,
     path: PathBuf,
     begin: u64,
-    /// What is not written yet, and where it will be.
+    /// Bytes that are not written yet; they belong at `piece_offset`.
     piece: Vec<u8>,
     piece_offset: u64,
     hash: Box<Xxh3>,
@@ -31,7 +32,7 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Appends from `begin` on, a multiple of the page.
+    /// Appends from offset `begin` on, which must be a multiple of [`PAGE_BYTES`].
     pub(crate) fn new(reader: &FileReader, begin: u64, written: &Written) -> Appender {
         Appender {
             file: reader.file.clone(),
@@ -45,17 +46,17 @@ impl Appender {
         }
     }
 
-    /// Where the range began.
+    /// The offset of the first byte of the range.
     pub(crate) fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Where the next byte will be.
+    /// The offset of the next byte.
     pub(crate) fn end(&self) -> u64 {
         self.piece_offset + self.piece.len() as u64
     }
 
-    /// What has failed, if anything has.
+    /// The first failed write or sync, if any.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -79,11 +80,11 @@ impl Appender {
         Ok(())
     }
 
-    /// Zeros up to where a header may stand; the hash of everything up to there.
+    /// Pads the range with zeros to the next page, where a header may stand; returns the hash of the range.
     pub(crate) fn end_range(&mut self) -> Result<u128, TreeError> {
         let zeros = self.end().next_multiple_of(PAGE_BYTES as u64) - self.end();
         self.extend(&[0; PAGE_BYTES][..zeros as usize])?;
-        // What is in the piece still has to go into the hash, before the header follows it.
+        // The pending piece is hashed only when it is written, and by then the header is in it.
         let mut hash = self.hash.clone();
         hash.update(&self.piece);
         Ok(hash.digest128())
@@ -96,7 +97,7 @@ impl Appender {
         self.sync()
     }
 
-    /// Makes everything durable that is written so far.
+    /// Makes all bytes appended so far durable.
     pub(crate) fn flush(&mut self) -> Result<(), TreeError> {
         self.write_piece()?;
         self.sync()

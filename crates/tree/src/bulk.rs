@@ -1,8 +1,10 @@
-//! `Builder`: a file from entries that come in order, each node written once and nearly full.
+//! `Builder`: builds a tree file from sorted entries; each node is written once and nearly full.
 //!
-//! What it is: the writing half of compaction: copy what a snapshot shows, let the file catch up by ordinary checkpoints, and put it in
-//! place ([`TreeFile::put_in_place`]). Memory is a path of nodes, whatever the size.
-//! What it is not: readable before it is finished. A crash leaves a file without a state, under a name that ends in `.tmp`.
+//! It is the writing half of compaction: copy a snapshot, let the new file catch up by ordinary checkpoints,
+//! then put it in place ([`TreeFile::put_in_place`]). It holds one path of nodes in memory, however large the
+//! file is.
+//! The file cannot be opened before it is finished: a crash leaves a file without a state, under a name that
+//! ends in `.tmp`.
 
 use std::{path::Path, sync::Arc};
 
@@ -23,10 +25,10 @@ use crate::{
     reader::FileReader,
 };
 
-/// How full nodes are made: the rest lets a few later inserts pass without a cut.
+/// The fill level of the nodes; the rest lets a few later inserts pass without a split.
 const FILL_PERCENT: usize = 90;
 
-/// A file in the making.
+/// A tree file under construction.
 pub struct Builder {
     options: Options,
     reader: FileReader,
@@ -44,13 +46,14 @@ pub struct Builder {
 struct Filling {
     low: Vec<u8>,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Of the entries, with their whole keys.
+    /// Bytes of the entries, with their whole keys.
     bytes: usize,
     largest: usize,
 }
 
 impl Builder {
-    /// Creates a file at `path`, which is to be that of [`crashsafe::tmp_path`](env::crashsafe::tmp_path): what is there is replaced.
+    /// Creates the file at `path`, which must come from [`crashsafe::tmp_path`](env::crashsafe::tmp_path). An
+    /// existing file is replaced.
     ///
     /// # Errors
     /// I/O errors.
@@ -91,18 +94,18 @@ impl Builder {
         self.appender.put(bytes)
     }
 
-    /// Bytes of the file so far.
+    /// Size of the file so far, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.appender.end()
     }
 
-    /// Appends an entry. Trees come in order, and the keys of each.
+    /// Appends an entry. Trees must come in ascending order, and so must the keys of each tree.
     ///
     /// # Errors
     /// I/O errors; [`TreeError::TooLarge`].
     ///
     /// # Panics
-    /// If they do not come in order, or there is no such tree.
+    /// If trees or keys are out of order, or the file has no such tree.
     pub fn append(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         TreeError::require_fits("a key", key.len(), KEY_BYTES_MAX)?;
         TreeError::require_fits("a value", value.len(), VALUE_BYTES_MAX)?;
@@ -121,7 +124,8 @@ impl Builder {
         self.push(0, key.to_vec(), value.to_vec())
     }
 
-    /// Makes the file durable, with one state; it can be checkpointed further before it is put in place.
+    /// Writes the header and makes the file durable. Further checkpoints may follow before the file is put in
+    /// place.
     ///
     /// # Errors
     /// I/O errors; [`TreeError::TooLarge`] for metadata.
@@ -129,7 +133,8 @@ impl Builder {
         TreeError::require_fits("metadata", metadata.len(), METADATA_BYTES_MAX)?;
         self.end_tree()?;
         self.appender.end_range()?;
-        // The file may be huge: it is durable before its header is written, so that opening it need not read all of it.
+        // The data is synced before the header is written, so that the header needs no hash over it and
+        // opening a huge file does not read it all.
         self.appender.flush()?;
         let header = Header {
             file_id: self.first.file_id,
@@ -147,7 +152,7 @@ impl Builder {
         Ok(TreeFile::at(Snapshot { reader, header: Arc::new(header), options: self.options }, None, false))
     }
 
-    /// Adds an entry to a level, after closing the node there if it is full.
+    /// Adds an entry to a level, after closing the node there if that is full.
     fn push(&mut self, level: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), TreeError> {
         if level == self.levels.len() {
             self.levels.push(Filling {
@@ -205,7 +210,7 @@ impl Filling {
         self.entries.push((key, value));
     }
 
-    /// Whether an entry more would be too much.
+    /// Whether the node would exceed its target size with one more entry.
     fn is_full_with(&self, shape: &Shape, key: &[u8], value: &[u8]) -> bool {
         let Some((first, _)) = self.entries.first() else { return false };
         let size = ENTRY_FIXED_BYTES + key.len() + value.len();

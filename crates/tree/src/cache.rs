@@ -1,8 +1,8 @@
-//! `NodeCache`: verified nodes in memory, of all files that share it, up to a number of bytes.
+//! `NodeCache`: verified nodes in memory, bounded in bytes and shared by any number of files.
 //!
-//! What it is: the inner nodes that every walk begins with, and the leaves that are asked for one by one. A node never changes, so
-//! nothing is ever invalidated; what is not used is displaced.
-//! What it is not: needed. Everything works without it, only slower.
+//! It holds inner nodes, with which every walk begins, and leaves that are read by key. A node never changes,
+//! so nothing is ever invalidated; unused nodes are evicted. The cache only saves time: everything works
+//! without it.
 
 use std::sync::{
     Arc,
@@ -13,18 +13,18 @@ use quick_cache::{Weighter, sync::Cache};
 
 use crate::{Pointer, node::Node};
 
-/// What a node is expected to take, to size the tables.
+/// Expected size of a node in memory; sizes the hash table.
 const NODE_BYTES_EXPECTED: u64 = 2 << 10;
 
-/// A bounded cache of nodes, to be shared by any number of files and threads. Clones are the same cache.
+/// A bounded cache of nodes for any number of files and threads. Clones share one cache.
 #[derive(Clone)]
 pub struct NodeCache {
     nodes: Arc<Cache<Place, Arc<Node>, Bytes>>,
     files: Arc<AtomicU64>,
 }
 
-/// A file, by a number that no other file of this cache has had, and all of a pointer: where an abandoned checkpoint has left a node,
-/// the next one puts another.
+/// The number of a file, unique within this cache, and the whole pointer. The offset alone is not enough:
+/// after an abandoned checkpoint the next one puts another node at the same offset.
 type Place = (u64, Pointer);
 
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Weighter<Place, Arc<Node>> for Bytes {
 }
 
 impl NodeCache {
-    /// A cache of at most about so many bytes.
+    /// A cache of at most about `bytes` bytes.
     pub fn new(bytes: u64) -> NodeCache {
         let nodes = usize::try_from(bytes / NODE_BYTES_EXPECTED).unwrap_or(usize::MAX);
         NodeCache {
@@ -46,7 +46,7 @@ impl NodeCache {
         }
     }
 
-    /// Bytes that its nodes take.
+    /// Bytes that the cached nodes take.
     pub fn bytes(&self) -> u64 {
         self.nodes.weight()
     }

@@ -1,6 +1,6 @@
-//! `Checkpoint`: what is appended between two headers.
+//! `Checkpoint`: the blobs, nodes and header that are appended together.
 //!
-//! Dropped before it is finished, it never was: what it has appended is overwritten by the next one.
+//! A checkpoint that is dropped before it is finished has no effect: the next one overwrites its bytes.
 
 use lsn::Lsn;
 
@@ -12,16 +12,17 @@ use crate::{
     modify::Batch,
 };
 
-/// The changes of a file that become durable together.
+/// A set of changes to a file that become durable together.
 pub struct Checkpoint<'a> {
     file: &'a mut TreeFile,
     appender: Appender,
     roots: Vec<Option<Root>>,
     modified: Vec<bool>,
     finished: bool,
-    /// Set while a tree is being changed: if that fails, the roots do not say what the caller believes.
+    /// Set while a tree is being changed. If that fails, `roots` may not reflect the operations of the
+    /// caller.
     unfinished_batch: bool,
-    /// Not for what was asked, which was found to be sound.
+    /// Set while nodes are read and written, not for rejected arguments: a failure there poisons the file.
     failed_batch: bool,
 }
 
@@ -39,7 +40,8 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// Appends a blob. It can be read through the snapshot that [`Checkpoint::finish`] returns, and all later ones.
+    /// Appends a blob. It can be read through the snapshot that [`Checkpoint::finish`] returns, and through
+    /// all later ones.
     ///
     /// # Errors
     /// I/O errors; [`TreeError::TooLarge`].
@@ -53,10 +55,11 @@ impl<'a> Checkpoint<'a> {
         self.appender.end() - self.appender.begin()
     }
 
-    /// Changes a tree. Sorts the operations; of several on one key only the last one counts.
+    /// Changes a tree. Sorts the operations; of several operations on one key only the last one counts.
     ///
     /// # Errors
-    /// I/O errors, damage in nodes that must be read, [`TreeError::TooLarge`]. The checkpoint must then be dropped.
+    /// I/O errors, damage in nodes that must be read, [`TreeError::TooLarge`]. The checkpoint must then be
+    /// dropped.
     ///
     /// # Panics
     /// If the tree was changed before in this checkpoint, or does not exist.
@@ -64,7 +67,8 @@ impl<'a> Checkpoint<'a> {
         self.modify_seeing(tree, ops, |_, _| ())
     }
 
-    /// As [`Checkpoint::modify`]; `seen` is shown each operation, in the order of keys, with the value that its key had.
+    /// As [`Checkpoint::modify`]; calls `seen` for each operation, in the order of keys, with the value that
+    /// its key had before.
     ///
     /// # Errors
     /// As [`Checkpoint::modify`].
@@ -101,19 +105,21 @@ impl<'a> Checkpoint<'a> {
         Ok(())
     }
 
-    /// Makes everything durable: the rest of the writes, the header, one sync. `metadata` is whatever belongs to this state;
-    /// everything up to `applied_lsn` is in it.
+    /// Writes the header and makes the checkpoint durable with one sync. `metadata` is stored with this
+    /// state, which contains all changes up to `applied_lsn`.
     ///
     /// # Errors
-    /// I/O errors: then the file takes no more checkpoints, and after it is opened again it has this one or does not.
+    /// I/O errors; the file then takes no more checkpoints, and the next open may or may not find this one.
+    /// [`TreeError::TooLarge`] for metadata.
     ///
     /// # Panics
-    /// If a change of a tree has failed before.
+    /// If an earlier change of a tree in this checkpoint has failed.
     pub fn finish(self, metadata: &[u8], applied_lsn: Lsn) -> Result<Snapshot, TreeError> {
         self.end(metadata, applied_lsn, true)
     }
 
-    /// As [`Checkpoint::finish`], for a state in between that is none to open the file with.
+    /// As [`Checkpoint::finish`], but for an intermediate state: the file is never opened with it. Keeps the
+    /// metadata and applied LSN of the checkpoint before it.
     ///
     /// # Errors
     /// As [`Checkpoint::finish`].
@@ -152,7 +158,8 @@ impl Drop for Checkpoint<'_> {
         if let Some(reason) = self.appender.failure() {
             self.file.poison(reason);
         } else if self.failed_batch {
-            // Who has put blobs may remember where: nothing else may ever lie there.
+            // The caller may still hold pointers to blobs of this checkpoint: no other bytes may be written
+            // at their offsets.
             self.file.poison("a change of a tree has failed");
         }
         if !self.finished {
@@ -161,7 +168,8 @@ impl Drop for Checkpoint<'_> {
     }
 }
 
-/// Sorts operations by key, keeps the last one of each key, and refuses what is too large.
+/// Sorts the operations by key, keeps the last one of each key, and rejects keys and values that are too
+/// large.
 fn sort(ops: &mut Vec<Op<'_>>) -> Result<(), TreeError> {
     for op in ops.iter() {
         TreeError::require_fits("a key", op.key.len(), KEY_BYTES_MAX)?;

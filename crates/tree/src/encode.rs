@@ -1,12 +1,13 @@
-//! Making nodes: from sorted entries to the bytes of as many nodes as they fill.
+//! Node encoding: from sorted entries to the bytes of one or more nodes.
 //!
-//! What it is: the layout of [`format`](crate::format), and where to cut: nodes of about the same size, or full ones followed
-//! by a rest where entries are appended at the end of a tree.
-//! What it is not: placed in the file. Only then does a node have a pointer.
+//! It implements the node layout of [`format`](crate::format) and chooses split points: nodes of about equal
+//! size, or full nodes and a remainder where entries are appended at the end of a tree. It does not place
+//! nodes in the file; a node gets its pointer when it is appended.
 //!
 //! Invariants
-//! - An inner node has room for [`FANOUT_MIN`] children whatever their keys, so that every level is smaller than the one below it.
-//! - One entry may be larger than a node should be; it then is alone, or nearly.
+//! - An inner node has room for [`FANOUT_MIN`] children, however long their keys are, so every level has
+//!   fewer nodes than the one below it.
+//! - An entry may be larger than the target size of a node; its node then holds it alone, or nearly so.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::{
     pointer::Child,
 };
 
-/// Children for which an inner node has room at least, before it is cut into halves.
+/// Number of children that always fit into an inner node before it is split.
 const FANOUT_MIN: usize = 8;
 
 /// An entry to be written.
@@ -28,7 +29,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Bytes in a node, were all of its key stored.
+    /// Size in a node that stores its whole key.
     pub(crate) fn size(&self) -> usize {
         ENTRY_FIXED_BYTES + self.key.len() + self.value.len()
     }
@@ -37,13 +38,13 @@ impl Entry<'_> {
 /// How entries are spread over nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
-    /// Nodes of the same size: there is room in each.
+    /// Nodes of equal size, with room in each.
     Even,
-    /// Full nodes and a rest: whatever comes next comes behind them.
+    /// Full nodes and a remainder: later entries are expected behind them.
     Full,
 }
 
-/// What nodes are made for.
+/// The parameters of node building: tree, level, target size and the measure for sums.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) tree: TreeId,
@@ -54,18 +55,19 @@ pub(crate) struct Shape {
 
 /// A node that is not in the file yet.
 pub(crate) struct NewNode {
-    /// The lower bound under which its parent is to know it.
+    /// The lower bound under which its parent refers to it.
     pub(crate) low: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) sums: Sums,
-    /// Of all nodes below it.
+    /// Total size of all nodes below it.
     pub(crate) bytes_below: u64,
-    /// Whether more is expected at its end, so that it is not too small.
+    /// Whether more entries are expected at its end, so that it is not joined with a neighbour even if it is
+    /// small.
     pub(crate) grows: bool,
 }
 
 impl Shape {
-    /// The nodes that hold `entries`, the first one known under `low`.
+    /// Encodes `entries` as one or more nodes; the lower bound of the first one is `low`.
     pub(crate) fn build(&self, low: &[u8], entries: &mut [Entry<'_>], packing: Packing) -> Vec<NewNode> {
         let mut nodes = Vec::new();
         for piece in self.cut(entries, packing) {
@@ -81,7 +83,8 @@ impl Shape {
         nodes
     }
 
-    /// The shortest key above `before` and not above `first`, or the key of the child itself, below which smaller ones may lie.
+    /// The shortest key above `before` and not above `first`. On inner levels it is the key of the child
+    /// itself, because smaller keys may lie below it.
     pub(crate) fn lower_bound(&self, before: &Key<'_>, first: &Key<'_>) -> Vec<u8> {
         if self.level > 0 {
             return first.to_vec();
@@ -89,7 +92,7 @@ impl Shape {
         first.bytes().take(before.common_len(first) + 1).collect()
     }
 
-    /// Which entries go together.
+    /// Splits the entries into one range per node.
     fn cut(&self, entries: &[Entry<'_>], packing: Packing) -> Vec<Range<usize>> {
         if entries.is_empty() {
             return Vec::new();
@@ -97,7 +100,8 @@ impl Shape {
         let shared = self.shared_len(entries);
         let size = |entry: &Entry<'_>| entry.size().saturating_sub(shared);
         let target = self.target(entries.iter().map(size).max().unwrap_or(0));
-        // However much keys share, that is no reason for ever smaller nodes.
+        // The shared beginning does not count against the target if it takes half of it or more: nodes would
+        // become ever smaller.
         let room = if shared < self.target_bytes / 2 { target - NODE_FIXED_BYTES - shared } else { target };
         let total: usize = entries.iter().map(size).sum();
         let piece_bytes = match packing {
@@ -107,7 +111,8 @@ impl Shape {
         let mut pieces = Vec::new();
         let (mut begin, mut piece, mut bytes) = (0, 0, 0);
         for (index, entry) in entries.iter().enumerate() {
-            // An entry belongs to the piece that its middle is in, so that pieces differ by at most an entry.
+            // An entry belongs to the piece that contains its middle, so the sizes of pieces differ by at
+            // most one entry.
             let middle = (bytes + size(entry) / 2) / piece_bytes;
             if middle != piece && index > begin {
                 pieces.push(begin..index);
@@ -120,23 +125,25 @@ impl Shape {
         pieces
     }
 
-    /// The size to aim at where the largest entry has `largest` bytes.
+    /// The target size of a node whose largest entry has `largest` bytes.
     pub(crate) fn target(&self, largest: usize) -> usize {
         if self.level == 0 { self.target_bytes } else { self.target_bytes.max(FANOUT_MIN * largest) }
     }
 
-    /// What the keys of one node would begin with: in an inner node, those that bound something.
+    /// Length of the common beginning of the keys of one node. The first key of an inner node does not count:
+    /// it bounds nothing.
     fn shared_len(&self, entries: &[Entry<'_>]) -> usize {
         match entries {
             [first, .., last] if self.level == 0 => first.key.common_len(&last.key),
-            // A byte is left of the second key, because the first one is to be smaller.
+            // One byte of the second key is left over, so that the first key, the shared bytes alone, is
+            // smaller.
             [_, second, .., last] => second.key.common_len(&last.key).min(second.key.len() - 1),
             [_, second] => second.key.len() - 1,
             _ => 0,
         }
     }
 
-    /// One node of all these entries.
+    /// Encodes all `entries` as one node.
     pub(crate) fn node(&self, low: Vec<u8>, entries: &mut [Entry<'_>]) -> NewNode {
         let shared = self.shared_len(entries);
         if self.level > 0 {
@@ -157,7 +164,7 @@ impl Shape {
         NewNode { low, bytes: self.encode(entries, shared), sums, bytes_below, grows: false }
     }
 
-    /// The bytes of a node whose keys all begin with `shared` bytes that are the same.
+    /// Encodes a node whose keys all begin with the same `shared` bytes.
     fn encode(&self, entries: &[Entry<'_>], shared: usize) -> Vec<u8> {
         let size: usize = entries.iter().map(|entry| entry.size() - shared).sum();
         let mut out = Vec::with_capacity(NODE_FIXED_BYTES + shared + size);

@@ -1,4 +1,5 @@
-//! What can go wrong with a tree file, as one closed enum. Each names the file; damage names the offset too.
+//! `TreeError`: the errors of a tree file, as one closed enum. Each names the file; damage names the offset
+//! too.
 
 use std::{
     io,
@@ -7,32 +8,32 @@ use std::{
 
 use lsn::Lsn;
 
-/// Why something could not be done with a tree file.
+/// An error of an operation on a tree file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The operating system refused an operation.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation that failed, as a verb.
         operation: &'static str,
         /// The file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// Bytes are not what was written.
+    /// The stored bytes differ from the written ones.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the node, blob or header begins that cannot be read.
+        /// Offset of the unreadable node, blob or header.
         offset: u64,
-        /// What was found.
+        /// A description of the damage.
         reason: &'static str,
     },
-    /// No checkpoint is as new, or as old, as it must be. What had to be passed over for being damaged is named: after a crash that
-    /// is the checkpoint that was being written.
+    /// No checkpoint lies within the wanted range of LSNs. A damaged checkpoint that was skipped is named:
+    /// after a crash it is the one that was being written.
     #[error(
         "{} has no checkpoint {}: {}{}",
         path.display(),
@@ -43,11 +44,11 @@ pub enum TreeError {
     NoCheckpoint {
         /// The file.
         path: PathBuf,
-        /// The first and last LSN that would do.
+        /// The first and last acceptable LSN.
         wanted: (Lsn, Lsn),
-        /// The newest checkpoint that is not too new.
+        /// The newest intact checkpoint that is not too new.
         newest: Option<Lsn>,
-        /// A newer one that is damaged.
+        /// A newer checkpoint that was skipped because it is damaged.
         passed_over: Option<PassedOver>,
     },
     /// The file was written by another version.
@@ -58,7 +59,7 @@ pub enum TreeError {
         /// Its version.
         version: u32,
     },
-    /// An earlier write or sync failed, and what is on disk is unknown until the file is opened again.
+    /// An earlier write or sync failed; the state on disk is unknown until the file is opened again.
     #[error("{} takes no more checkpoints since it could not be written: {reason}", path.display())]
     Poisoned {
         /// The file.
@@ -66,10 +67,10 @@ pub enum TreeError {
         /// The first failure.
         reason: String,
     },
-    /// More bytes than a file can hold in one place.
+    /// A key, value, blob or metadata exceeds its size limit.
     #[error("{what} of {bytes} bytes: at most {max} are possible")]
     TooLarge {
-        /// What is too large.
+        /// The kind of data, with an article, e.g. "a key".
         what: &'static str,
         /// Its size.
         bytes: usize,
@@ -78,19 +79,19 @@ pub enum TreeError {
     },
 }
 
-/// A checkpoint that was not used because its bytes are not all there.
+/// A checkpoint that was skipped because its bytes are damaged or incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassedOver {
-    /// Where its header begins.
+    /// The offset of its header.
     pub offset: u64,
-    /// The position that it had applied, as its header says.
+    /// The applied LSN in its header; [`Lsn::ZERO`] if the header itself is damaged.
     pub applied_lsn: Lsn,
-    /// What is wrong with it.
+    /// A description of the damage.
     pub reason: &'static str,
 }
 
 impl TreeError {
-    /// Attaches what was tried and where to an I/O error; for `map_err`.
+    /// Adds the operation and the path to an I/O error; for `map_err`.
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TreeError {
         let path = path.to_owned();
         move |source| TreeError::Io { operation, path, source }

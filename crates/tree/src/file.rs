@@ -1,12 +1,12 @@
-//! `TreeFile`: the one who may append to a file.
+//! `TreeFile`: exclusive write access to a tree file.
 //!
-//! What it is: opening, creating, replacing; who holds it has the only right to make checkpoints.
-//! What it is not: needed to read. Snapshots live on without it.
+//! It opens, creates and replaces the file; its owner is the only one that can make checkpoints. Reading does
+//! not need it: snapshots outlive it.
 //!
 //! Invariants
-//! - Nothing is written by opening. What lies behind the checkpoint that was found is cut off, durably, before the first new one:
-//!   nothing of it can ever be taken for the continuation of something else.
-//! - Opening reads what the disk holds, not what the page cache believes.
+//! - Opening writes nothing. Bytes behind the checkpoint that was opened are cut off, durably, before the
+//!   first new checkpoint, so that they can never be taken for the continuation of something else.
+//! - Opening reads from the disk, not from the page cache.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,30 +25,30 @@ use crate::{
     reader::FileReader,
 };
 
-/// A leaf is rewritten for each entry that changes in it, unless a batch changes several: small ones cost fewer bytes.
+/// Small leaves: a leaf is rewritten as a whole, often for one changed entry.
 const LEAF_BYTES: usize = 2 << 10;
-/// An inner node is rewritten for many changes below it, and larger ones make a tree less deep.
+/// An inner node is rewritten for many changes below it, and larger ones make the tree less deep.
 const INNER_BYTES: usize = 4 << 10;
 
-/// What is the same for every use of a file. Only `trees` and what `measure` computes are part of the data.
+/// Options of a tree file. Only `trees` and the results of `measure` are part of the stored data.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many trees it holds: 1 to [`TREES_MAX`].
+    /// Number of trees in the file: 1 to [`TREES_MAX`].
     pub trees: u8,
-    /// What their sums add up.
+    /// Computes the sums of one entry.
     pub measure: Measure,
-    /// Where nodes are kept in memory.
+    /// The cache for nodes.
     pub cache: NodeCache,
-    /// Where it is counted what is appended.
+    /// Counters of appended bytes and writes.
     pub written: Written,
-    /// The size of a leaf above which it is cut.
+    /// The size in bytes above which a leaf is split.
     pub leaf_bytes: usize,
-    /// The size of an inner node above which it is cut.
+    /// The size in bytes above which an inner node is split.
     pub inner_bytes: usize,
 }
 
 impl Options {
-    /// Nodes of the usual size, counters of its own.
+    /// Options with the default node sizes and counters of their own.
     ///
     /// # Panics
     /// If there are no trees, or more than [`TREES_MAX`].
@@ -70,12 +70,14 @@ impl Options {
     }
 }
 
-/// Which checkpoints of a file will do. The default: any; the newest one is taken.
+/// The acceptable checkpoints, by their applied LSN; the newest acceptable one is opened. The default accepts
+/// any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// None before this position: what had been durable up to here must be there, else the file is damaged.
+    /// No checkpoint before this position: the caller knows that a checkpoint up to here was durable, so that
+    /// having only older ones means damage.
     pub at_least: Lsn,
-    /// None after this position: to go back in time.
+    /// No checkpoint after this position: opens an older state.
     pub at_most: Lsn,
 }
 
@@ -85,18 +87,18 @@ impl Default for Wanted {
     }
 }
 
-/// A tree file, open to be written.
+/// A tree file, open for writing.
 #[derive(Debug)]
 pub struct TreeFile {
     snapshot: Snapshot,
     passed_over: Option<PassedOver>,
-    /// Whether there may be bytes behind the last header.
+    /// Whether the file may have bytes behind the last header.
     has_tail: bool,
     poisoned: Option<String>,
 }
 
 impl TreeFile {
-    /// Makes a file of empty trees, durably and at once; replaces what is at `path`.
+    /// Creates a file of empty trees, atomically and durably; replaces an existing file at `path`.
     ///
     /// # Errors
     /// I/O errors; [`TreeError::TooLarge`] for metadata.
@@ -117,11 +119,12 @@ impl TreeFile {
         Ok(TreeFile::at(Snapshot { reader, header: Arc::new(header), options }, None, false))
     }
 
-    /// Opens a file with the newest checkpoint that is wanted. See [`TreeFile::passed_over`].
+    /// Opens a file with the newest checkpoint that `wanted` accepts. A newer checkpoint may have been
+    /// skipped: see [`TreeFile::passed_over`].
     ///
     /// # Errors
-    /// I/O errors; [`TreeError::NoCheckpoint`] if there is none; [`TreeError::Damaged`] if this is no tree file, or has another number of
-    /// trees; [`TreeError::Version`].
+    /// I/O errors; [`TreeError::NoCheckpoint`] if no checkpoint is acceptable; [`TreeError::Damaged`] if this
+    /// is not a tree file, or has another number of trees; [`TreeError::Version`].
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -129,7 +132,7 @@ impl TreeFile {
         wanted: Wanted,
     ) -> Result<TreeFile, TreeError> {
         let file = disk.open(path, Access::ReadWrite).map_err(TreeError::io("open", path))?;
-        // If a sync failed before, the cache shows bytes that never arrived.
+        // After a failed sync the page cache may hold bytes that never reached the disk.
         file.drop_cache().map_err(TreeError::io("sync", path))?;
         let len = file.len().map_err(TreeError::io("read", path))?;
         let reader = Arc::new(FileReader::new(file, path.to_owned(), &options.cache));
@@ -142,7 +145,8 @@ impl TreeFile {
         TreeFile { snapshot, passed_over, has_tail, poisoned: None }
     }
 
-    /// The newer checkpoint that was not whole when the file was opened: after a crash, the one that was being written.
+    /// The newer checkpoint that was skipped because it was not whole when the file was opened: after a
+    /// crash, the one that was being written.
     pub fn passed_over(&self) -> Option<PassedOver> {
         self.passed_over
     }
@@ -155,7 +159,8 @@ impl TreeFile {
     /// Begins the next checkpoint.
     ///
     /// # Errors
-    /// [`TreeError::Poisoned`] after a failed write or sync; I/O errors of cutting off what lies behind the last checkpoint.
+    /// [`TreeError::Poisoned`] after a failed write or sync; I/O errors of cutting off the bytes behind the
+    /// last checkpoint.
     pub fn begin(&mut self) -> Result<Checkpoint<'_>, TreeError> {
         if let Some(reason) = &self.poisoned {
             return Err(TreeError::Poisoned { path: self.path().to_owned(), reason: reason.clone() });
@@ -173,10 +178,11 @@ impl TreeFile {
         file.sync_data().map_err(TreeError::io("sync", self.path()))
     }
 
-    /// Puts this file in the place of the one at `path`, durably and at once: the end of a compaction. Snapshots of the old file keep it.
+    /// Replaces the file at `path` by this one, atomically and durably: the end of a compaction. Snapshots of
+    /// the old file stay valid.
     ///
     /// # Errors
-    /// I/O errors; one of the two files is at `path` then, whole.
+    /// I/O errors; `path` then holds one of the two files, whole.
     pub fn put_in_place(mut self, disk: &dyn Disk, path: &Path) -> Result<TreeFile, TreeError> {
         crashsafe::rename_durably(disk, self.path(), path).map_err(TreeError::io("rename", self.path()))?;
         self.snapshot.reader = Arc::new(self.snapshot.reader.renamed(path.to_owned()));
@@ -187,7 +193,7 @@ impl TreeFile {
         &self.snapshot.reader.path
     }
 
-    /// Goes on behind `header`, which is durable.
+    /// Continues behind `header`, which is durable.
     pub(crate) fn advance(&mut self, header: Header) -> Snapshot {
         self.snapshot.header = Arc::new(header);
         self.snapshot.clone()
@@ -202,7 +208,7 @@ impl TreeFile {
     }
 }
 
-/// Header 0 of a new file, of empty trees.
+/// Header 0 of a new file with empty trees.
 pub(crate) fn first_header(trees: u8, entropy: &dyn Entropy) -> Header {
     let mut file_id = FileId::default();
     file_id[..8].copy_from_slice(&entropy.random_u64().to_le_bytes());

@@ -1,8 +1,9 @@
-//! The bytes of a tree file. This is the only description; everything else refers to it.
+//! The byte layout of a tree file. This is the only description; all other comments refer to it.
 //!
 //! ```text
-//! header 0 | blobs and nodes | zeros | header | blobs and nodes | zeros | header | ...       all numbers little-endian
-//!            '------ the range of a checkpoint ------'
+//! header 0 | blobs and nodes | zeros | header | blobs and nodes | zeros | header | ...
+//!            '- checkpoint range --'
+//! All numbers are little-endian.
 //!
 //! header, at a multiple of 4096 bytes, as many pages as it needs
 //!    0  16 bytes  magic "SHEAF-TREE-HEAD\n"
@@ -15,7 +16,7 @@
 //!   80  u32       format version, 1
 //!   84  u32       bytes of metadata, up to 65536
 //!   88  u8        trees
-//!   89  u8        flags: 1 = holds no state: header 0 of a file that was built
+//!   89  u8        flags: 1 = holds no state: header 0 of a built file, or an intermediate checkpoint
 //!   90  6 zeros
 //!   96  for each tree a root of 64 bytes
 //!       metadata
@@ -46,26 +47,29 @@
 //! entry
 //!    0  u16       bytes of the rest of the key
 //!       rest of the key
-//!       leaf: the value. Inner node: pointer, then as varints (LEB128) 4 sums and the bytes of all nodes below and at it
+//!       leaf: the value
+//!       inner node: pointer, then as varints (LEB128) 4 sums and the bytes of the child and all nodes below
 //!
 //! blob: its bytes
 //! ```
 //!
-//! - **Why headers are found from behind.** A header stands at a multiple of 4096, names the file and its own offset, and is
-//!   protected as a whole. The file id is secret, so that nothing stored as a blob can pass for a header.
-//! - **Versions** may change everything but where a header has its version, its lengths and its checksum.
-//! - **Why one sync is enough.** A header says which bytes must have arrived with it. If they have not, or the header has
-//!   not, the one before it counts; that one was durable before anything behind it was written. Header 0, and the header of a
-//!   file that was built, follow a sync of everything before them; their range is empty.
-//! - **Keys of inner nodes** are lower bounds, as short as they can be: what lies below entry i is at least key i and less than
-//!   key i + 1. The first key bounds nothing: of it only the common beginning is stored.
-//! - No compression: bodies are blobs, and a common beginning of keys is stored once per node.
+//! - **Headers can be found by scanning back from the end.** A header stands at a multiple of 4096 bytes,
+//!   contains the file id and its own offset, and has a checksum over all of it. The file id is secret, so
+//!   that no stored blob can pass for a header.
+//! - **Versions** may change everything except the places of the version, the lengths and the checksum in a
+//!   header.
+//! - **One sync is enough.** A header tells which bytes must have arrived with it. If they or the header have
+//!   not, the header before it counts, which was durable before anything behind it was written. Header 0, and
+//!   the header of a built file, follow a sync of everything before them; their range is empty.
+//! - **Keys of inner nodes** are lower bounds, as short as possible: the keys below entry i are at least key
+//!   i and less than key i + 1. The first key bounds nothing: only the common beginning of it is stored.
+//! - No compression: document bodies are blobs, and the common beginning of keys is stored once per node.
 
-/// Headers stand at multiples of this.
+/// Alignment of headers, in bytes.
 pub const PAGE_BYTES: usize = env::BLOCK_BYTES;
-/// What every header begins with.
+/// The first bytes of every header.
 pub const MAGIC: &[u8; 16] = b"SHEAF-TREE-HEAD\n";
-/// The version that is written and read.
+/// The format version that this code writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 /// Bytes of a header before its roots.
 pub const HEADER_FIXED_BYTES: usize = 96;
@@ -75,11 +79,12 @@ pub const ROOT_BYTES: usize = 64;
 pub const FLAG_NO_STATE: u8 = 1;
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 16;
-/// Bytes of a node before what its keys begin with.
+/// Bytes of a node before the common beginning of its keys.
 pub const NODE_FIXED_BYTES: usize = 8;
-/// Bytes of an entry besides its key and value: its end in the table, and the length of its key.
+/// Bytes of an entry besides its key and value: the end offset in the table, and the length of the key's
+/// rest.
 pub const ENTRY_FIXED_BYTES: usize = 6;
-/// The longest node: one entry of the longest key and value, and what it shares the node with.
+/// The longest node: one entry of the longest key and value, and the entries that share its node.
 pub const NODE_BYTES_MAX: usize = 2 << 20;
-/// The highest level. A tree of the smallest fan-out would not reach it in 2^48 bytes.
+/// The highest level of a node. A tree of the smallest fan-out would not reach it in 2^48 bytes.
 pub const LEVEL_MAX: u8 = 48;

@@ -1,4 +1,5 @@
-//! `Header`: what a checkpoint leaves behind: where its trees begin, and what must have arrived with it.
+//! `Header`: the end of a checkpoint: the roots of its trees, and the range and hash of the bytes that must
+//! have arrived with it.
 
 use lsn::Lsn;
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,30 +22,30 @@ pub(crate) const HEADER_BYTES_MAX: usize =
 /// The random id of a file.
 pub(crate) type FileId = [u8; 16];
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Root {
     pub(crate) level: u8,
     pub(crate) child: Child,
 }
 
-/// A header.
+/// A decoded header; [`format`](crate::format) describes the fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) file_id: FileId,
     pub(crate) offset: u64,
-    /// The header before it; `None` for header 0.
+    /// Offset of the header before this one; `None` for header 0.
     pub(crate) previous: Option<u64>,
     pub(crate) range_begin: u64,
     pub(crate) range_hash: u128,
     pub(crate) applied_lsn: Lsn,
-    /// False in header 0 of a file that was built: there the first state comes later.
+    /// False in header 0 of a built file and in intermediate checkpoints: the file is not opened with those.
     pub(crate) has_state: bool,
     pub(crate) roots: Vec<Option<Root>>,
     pub(crate) metadata: Vec<u8>,
 }
 
-/// Why bytes are no header.
+/// The reason why bytes were rejected as a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Invalid {
     Damaged(&'static str),
@@ -52,7 +53,7 @@ pub(crate) enum Invalid {
 }
 
 impl Header {
-    /// The pages of the header.
+    /// Encodes the header as whole pages, with its checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let size = HEADER_FIXED_BYTES + self.roots.len() * ROOT_BYTES + self.metadata.len() + CHECKSUM_BYTES;
         let mut out = Vec::with_capacity(size.next_multiple_of(PAGE_BYTES));
@@ -75,7 +76,7 @@ impl Header {
         out
     }
 
-    /// Bytes of the whole header, as its first page says, if this is the first page of one.
+    /// Size of the whole header in bytes, from its first page.
     pub(crate) fn size(page: &[u8]) -> Result<usize, Invalid> {
         let mut rest = page.get(..HEADER_FIXED_BYTES).ok_or(CUT_OFF)?;
         if take::<16>(&mut rest)? != *MAGIC {
@@ -92,7 +93,7 @@ impl Header {
         Ok(size.next_multiple_of(PAGE_BYTES))
     }
 
-    /// The header that stands at `offset`.
+    /// Decodes the header at `offset` and verifies its checksum.
     pub(crate) fn decode(bytes: &[u8], offset: u64) -> Result<Header, Invalid> {
         let bytes = bytes.get(..Header::size(bytes)?).ok_or(CUT_OFF)?;
         let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(CUT_OFF)?;
@@ -138,7 +139,7 @@ impl Header {
         })
     }
 
-    /// Where the header ends, and the next checkpoint begins.
+    /// Offset of the end of the header, where the next checkpoint begins.
     pub(crate) fn end(&self) -> u64 {
         let size = HEADER_FIXED_BYTES + self.roots.len() * ROOT_BYTES + self.metadata.len() + CHECKSUM_BYTES;
         self.offset + size.next_multiple_of(PAGE_BYTES) as u64
@@ -184,7 +185,8 @@ fn decode_root(bytes: [u8; ROOT_BYTES], header_offset: u64) -> Result<Option<Roo
     Ok(Some(Root { level, child: Child { pointer, sums, node_bytes } }))
 }
 
-/// For fuzzing: whatever the bytes, a header is refused, or encodes to the bytes that it was decoded from.
+/// For fuzzing: any bytes are either rejected, or decoded to a header that encodes to bytes of the same
+/// meaning.
 pub fn decode_any(bytes: &[u8], offset: u64) -> bool {
     let Ok(header) = Header::decode(bytes, offset) else { return false };
     let encoded = header.encode();

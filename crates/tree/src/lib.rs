@@ -61,22 +61,22 @@ pub use sums::{Measure, Sums};
 pub use verify::{Report, verify};
 pub use written::Written;
 
-/// Which of the trees of a file, from 0.
+/// The index of a tree in its file, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TreeId(pub u8);
 
-/// Trees that a file can hold.
+/// The maximum number of trees in a file.
 pub const TREES_MAX: u8 = 16;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 8 << 10;
-/// The longest value, in bytes; what is larger is a blob.
+/// The longest value, in bytes; larger data is stored as a blob.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest blob, in bytes.
 pub const BLOB_BYTES_MAX: usize = 64 << 20;
 /// The longest metadata of a checkpoint, in bytes.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 
-/// For fuzzing: decodes whatever bytes as a node and as a header.
+/// For fuzzing: decodes arbitrary bytes as a node and as a header.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::{header::decode_any as decode_header, node::decode_any as decode_node};

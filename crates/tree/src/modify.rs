@@ -1,13 +1,15 @@
-//! Changing a tree by a sorted batch: one walk from the root, in which every node that changes is written once.
+//! Changing a tree by a sorted batch: one walk from the root that writes every changed node once.
 //!
-//! What it is: the operations are split over the children of each node on the way down; on the way up nodes that have become too
-//! large are cut, those that have become too small are joined with a neighbour, and what is final is appended to the file.
-//! What it is not: a change of anything that exists. A new root refers to the old nodes that have not changed.
+//! On the way down the operations are split over the children of each node; on the way up nodes that have
+//! become too large are split, those that have become too small are joined with a neighbour, and finished
+//! nodes are appended to the file.
+//! Existing nodes are never changed: the new root refers to the old nodes where nothing changed.
 //!
 //! Invariants
 //! - A node is appended before the node that points to it, so that pointers lead backwards.
-//! - Nodes that change nothing are not written: looking, removing what is not there, inserting what is there.
-//! - Whatever holds for the keys below an entry of an inner node is told by its parent (`low`), not by its own first key.
+//! - A node without an effective change is not written: lookups, removals of missing keys, inserts of the
+//!   value that is already stored.
+//! - The lower bound of the keys below a node comes from its parent (`low`), not from its own first key.
 
 use std::sync::Arc;
 
@@ -21,48 +23,49 @@ use crate::{
     reader::{FileReader, Leaves},
 };
 
-/// A node of less than this share of its target is joined with a neighbour.
+/// A node smaller than its target size divided by this is joined with a neighbour.
 const SMALL_SHARE: usize = 4;
 
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Op<'a> {
-    /// What it is done to.
+    /// The key.
     pub key: &'a [u8],
-    /// What is done.
+    /// The operation on it.
     pub change: Change<'a>,
 }
 
-/// What is done to a key.
+/// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change<'a> {
-    /// It has this value afterwards.
+    /// Stores this value, replacing the old one.
     Insert(&'a [u8]),
-    /// It is not there afterwards.
+    /// Removes the key, if it exists.
     Remove,
-    /// Nothing; but its value is shown.
+    /// Changes nothing; only reports the value, see
+    /// [`Checkpoint::modify_seeing`](crate::Checkpoint::modify_seeing).
     Look,
 }
 
-/// A batch on its way through a tree.
+/// A batch while it is applied to a tree.
 pub(crate) struct Batch<'a> {
     pub(crate) tree: TreeId,
     pub(crate) reader: &'a FileReader,
     pub(crate) options: &'a Options,
     pub(crate) appender: &'a mut Appender,
-    /// Is shown each operation with the value that it found.
+    /// Called for each operation with the value that its key had before.
     pub(crate) seen: &'a mut dyn FnMut(&Op<'_>, Option<&[u8]>),
 }
 
 /// A child of a node that is being rewritten.
 enum Slot {
-    /// The one with this number in the old node.
+    /// The child with this index in the old node.
     Old(usize),
     New(NewNode),
 }
 
 impl Batch<'_> {
-    /// The root of the tree after `ops`, whose keys are strictly ascending.
+    /// Applies `ops`, whose keys must be strictly ascending, and returns the new root of the tree.
     pub(crate) fn apply(&mut self, root: Option<Root>, ops: &[Op<'_>]) -> Result<Option<Root>, TreeError> {
         let (mut level, nodes) = match &root {
             None => (0, self.leaf(None, &[], ops)),
@@ -87,7 +90,7 @@ impl Batch<'_> {
         Ok(Some(Root { level, child }))
     }
 
-    /// What becomes of a node and everything below it; `None` if it stays as it is.
+    /// Replacements of a node after the operations below it; `None` if it is unchanged.
     fn below(
         &mut self,
         level: u8,
@@ -159,7 +162,7 @@ impl Batch<'_> {
         self.rebuild(node, low, &slots, packing).map(Some)
     }
 
-    /// Appends the new children of an inner node; then what becomes of the node.
+    /// Appends the new children of an inner node and returns the nodes that replace it.
     fn rebuild(
         &mut self,
         node: &Node,
@@ -204,7 +207,8 @@ impl Batch<'_> {
                 entries[first.len()].key = Key::whole(&middle);
             }
             let joined = self.shape(level).build(&low, &mut entries, Packing::Even);
-            // One node may still be too small, and is looked at again; several are not.
+            // A single joined node may still be too small and is checked again; if there are several, none
+            // is.
             index = if joined.len() == 1 { left } else { left + joined.len() };
             slots.splice(left..left + 2, joined.into_iter().map(Slot::New));
         }
@@ -224,7 +228,7 @@ impl Batch<'_> {
         Node::parse(bytes.into(), self.appender.end()).expect("just encoded")
     }
 
-    /// Appends a node; returns how its parent stores it.
+    /// Appends a node; returns the encoded child entry for its parent.
     fn place(&mut self, level: u8, node: &NewNode) -> Result<Vec<u8>, TreeError> {
         let pointer = self.appender.put(&node.bytes)?;
         if level > 0 {
@@ -247,7 +251,7 @@ fn entry_of<'a>((node, child): (&'a NewNode, &'a Vec<u8>)) -> Entry<'a> {
     Entry { key: Key::whole(&node.low), value: child }
 }
 
-/// The lower bound of what lies below a child of a node that is itself known under `low`.
+/// The lower bound of the keys below a child; `low` is the lower bound of the node itself.
 fn low_of(node: &Node, low: &[u8], child: usize) -> Vec<u8> {
     if child == 0 { low.to_vec() } else { node.key(child).to_vec() }
 }
@@ -256,7 +260,8 @@ fn packing_behind(last: Option<&NewNode>) -> Packing {
     if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
 }
 
-/// The left one of two neighbours, of which the one at `index` is new and too small, and the other not too large.
+/// The index of the left one of two neighbours to join: the one at `index` is new and too small, the other
+/// one not too large.
 fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
     let Some(Slot::New(new)) = slots.get(index) else { return None };
     if new.grows || new.bytes.len() >= target / SMALL_SHARE {

@@ -1,12 +1,13 @@
-//! `Node`: a node as it lies in the file, verified once, then searched where it lies.
+//! `Node`: a verified node in its stored form, searched without decoding.
 //!
-//! What it is: the bytes of [`format`](crate::format), with accessors that need no decoding: keys of a node share their
-//! beginning, so that a search compares what is left, and values are slices.
-//! What it is not: mutable. [`encode`](crate::encode) makes new ones.
+//! It holds the bytes of [`format`](crate::format) with accessors over them: the keys of a node share a
+//! beginning, so that a search compares only the rests, and values are slices. It is immutable;
+//! [`encode`](crate::encode) makes new nodes.
 //!
 //! Invariants
-//! - [`Node::parse`] accepts only what `encode` could have written, whatever the bytes: entries lie within the node, keys ascend,
-//!   and inner entries are children that lie before the node. All other functions rely on it.
+//! - [`Node::parse`] accepts arbitrary bytes only if `encode` could have written them: entries lie within the
+//!   node, keys ascend, and inner entries are children that lie before the node. All other functions rely on
+//!   it.
 
 use std::cmp::Ordering;
 
@@ -23,7 +24,7 @@ pub(crate) struct Node {
     entries: usize,
 }
 
-/// A key in two parts: what a node stores once, and the rest.
+/// A key in two parts: the beginning that its node stores once, and the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
     pub(crate) head: &'a [u8],
@@ -43,7 +44,7 @@ impl<'a> Key<'a> {
         self.head.iter().chain(self.tail).copied()
     }
 
-    /// Bytes that both begin with.
+    /// Length of the common beginning of both keys.
     pub(crate) fn common_len(&self, other: &Key<'_>) -> usize {
         self.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
     }
@@ -54,7 +55,7 @@ impl<'a> Key<'a> {
         Key { head: &self.head[..in_head], tail: &self.tail[..len - in_head] }
     }
 
-    /// Whether it is greater than `key`.
+    /// Whether this key is greater than `key`.
     fn is_behind(&self, key: &[u8]) -> bool {
         let (head, tail) = key.split_at(self.head.len().min(key.len()));
         match head.cmp(self.head) {
@@ -64,14 +65,14 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Appends all but the first `skip` bytes.
+    /// Appends the key without its first `skip` bytes.
     pub(crate) fn write_from(&self, skip: usize, out: &mut Vec<u8>) {
         let in_head = skip.min(self.head.len());
         out.extend_from_slice(&self.head[in_head..]);
         out.extend_from_slice(&self.tail[skip - in_head..]);
     }
 
-    /// Replaces the contents of `out`.
+    /// Replaces the contents of `out` by the key.
     pub(crate) fn copy_into(&self, out: &mut Vec<u8>) {
         out.clear();
         self.write_from(0, out);
@@ -83,7 +84,7 @@ impl<'a> Key<'a> {
 }
 
 impl Node {
-    /// Verifies the bytes of a node at `offset`, or says what is wrong with them.
+    /// Verifies the bytes of a node at `offset`. The error describes the damage.
     pub(crate) fn parse(bytes: Box<[u8]>, offset: u64) -> Result<Node, &'static str> {
         let fixed: &[u8; NODE_FIXED_BYTES] = bytes.first_chunk().ok_or("a node is cut off")?;
         let prefix_len = usize::from(u16::from_le_bytes([fixed[2], fixed[3]]));
@@ -91,7 +92,7 @@ impl Node {
         if fixed[0] > LEVEL_MAX {
             return Err("a node of an impossible level");
         }
-        // Each entry has an end in the table, so this bounds the loops below by the bytes that are there.
+        // Each entry has an end in the table, so this bounds the loops below by the size of the node.
         if entries == 0 || (NODE_FIXED_BYTES + prefix_len).saturating_add(entries * 4) > bytes.len() {
             return Err("a node with an impossible number of entries");
         }
@@ -135,7 +136,7 @@ impl Node {
         Ok(())
     }
 
-    /// 0 for a leaf.
+    /// The level of the node: 0 for a leaf.
     pub(crate) fn level(&self) -> u8 {
         self.bytes[0]
     }
@@ -144,12 +145,12 @@ impl Node {
         TreeId(self.bytes[1])
     }
 
-    /// Entries.
+    /// Number of entries, at least 1.
     pub(crate) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory that the node takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of::<Node>()
     }
@@ -162,7 +163,7 @@ impl Node {
         NODE_FIXED_BYTES + self.prefix_len + self.entries * 4
     }
 
-    /// Where an entry ends, from `data_at`.
+    /// The end of an entry, counted from `data_at`.
     fn end(&self, index: usize) -> usize {
         let at = NODE_FIXED_BYTES + self.prefix_len + index * 4;
         let bytes = &self.bytes[at..at + 4];
@@ -174,7 +175,7 @@ impl Node {
         usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
     }
 
-    /// The rest of a key, and the value.
+    /// The rest of the key, and the value.
     fn entry(&self, index: usize) -> (&[u8], &[u8]) {
         let begin = if index == 0 { 0 } else { self.end(index - 1) };
         let data = self.data_at();
@@ -193,7 +194,7 @@ impl Node {
         Key { head: self.prefix(), tail: self.suffix(index) }
     }
 
-    /// Where `key` is, or would be.
+    /// The index of `key`, or as an error the index at which it would be inserted.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let (head, tail) = key.split_at(self.prefix_len.min(key.len()));
         match head.cmp(self.prefix()) {
@@ -216,7 +217,7 @@ impl Node {
         Err(low)
     }
 
-    /// The child below which `key` is, if it is anywhere.
+    /// The only child below which `key` can be.
     pub(crate) fn child_for(&self, key: &[u8]) -> usize {
         match self.search(key) {
             Ok(index) => index,
@@ -224,7 +225,8 @@ impl Node {
         }
     }
 
-    /// How many of the keys, which ascend and do not belong before this child, belong below it.
+    /// The number of leading keys that belong below this child. The keys ascend, and none belongs before the
+    /// child.
     pub(crate) fn count_below<K>(&self, child: usize, keys: &[K], key: impl Fn(&K) -> &[u8]) -> usize {
         if child + 1 == self.entries {
             return keys.len();
@@ -233,19 +235,19 @@ impl Node {
         keys.partition_point(|one| end.is_behind(key(one)))
     }
 
-    /// The child of an inner node.
+    /// The decoded child of an inner node.
     pub(crate) fn child(&self, index: usize) -> Child {
         Child::decode(self.value(index)).expect("verified by `parse`")
     }
 
-    /// Where a child lies; cheaper than [`Node::child`].
+    /// The pointer to a child; cheaper than [`Node::child`].
     pub(crate) fn child_pointer(&self, index: usize) -> Pointer {
         let bytes: &[u8; POINTER_BYTES] = self.value(index).first_chunk().expect("verified by `parse`");
         Pointer::decode(bytes)
     }
 }
 
-/// For fuzzing: whatever the bytes, a node is refused or can be walked. Returns its entries.
+/// For fuzzing: arbitrary bytes are rejected or can be walked as a node. Returns the entries.
 pub fn decode_any(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let node = Node::parse(bytes.into(), u64::MAX >> 16).ok()?;
     let entry = |index: usize| {

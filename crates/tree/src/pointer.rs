@@ -1,4 +1,5 @@
-//! `Pointer`: where bytes lie in the file and what they hash to; `Child`: a pointer to a node with what is known of it.
+//! `Pointer`: offset, length and checksum of bytes in the file; `Child`: a pointer to a node with the sums
+//! over it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -7,7 +8,7 @@ use crate::{Sums, format::POINTER_BYTES, varint};
 const OFFSET_MAX: u64 = (1 << 48) - 1;
 const CHECKSUM_MASK: u64 = (1 << 48) - 1;
 
-/// Where bytes lie in a tree file, and their checksum. Whoever stores one can verify what it leads to.
+/// The place of bytes in a tree file, and their checksum. Its owner can verify the bytes that it points to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pointer {
     offset: u64,
@@ -19,39 +20,39 @@ impl Pointer {
     /// Bytes of an encoded pointer.
     pub const ENCODED_BYTES: usize = POINTER_BYTES;
 
-    /// To `bytes` at `offset`.
+    /// The pointer to `bytes` at `offset`.
     pub(crate) fn new(offset: u64, bytes: &[u8]) -> Pointer {
         assert!(offset <= OFFSET_MAX, "a tree file of 256 TiB");
         let len = u32::try_from(bytes.len()).expect("nodes and blobs are less than 4 GiB");
         Pointer { offset, len, checksum: xxh3_64(bytes) & CHECKSUM_MASK }
     }
 
-    /// Where the bytes begin.
+    /// Offset of the first byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes it leads to.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether it leads to no bytes.
+    /// Whether it points to no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the bytes end.
+    /// Offset behind the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
 
-    /// Whether these are the bytes that it was made for.
+    /// Whether `bytes` have the length and checksum of this pointer.
     pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         bytes.len() == self.len() && xxh3_64(bytes) & CHECKSUM_MASK == self.checksum
     }
 
-    /// The pointer as it is stored.
+    /// The stored form.
     pub fn encode(&self) -> [u8; POINTER_BYTES] {
         let mut out = [0; POINTER_BYTES];
         out[0..6].copy_from_slice(&self.offset.to_le_bytes()[..6]);
@@ -60,7 +61,7 @@ impl Pointer {
         out
     }
 
-    /// The pointer that these bytes are. Every 16 bytes are one; whether it leads anywhere shows when it is followed.
+    /// Decodes a pointer. Any 16 bytes decode; an invalid pointer is detected when it is followed.
     pub fn decode(bytes: &[u8; POINTER_BYTES]) -> Pointer {
         let u48 = |at: usize| bytes[at..at + 6].iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte));
         let len = u32::from_le_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]);
@@ -68,13 +69,13 @@ impl Pointer {
     }
 }
 
-/// A node as its parent knows it.
+/// A pointer to a node with its sums, as its parent stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Child {
     pub(crate) pointer: Pointer,
-    /// Over all entries below it.
+    /// Sums over all entries below the node.
     pub(crate) sums: Sums,
-    /// Of all nodes below it, and of itself.
+    /// Bytes of the node and all nodes below it.
     pub(crate) node_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
-//! `Range`: a walk over neighbouring entries, in either direction.
+//! `Range`: iterates over neighbouring entries, in either direction.
 //!
-//! What it is: the path to one leaf, held while its entries are handed out. Memory does not depend on the length of the range.
-//! What it is not: affected by anything that is written meanwhile.
+//! It holds the path to one leaf, so that its memory does not depend on the length of the range. Concurrent
+//! writes do not affect it: it reads a snapshot.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{
     snapshot::{begin_of, end_of, key_of},
 };
 
-/// A key and its value, borrowed from a [`Range`] until it goes on.
+/// A key and its value, borrowed from a [`Range`] until its next step.
 pub type EntryRef<'a> = (&'a [u8], &'a [u8]);
 
-/// Which way a [`Range`] goes.
+/// The direction of a [`Range`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the smallest key to the largest.
@@ -24,7 +24,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Entries between two keys. After an error it is at its end.
+/// Iterator over the entries between two keys. It ends after an error.
 pub struct Range {
     snapshot: Snapshot,
     tree: TreeId,
@@ -32,10 +32,10 @@ pub struct Range {
     to: Bound<Vec<u8>>,
     direction: Direction,
     state: State,
-    /// The inner nodes above the leaf, from the root, each with the child that the path goes through.
+    /// The inner nodes from the root to the leaf, each with the index of the child on the path.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Arc<Node>>,
-    /// The entries of the leaf that are still to come.
+    /// The entries of the leaf that are not yet returned: from `begin` to before `end`.
     begin: usize,
     end: usize,
     key: Vec<u8>,
@@ -71,7 +71,7 @@ impl Range {
         }
     }
 
-    /// The next key and value, borrowed: what a long scan should use rather than the iterator.
+    /// The next key and value, borrowed: for long scans, because the iterator copies both.
     ///
     /// # Errors
     /// I/O errors and damage.
@@ -97,7 +97,7 @@ impl Range {
         Ok(Some((&self.key, leaf.value(index))))
     }
 
-    /// Goes to the next leaf that has entries to come, or to the end.
+    /// Advances to the next leaf with remaining entries, or to the end.
     fn find_entry(&mut self) -> Result<(), TreeError> {
         if self.state == State::Unstarted {
             self.state = State::Walking;
@@ -118,7 +118,7 @@ impl Range {
         Ok(())
     }
 
-    /// To the neighbour of this leaf, unless the range ends in it.
+    /// Advances to the neighbour of the current leaf, unless the range ends in the leaf.
     fn next_leaf(&mut self) -> Result<(), TreeError> {
         let leaf = self.leaf.take();
         let ends_here = match (self.direction, &leaf) {
@@ -142,7 +142,7 @@ impl Range {
         Ok(())
     }
 
-    /// Down to the leaf where `edge` is, or to the first one in the direction of the walk.
+    /// Descends to the leaf that contains `edge`, or to the first one in the direction of the walk.
     fn descend(&mut self, level: u8, pointer: &crate::Pointer, edge: Option<&[u8]>) -> Result<(), TreeError> {
         let mut pointer = *pointer;
         for level in (1..=level).rev() {

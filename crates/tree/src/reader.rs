@@ -1,4 +1,4 @@
-//! `FileReader`: one open file, and the way from a pointer to verified bytes. Shared by all snapshots of the file.
+//! `FileReader`: an open file that turns pointers into verified bytes. Shared by all snapshots of the file.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,12 +6,12 @@ use env::File;
 
 use crate::{BLOB_BYTES_MAX, NodeCache, Pointer, TreeError, TreeId, format::NODE_BYTES_MAX, node::Node};
 
-/// Whether a leaf that was read is likely to be wanted again.
+/// Whether a leaf that is read goes into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaves {
-    /// Asked for by key: it is.
+    /// Read by key: it is likely to be read again.
     Cached,
-    /// Passed by, or about to be replaced: it is not.
+    /// Part of a scan, or about to be replaced: it is not cached.
     Passing,
 }
 
@@ -28,12 +28,12 @@ impl FileReader {
         FileReader { file, path, cache: cache.clone(), number: cache.next_file() }
     }
 
-    /// The same file, under its new name.
+    /// The same file under its new path.
     pub(crate) fn renamed(&self, path: PathBuf) -> FileReader {
         FileReader { file: self.file.clone(), path, cache: self.cache.clone(), number: self.number }
     }
 
-    /// The node of this tree and level that `pointer` leads to.
+    /// The node at `pointer`, which must be of this tree and level.
     pub(crate) fn node(
         &self,
         tree: TreeId,
@@ -57,13 +57,13 @@ impl FileReader {
         Ok(node)
     }
 
-    /// A node, past the cache.
+    /// Reads and verifies a node, bypassing the cache.
     pub(crate) fn read_node(&self, pointer: &Pointer) -> Result<Node, TreeError> {
         let bytes = self.read(pointer, NODE_BYTES_MAX)?;
         Node::parse(bytes.into(), pointer.offset()).map_err(|reason| self.damaged(pointer, reason))
     }
 
-    /// Puts an inner node that was just written where the next walk looks for it.
+    /// Puts an inner node that was just written into the cache, for the next walk.
     pub(crate) fn remember(&self, pointer: &Pointer, bytes: &[u8]) {
         if let Ok(node) = Node::parse(bytes.into(), pointer.offset()) {
             self.cache.insert(self.number, pointer, Arc::new(node));

@@ -1,8 +1,9 @@
-//! Finding the checkpoint to go on from: the last header whose bytes are all there, searched from behind.
+//! Finds the checkpoint to open: the last header with intact bytes, searched from the end of the file.
 //!
-//! The newest header may have been written without its sync having returned, so its range is read and hashed. The one
-//! before it was durable before anything behind it was written: it is found through the pointer to it and needs no such proof.
-//! A damaged header, or what only looks like one, is passed over: then the search goes on page by page.
+//! The newest header may have been written without a completed sync, so its range is read and hashed. The
+//! header before it was durable before anything behind it was written: it is found through the pointer to it
+//! and needs no such proof. A damaged header, or bytes that only resemble one, is skipped; the search then
+//! goes on page by page.
 
 use std::path::Path;
 
@@ -17,13 +18,13 @@ use crate::{
     header::{FileId, HEADER_BYTES_MAX, Header, Invalid},
 };
 
-/// Bytes read at once.
+/// Size of one read.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// What the search has found.
+/// The result of the search.
 pub(crate) struct Found {
     pub(crate) header: Header,
-    /// A newer checkpoint that is not whole.
+    /// A newer checkpoint that was skipped because it is damaged.
     pub(crate) passed_over: Option<PassedOver>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Found
     search.file_id = first.file_id;
     let mut newest = None;
     let mut candidate = search.newest_before(len)?;
-    // The newest header proves that the ones before it were durable.
+    // Set once a newer intact header has been seen: it proves that those before it were durable.
     let mut vouched = false;
     while let Some(header) = candidate {
         let is_wanted = header.has_state && header.applied_lsn <= wanted.at_most;
@@ -57,11 +58,12 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Found
     })
 }
 
-/// Verifies what was appended to a file since one of its checkpoints ended at `from`: the file ends with a header, and every byte
-/// between is what was written with a header. What is before, that checkpoint vouches for.
+/// Verifies the bytes that were appended to a file since the checkpoint that ended at `from`: the file must
+/// end with a header, and every byte from `from` on must be covered by the hash of a header. Bytes before
+/// `from` are not read, except for the first header.
 ///
 /// # Errors
-/// The first damage from behind; I/O errors.
+/// The first damage found, searching from the end; I/O errors.
 pub fn verify_appended(disk: &dyn Disk, path: &Path, from: u64) -> Result<(), TreeError> {
     let file = disk.open(path, Access::Read).map_err(TreeError::io("open", path))?;
     let len = file.len().map_err(TreeError::io("read", path))?;
@@ -153,7 +155,7 @@ impl Search<'_> {
         Ok(Header::decode(&bytes[..read], offset))
     }
 
-    /// Whether everything has arrived that was written with this header.
+    /// Whether the bytes of the header's range have the hash that the header stores.
     fn range_is_whole(&mut self, header: &Header) -> Result<bool, TreeError> {
         let mut hash = Xxh3::new();
         let mut buffer = vec![0; READ_BYTES];
@@ -172,7 +174,7 @@ impl Search<'_> {
         Ok(whole)
     }
 
-    /// Only the newest one is told: the others lie before it.
+    /// Records only the first call: that is the newest damaged checkpoint.
     fn pass_over(&mut self, offset: u64, applied_lsn: Lsn, reason: &'static str) {
         self.passed_over.get_or_insert(PassedOver { offset, applied_lsn, reason });
     }

@@ -1,8 +1,8 @@
-//! `Snapshot`: all trees of a file as one checkpoint left them; and walks from a root to an entry.
+//! `Snapshot`: all trees of a file as of one checkpoint, and the walks from a root to an entry.
 //!
-//! What it is: a few words, to be cloned and sent anywhere. It stays valid whatever is written, also when the file is replaced by
-//! its compacted successor: it keeps the old one open.
-//! What it is not: a transaction; it only reads.
+//! It is a few words, cheap to clone and to send to another thread. It stays valid during writes, and also
+//! when the file is replaced by its compacted successor: it keeps the old file open.
+//! It only reads; it is not a transaction.
 
 use std::{ops::Bound, path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     search,
 };
 
-/// A state of all trees of a file.
+/// The state of all trees of a file at one checkpoint.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) reader: Arc<FileReader>,
@@ -27,7 +27,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Opens a file to be read only, and writes nothing; says whether a newer checkpoint had to be passed over.
+    /// Opens a file read-only. The second value is a newer checkpoint that was skipped because it is damaged.
     ///
     /// # Errors
     /// As [`TreeFile::open`](crate::TreeFile::open).
@@ -42,7 +42,7 @@ impl Snapshot {
         Snapshot::find(Arc::new(reader), options, wanted)
     }
 
-    /// The newest checkpoint that is wanted.
+    /// Finds the newest checkpoint that `wanted` accepts.
     pub(crate) fn find(
         reader: Arc<FileReader>,
         options: Options,
@@ -56,37 +56,38 @@ impl Snapshot {
         Ok((Snapshot { reader, header: Arc::new(found.header), options }, found.passed_over))
     }
 
-    /// The position of the log up to which everything is in here.
+    /// The log position up to which all changes are in this state.
     pub fn applied_lsn(&self) -> Lsn {
         self.header.applied_lsn
     }
 
-    /// What was given to the checkpoint besides its trees.
+    /// The metadata of the checkpoint.
     pub fn metadata(&self) -> &[u8] {
         &self.header.metadata
     }
 
-    /// The end of its header: up to here the file is a backup of this state.
+    /// The end of its header: the file up to here is a backup of this state.
     pub fn file_end(&self) -> u64 {
         self.header.end()
     }
 
-    /// The random id of the file: another one after compaction.
+    /// The random id of the file; compaction makes a file with a new id.
     pub fn file_id(&self) -> [u8; 16] {
         self.header.file_id
     }
 
-    /// The path that the file was opened under.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.reader.path
     }
 
-    /// Bytes of the nodes of a tree. With those of live blobs, and [`Snapshot::file_end`], it tells how much of the file is in use.
+    /// Bytes of the nodes of a tree. Together with the bytes of live blobs, compared with
+    /// [`Snapshot::file_end`], they tell how much of the file is in use.
     pub fn node_bytes(&self, tree: TreeId) -> u64 {
         self.root(tree).map_or(0, |root| root.child.node_bytes)
     }
 
-    /// The sums over a whole tree; costs nothing.
+    /// The sums over a whole tree; does no I/O.
     pub fn sums(&self, tree: TreeId) -> Sums {
         self.root(tree).map_or(Sums::default(), |root| root.child.sums)
     }
@@ -94,10 +95,10 @@ impl Snapshot {
     /// The value of a key.
     ///
     /// # Errors
-    /// I/O errors and damage on the way.
+    /// I/O errors, and damage in the nodes on the path.
     ///
     /// # Panics
-    /// If the file has no such tree; so do all functions that name one.
+    /// If the file has no such tree. All functions with a tree argument do so.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
         let Some(root) = self.root(tree) else { return Ok(None) };
         let (mut level, mut pointer) = (root.level, root.child.pointer);
@@ -110,7 +111,7 @@ impl Snapshot {
         Ok(leaf.search(key).ok().map(|index| leaf.value(index).to_vec()))
     }
 
-    /// The values of keys, which must ascend, in one walk: a node is visited once for all keys below it.
+    /// The values of `keys`, which must ascend, in one walk: a node is visited once for all keys below it.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -157,12 +158,12 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The entries between two keys, in order or in reverse order. Reads one leaf at a time.
+    /// The entries between two keys, in either direction. Reads one leaf at a time.
     pub fn range(&self, tree: TreeId, from: Bound<&[u8]>, to: Bound<&[u8]>, direction: Direction) -> Range {
         Range::new(self.clone(), tree, from, to, direction)
     }
 
-    /// The sums over the entries between two keys: reads two paths from the root.
+    /// The sums over the entries between two keys; reads at most two paths from the root.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -213,10 +214,11 @@ impl Snapshot {
         sums
     }
 
-    /// The bytes that a pointer leads to, which [`Checkpoint::put_blob`](crate::Checkpoint::put_blob) returned for this file.
+    /// Reads a blob by the pointer that [`Checkpoint::put_blob`](crate::Checkpoint::put_blob) returned for
+    /// this file.
     ///
     /// # Errors
-    /// I/O errors, and damage if they are not the bytes that were put.
+    /// I/O errors, and damage if the bytes do not match the checksum in the pointer.
     pub fn read_blob(&self, pointer: Pointer) -> Result<Vec<u8>, TreeError> {
         self.reader.blob(&pointer)
     }
@@ -239,7 +241,7 @@ pub(crate) fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
     }
 }
 
-/// The first entry of a leaf that is not before `from`.
+/// The index of the first entry of a leaf that is not before `from`.
 pub(crate) fn begin_of(leaf: &Node, from: Bound<&[u8]>) -> usize {
     match from {
         Bound::Unbounded => 0,
@@ -248,7 +250,7 @@ pub(crate) fn begin_of(leaf: &Node, from: Bound<&[u8]>) -> usize {
     }
 }
 
-/// The first entry of a leaf that is behind `to`.
+/// The index of the first entry of a leaf that is behind `to`.
 pub(crate) fn end_of(leaf: &Node, to: Bound<&[u8]>) -> usize {
     match to {
         Bound::Unbounded => leaf.len(),

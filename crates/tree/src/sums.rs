@@ -1,14 +1,15 @@
-//! `Sums`: what a tree adds up over its entries, so that a range is counted without reading it.
+//! `Sums`: totals over the entries of a tree, so that a range is counted without reading all of it.
 
 use std::ops::{Add, AddAssign};
 
 use crate::TreeId;
 
-/// Four numbers, added up over entries. What they count is up to the [`Measure`].
+/// Four totals over entries. The [`Measure`] defines their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sums(pub [u64; 4]);
 
-/// What one entry counts for: the same for the same bytes, always, because it is stored.
+/// Computes the contribution of one entry. It must be a pure function of its arguments for ever, because the
+/// results are stored.
 pub type Measure = fn(tree: TreeId, key: &[u8], value: &[u8]) -> Sums;
 
 impl Add for Sums {
@@ -21,7 +22,7 @@ impl Add for Sums {
 }
 
 impl AddAssign for Sums {
-    /// Wraps: what a damaged file claims must not stop the server, and nothing real comes near.
+    /// Wraps on overflow: a damaged file must not make the server panic, and real totals stay far below 2^64.
     fn add_assign(&mut self, other: Sums) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_add(more);

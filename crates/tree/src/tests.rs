@@ -1,4 +1,4 @@
-//! Trees on a simulated disk: against a model, through crashes and failures, and with damage.
+//! Tests of trees on a simulated disk: against a model, through crashes and failures, and with damage.
 
 mod crashes;
 mod damage;
@@ -16,14 +16,14 @@ use lsn::Lsn;
 
 use super::*;
 
-/// Trees in the files of these tests.
+/// Number of trees in the test files.
 const TREES: u8 = 3;
 
-/// What a tree should hold.
+/// The expected contents of a tree.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a file should hold.
+/// The expected contents of a file.
 type Models = [Model; TREES as usize];
-/// Keys with the values that they get; `None` removes.
+/// Keys with their new values; `None` removes.
 type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn path() -> PathBuf {
@@ -36,7 +36,7 @@ fn disk() -> Arc<SimDisk> {
     disk
 }
 
-/// Entries, bytes of keys, bytes of values, and something that depends on which entries there are.
+/// Counts entries, bytes of keys and bytes of values, and adds up a fingerprint of each entry.
 fn measure(tree: TreeId, key: &[u8], value: &[u8]) -> Sums {
     let fingerprint = xxhash_rust::xxh3::xxh3_64_with_seed(key, value.len() as u64 + u64::from(tree.0)) >> 20;
     Sums([1, key.len() as u64, value.len() as u64, fingerprint])
@@ -81,7 +81,7 @@ fn entries(range: Range) -> Vec<(Vec<u8>, Vec<u8>)> {
     range.map(|entry| entry.unwrap()).collect()
 }
 
-/// Everything that a snapshot tells about its trees is what the models say.
+/// Asserts that a walk over the snapshot, its sums and its sizes agree with the models.
 fn assert_holds(snapshot: &Snapshot, models: &Models) {
     let mut walked: Models = Models::default();
     let report = verify(
@@ -100,7 +100,7 @@ fn assert_holds(snapshot: &Snapshot, models: &Models) {
     }
 }
 
-/// A few changes that depend on the seed only, in a small world of keys.
+/// `count` random changes, determined by the seed, over 400 keys.
 fn random_changes(prng: &mut Prng, count: u64) -> Changes {
     let change = |_| {
         let key = format!("key {:03}", prng.below(400)).into_bytes();
@@ -110,7 +110,8 @@ fn random_changes(prng: &mut Prng, count: u64) -> Changes {
     (0..count).map(change).collect()
 }
 
-/// A checkpoint of random changes in every tree, with a blob; the model follows. Returns the snapshot and the blob.
+/// Makes a checkpoint of random changes in every tree, with a blob, and updates the models. Returns the
+/// snapshot and the blob.
 fn checkpoint(
     file: &mut TreeFile,
     models: &mut Models,
@@ -244,7 +245,7 @@ fn appended_keys_leave_full_nodes_and_removed_ones_no_small_ones() {
     }
     let report = nodes(&file);
     assert!(report.node_bytes / report.nodes > 1700, "{report:?}");
-    // Nine of ten go, in an order that leaves every leaf with a few.
+    // Removes nine of ten entries, in an order that leaves a few in every leaf.
     let mut removed: Vec<_> =
         keys.iter().enumerate().filter(|(n, _)| n % 10 != 3).map(|(_, key)| *key).collect();
     for begin in 0..7 {
@@ -272,7 +273,7 @@ fn looking_changes_nothing_and_sees_what_was_there() {
     let mut looks: Vec<_> = keys.iter().map(|key| Op { key, change: Change::Look }).collect();
     let see = |op: &Op<'_>, value: Option<&[u8]>| seen.push((op.key.to_vec(), value.map(<[u8]>::to_vec)));
     checkpoint.modify_seeing(TreeId(1), &mut looks, see).unwrap();
-    // What is there is inserted again, and what is not there is removed.
+    // Inserts existing values again, and removes missing keys.
     let again: Changes = keys.iter().map(|key| (key.clone(), models[2].get(key).cloned())).collect();
     checkpoint.modify(TreeId(2), &mut ops(&again)).unwrap();
     assert_eq!(checkpoint.appended_bytes(), 0);
@@ -368,7 +369,7 @@ fn a_tree_is_changed_once_in_a_checkpoint() {
     let _ = checkpoint.modify(TreeId(0), &mut Vec::new());
 }
 
-/// A file built from the models beside the one at `path()`, as compaction does it.
+/// Builds a file from the models beside the one at `path()`, as compaction does.
 fn build(disk: &SimDisk, models: &Models, lsn: u64) -> Result<(TreeFile, Pointer), TreeError> {
     let tmp = crashsafe::tmp_path(&path());
     let mut builder = Builder::create(disk, &tmp, options(), &SimEntropy::new(lsn))?;

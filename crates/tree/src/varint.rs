@@ -1,6 +1,6 @@
-//! LEB128: seven bits a byte, low ones first; the high bit says that more follow.
+//! LEB128 varints: seven bits per byte, the low ones first; the high bit marks that another byte follows.
 
-/// Appends `value`.
+/// Appends the encoding of `value`.
 pub(crate) fn write(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,7 +9,7 @@ pub(crate) fn write(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number off the front of `bytes`; `None` if there is none, or it has more than 64 bits.
+/// Takes a number off the front of `bytes`; `None` if the bytes end within it, or it has more than 64 bits.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

@@ -1,25 +1,26 @@
-//! `verify`: a walk over everything, for `sheaf check`.
+//! `verify`: a full walk over a snapshot, for `sheaf check`.
 //!
-//! Reads every node past the cache of nodes and checks what no single node can show: that keys lie where their parents say, and that
-//! sums are the sums of what is there. Damage is told, and the walk goes on beside it.
+//! Reads every node, bypassing the node cache, and checks the properties that no single node can show: keys
+//! lie within the bounds of their parents, and sums match the entries below. Damage is reported, and the walk
+//! goes on with the next node.
 
 use crate::{Snapshot, Sums, TreeError, TreeId, node::Node, pointer::Child};
 
-/// What a walk has found.
+/// The counts of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// Intact nodes.
     pub nodes: u64,
-    /// Their bytes.
+    /// Bytes of the intact nodes.
     pub node_bytes: u64,
     /// Entries in intact leaves.
     pub entries: u64,
-    /// Places that are damaged.
+    /// Number of damaged places.
     pub damaged: u64,
 }
 
-/// Walks over all trees of a snapshot. `entry` sees every entry that can be read, in order, and may return an error of its own, such
-/// as that of a blob; `damage` sees every error.
+/// Walks over all trees of a snapshot. `entry` is called for every readable entry, in order, and may return
+/// an error of its own, such as that of a blob; `damage` is called for every error.
 pub fn verify(
     snapshot: &Snapshot,
     entry: impl FnMut(TreeId, &[u8], &[u8]) -> Result<(), TreeError>,
@@ -43,12 +44,12 @@ struct Walk<'a, E, D> {
     report: Report,
 }
 
-/// What lies below a node, as far as it can be read.
+/// Totals over the readable part below a node.
 #[derive(Default)]
 struct Below {
     sums: Sums,
     node_bytes: u64,
-    /// Whether something could not be read, so that the numbers prove nothing.
+    /// Whether a part was unreadable, so that the totals cannot be compared.
     damaged: bool,
 }
 
@@ -57,7 +58,7 @@ where
     E: FnMut(TreeId, &[u8], &[u8]) -> Result<(), TreeError>,
     D: FnMut(TreeError),
 {
-    /// Walks over a node whose keys are to lie between `low` and `high`.
+    /// Walks over a node whose keys must lie between `low` and `high`.
     fn child(&mut self, level: u8, child: &Child, low: &[u8], high: Option<&[u8]>) -> Below {
         let node = match self.snapshot.reader.read_node(&child.pointer) {
             Ok(node) => node,

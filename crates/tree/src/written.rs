@@ -1,13 +1,13 @@
-//! `Written`: how much was appended to files, in how many writes.
+//! `Written`: counts the bytes appended to files and the writes used for them.
 //!
-//! What it is: counters that any number of files share, for whoever shows them. What it is not: needed, or kept on disk.
+//! Any number of files can share one, for statistics only; nothing is kept on disk.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// See the module documentation. Clones count together.
+/// Shared counters of appended bytes and writes. Clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct Written(Arc<Counters>);
 
@@ -18,12 +18,12 @@ struct Counters {
 }
 
 impl Written {
-    /// Writes that were handed to the operating system and taken by it.
+    /// Number of completed writes.
     pub fn writes(&self) -> u64 {
         self.0.writes.load(Relaxed)
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all completed writes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Relaxed)
     }

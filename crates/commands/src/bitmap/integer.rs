@@ -106,7 +106,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// The bytes.
+    /// Inline, as base64.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.window[self.range.0..self.range.1]
     }

@@ -73,7 +73,7 @@ impl IndexProgress {
 pub enum Indexing {
     /// The index has the documents of the snapshot.
     Ready(IndexSnapshot),
-    /// There is more to do.
+    /// More steps are needed.
     Working(IndexProgress),
     /// Somebody has brought it further than this snapshot: a newer one is needed.
     Behind,

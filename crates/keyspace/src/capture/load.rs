@@ -24,7 +24,7 @@ pub enum LoadError {
     Effect {
         /// The slot it should be of.
         slot: SlotId,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: EffectError,
     },
     /// The first byte of the stream belongs to no slot.

@@ -23,7 +23,7 @@ pub enum RecoverError {
     Effect {
         /// The record.
         lsn: Lsn,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: keyspace::EffectError,
     },
     /// What a record says of document databases does not fit what they are.

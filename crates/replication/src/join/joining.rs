@@ -38,7 +38,7 @@ pub struct Joiner {
     pub copies_anew: bool,
 }
 
-/// What comes next.
+/// The type of the next value, without consuming it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The leader is to be sent REPLICATE with these arguments.

@@ -11,7 +11,7 @@ use super::{History, Mark};
 /// Ends that are named at once.
 pub const MARKS_MAX: usize = 256;
 
-/// What comes next.
+/// The type of the next value, without consuming it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Probed {
     /// The leader is to be asked about these.

@@ -51,7 +51,7 @@ struct Kit {
 /// One of the functions.
 type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
 
-/// All of them.
+/// All noted files.
 const FUNCTIONS: [(&str, Answer); 5] = [
     ("clock", |asked, _, _| Ok(Value::Number(asked.calls.clock_us() as f64 / 1e6))),
     ("call", |asked, lua, values| asked.call(lua, values)),

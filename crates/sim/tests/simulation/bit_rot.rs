@@ -26,7 +26,7 @@ const CONTROL_BYTES: u64 = 64;
 struct Sound {
     options: WorldOptions,
     world: World,
-    /// What it holds.
+    /// The content of the revision.
     newest: Content,
     /// What it held before the last batch.
     before_last: Content,

@@ -1,5 +1,6 @@
-//! Crashes and failures at every I/O of creating, checkpoints, going on after a crash, building and putting in place: what had
-//! been promised is there, what is there is whole, and it goes on from there.
+//! Crashes and failures at every I/O of creating a file, making checkpoints, continuing after a crash,
+//! building and putting in place. Afterwards the acknowledged checkpoints are present, the state is whole,
+//! and further checkpoints succeed.
 
 use env::{
     Disk as _,
@@ -9,13 +10,13 @@ use env::{
 use super::*;
 
 const SEEDS_PER_CRASH: u64 = 12;
-/// The first state of [`History`] that is written while something goes wrong; the ones before are on disk.
+/// The first state of [`History`] that is written under faults; the earlier ones are on disk.
 const FIRST: u64 = 4;
 const LAST: u64 = 6;
-/// What makes checkpoints of several writes.
+/// Large enough that a checkpoint takes several writes.
 const BLOB_BYTES: usize = 1_100_000;
 
-/// The state after each LSN. Each follows from the one before it and the LSN.
+/// The expected state after each LSN. It is determined by the state before it and the LSN.
 struct History(Vec<Models>);
 
 impl History {
@@ -28,7 +29,8 @@ impl History {
         History((0..=LAST).map(next).collect())
     }
 
-    /// The file holds one of the states from `at_least` on, whole. Returns which.
+    /// Asserts that the file holds one of the states from `at_least` on, whole. Returns the LSN of that
+    /// state.
     fn assert_whole(&self, file: &TreeFile, at_least: u64) -> u64 {
         let snapshot = file.snapshot();
         let lsn = snapshot.applied_lsn().get();
@@ -59,7 +61,8 @@ fn checkpoint_to(file: &mut TreeFile, lsn: u64) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Checkpoints up to the last one from wherever the file is. `promised` is the newest that has returned.
+/// Makes checkpoints from the current state of the file up to `LAST`. `promised` is the newest that has
+/// returned.
 fn go_on(file: &mut TreeFile, promised: &mut u64) -> Result<(), TreeError> {
     for lsn in file.snapshot().applied_lsn().get() + 1..=LAST {
         checkpoint_to(file, lsn)?;
@@ -75,10 +78,11 @@ fn disk_before() -> Arc<SimDisk> {
     disk
 }
 
-/// Something that is done to a disk, and keeps the newest state that it has been promised.
+/// An operation on a disk. Its second argument is updated to the newest state that is acknowledged as
+/// durable.
 type Act = fn(&Arc<SimDisk>, &mut u64) -> Result<(), TreeError>;
 
-/// Each way a crash can leave `disk`.
+/// Copies of `disk` after a crash, in several random outcomes.
 fn crashed(disk: &SimDisk) -> impl Iterator<Item = Arc<SimDisk>> {
     (0..SEEDS_PER_CRASH).map(|seed| {
         let copy = disk.clone_state();
@@ -92,7 +96,7 @@ fn crashed(disk: &SimDisk) -> impl Iterator<Item = Arc<SimDisk>> {
     })
 }
 
-/// Whatever has happened, the file opens, has what was promised, and goes on to the end.
+/// Asserts that the file opens, holds at least the acknowledged state, and takes the remaining checkpoints.
 fn assert_goes_on(disk: &Arc<SimDisk>, history: &History, mut promised: u64) {
     let mut file = open(disk).unwrap();
     promised = history.assert_whole(&file, promised);
@@ -160,7 +164,7 @@ fn checkpoints_may_fail_anywhere() {
 
 #[test]
 fn going_on_behind_a_torn_checkpoint_may_stop_anywhere() {
-    // Stopped in the last sync of several checkpoints, with a long tail behind what counts.
+    // Crashes during the last sync of a checkpoint, so that a long torn tail lies behind the last intact one.
     let disk = disk_before();
     let mut file = open(&disk).unwrap();
     disk.enable_trace();
@@ -182,7 +186,7 @@ fn going_on_behind_a_torn_checkpoint_may_stop_anywhere() {
     assert!(torn > 0, "some have a tail");
 }
 
-/// Builds a file of the state before, lets it catch up with a checkpoint, and puts it in place.
+/// Builds a file from the previous state, lets it catch up with a checkpoint, and puts it in place.
 fn compact(disk: &Arc<SimDisk>, promised: &mut u64) -> Result<(), TreeError> {
     let old = open(disk)?;
     let snapshot = old.snapshot();

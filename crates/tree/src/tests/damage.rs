@@ -1,24 +1,25 @@
-//! Bits that flip and files that end too early: found by whoever meets them, named with file and offset, never passed on.
+//! Flipped bits and truncated files: every read detects them, errors name the file and offset, and no wrong
+//! data is returned.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::format::PAGE_BYTES;
 
-/// What stands where in a file.
+/// A file of five checkpoints with the positions of its parts.
 struct Written {
     disk: Arc<SimDisk>,
     bytes: Vec<u8>,
     models: Models,
     blob: Pointer,
-    /// Where each node begins, and its length.
+    /// Offset and length of each node.
     nodes: Vec<Pointer>,
-    /// Where each header begins.
+    /// Offset of each header.
     headers: Vec<u64>,
     ends: Vec<u64>,
 }
 
-/// A file of five checkpoints, closed.
+/// Writes a file of five checkpoints and closes it.
 fn written() -> Written {
     let disk = disk();
     let mut file = create(&disk);
@@ -36,7 +37,7 @@ fn written() -> Written {
     Written { disk, bytes, models, blob: blob.unwrap(), nodes, headers, ends }
 }
 
-/// All nodes that a snapshot reaches.
+/// Pointers to all nodes that a snapshot reaches.
 fn nodes_of(snapshot: &Snapshot) -> Vec<Pointer> {
     let mut found = Vec::new();
     for tree in (0..TREES).map(TreeId) {
@@ -53,7 +54,8 @@ fn nodes_of(snapshot: &Snapshot) -> Vec<Pointer> {
     found
 }
 
-/// Entries and values read in every way there is; everything that comes without an error is right. Returns the errors.
+/// Reads all entries through every kind of access; asserts that each result without an error is right.
+/// Returns the errors.
 fn read_all(snapshot: &Snapshot, models: &Models) -> Vec<TreeError> {
     let mut errors = Vec::new();
     for (tree, model) in (0..).map(TreeId).zip(models) {
@@ -94,7 +96,7 @@ fn offset_of(error: &TreeError) -> u64 {
     }
 }
 
-/// The state of LSN 6 opened although bytes behind the last header's back have changed: as a server that was running.
+/// Opens the newest state while the file is still intact, as a server does that runs when the damage occurs.
 fn open_before_damage(written: &Written) -> Snapshot {
     Snapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap().0
 }
@@ -126,7 +128,7 @@ fn a_flipped_bit_in_a_node_is_named_and_the_others_stay_readable() {
     }
 }
 
-/// A reader of the file as it is now, with nothing in its cache.
+/// A reader of the file as it is now, with an empty cache.
 fn reopened(written: &Written, snapshot: &Snapshot) -> Arc<crate::reader::FileReader> {
     let file = env::Disk::open(&*written.disk, &path(), env::Access::Read).unwrap();
     Arc::new(crate::reader::FileReader::new(file, path(), &snapshot.options.cache))
@@ -158,14 +160,14 @@ fn a_flipped_bit_in_the_last_checkpoint_is_told_when_the_file_is_opened() {
         written.disk.write_file(&path(), &bytes);
         let file = open(&written.disk).unwrap();
         assert_eq!(file.snapshot().applied_lsn(), Lsn::new(5), "offset {at}");
-        // What no longer names the file and its own offset is not known for a header.
+        // A page without an intact file id and own offset is not recognised as a header.
         let is_nameless = (header as usize..header as usize + 40).contains(&at);
         assert_eq!(
             file.passed_over().map(|passed| passed.offset),
             (!is_nameless).then_some(header),
             "offset {at}"
         );
-        // Whoever knows what had been durable gets an error that names the file.
+        // A caller that knows the durable LSN gets an error that names the file.
         let wanted = Wanted { at_least: Lsn::new(6), ..Wanted::default() };
         let refused = TreeFile::open(&*written.disk, &path(), options(), wanted).unwrap_err();
         assert!(matches!(&refused, TreeError::NoCheckpoint { newest, .. } if *newest == Some(Lsn::new(5))));
@@ -237,7 +239,7 @@ fn what_stands_in_another_file_or_place_is_no_header() {
     let own = written.bytes[last..].to_vec();
     let tails = [foreign[last..].to_vec(), [own.clone(), own].concat(), written.bytes[..4096].to_vec()];
     for tail in tails {
-        // As a blob that somebody stores, or what a disk makes of a write.
+        // As if a user had stored these bytes as a blob, or the disk had misplaced a write.
         let mut bytes = written.bytes[..last].to_vec();
         bytes.extend_from_slice(&[0; 4096]);
         bytes.extend_from_slice(&tail);
@@ -248,7 +250,7 @@ fn what_stands_in_another_file_or_place_is_no_header() {
 
 #[test]
 fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
-    // Such a file can be written by a bug only: every checksum is right.
+    // Only a bug could write such a file: every checksum is right.
     let disk = disk();
     let mut file = create(&disk);
     let mut models = Models::default();

@@ -1,4 +1,4 @@
-//! Whatever is done to a file, and in whatever order, its trees and every snapshot held open say what a `BTreeMap` says.
+//! Random sequences of operations on a file: its trees and every snapshot held open must equal a `BTreeMap`.
 
 use proptest::{collection::vec, option, prelude::*};
 
@@ -10,7 +10,7 @@ enum Step {
         tree: u8,
         changes: Changes,
     },
-    /// Removes most of a stretch of keys, so that nodes become small and empty.
+    /// Removes most keys of a range, so that nodes become small and empty.
     Thin {
         tree: u8,
         from: Vec<u8>,
@@ -23,7 +23,7 @@ enum Step {
     Compact,
 }
 
-/// Keys that share beginnings, of all lengths, the empty one too.
+/// Keys of all lengths that share beginnings, including the empty key.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => vec(prop::sample::select(&b"abc"[..]), 0..7),
@@ -55,7 +55,7 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     prop_oneof![key().prop_map(Bound::Included), key().prop_map(Bound::Excluded), Just(Bound::Unbounded)]
 }
 
-/// A file, what it should hold, and snapshots with what they should hold.
+/// A file with its expected contents, and held snapshots with theirs.
 struct World {
     disk: Arc<SimDisk>,
     file: TreeFile,
@@ -141,7 +141,7 @@ proptest! {
         entries in 1u8..6,
     ) {
         if plausible && bytes.len() > 8 {
-            // A leaf whose number of entries is possible, so that more than the first check is passed.
+            // A leaf with a possible number of entries, so that it passes more than the first check.
             bytes[..8].copy_from_slice(&[0, 0, 0, 0, entries, 0, 0, 0]);
             bytes.iter_mut().skip(8).for_each(|byte| *byte %= 16);
         }
@@ -154,7 +154,7 @@ proptest! {
 
 fn check_range(snapshot: &Snapshot, tree: TreeId, model: &Model, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) {
     let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-    // `BTreeMap::range` panics where the bounds are the wrong way round; such a range is empty.
+    // `BTreeMap::range` panics if the bounds are in the wrong order; such a range is empty here.
     let within = |key: &[u8]| {
         (match from {
             Bound::Included(from) => key >= from,
