@@ -51,7 +51,7 @@ use std::sync::LazyLock;
 
 use engine::{
     CommandError, Row,
-    row::{CommandTable, Found},
+    row::{CommandTable, ResolvedCommand},
 };
 use keyspace::Items;
 use smallvec::SmallVec;
@@ -117,11 +117,11 @@ pub fn resolve(name: &[u8]) -> Option<&'static Row> {
 }
 
 /// See [`CommandTable::resolve_call`].
-pub(crate) fn resolve_call(args: Args<'_>) -> Result<Found, CommandError> {
+pub(crate) fn resolve_call(args: Args<'_>) -> Result<ResolvedCommand, CommandError> {
     table().resolve_call(args)
 }
 
 /// See [`engine::row::wrapped()`].
-pub(crate) fn wrapped(args: Args<'_>) -> Result<(Found, Args<'_>), CommandError> {
+pub(crate) fn wrapped(args: Args<'_>) -> Result<(ResolvedCommand, Args<'_>), CommandError> {
     engine::row::wrapped(table(), args)
 }

@@ -20,7 +20,7 @@ use std::{
 use documents::Documents;
 use engine::{
     Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
-    MemoryFigures, MemoryLimits, Notice, Outcome, Promise, Resolved, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
+    MemoryFigures, MemoryLimits, Notice, Outcome, Resolved, Responder, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
     Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     long_units::LONG_AFTER_US,
@@ -513,7 +513,7 @@ pub(crate) struct TestHost {
     /// Answers to blocked clients that tests have not taken yet.
     answers: Arc<Mutex<Vec<Pushed>>>,
     /// The promises of clients that have asked for a snapshot.
-    pub(crate) promises: Mutex<Vec<Promise>>,
+    pub(crate) promises: Mutex<Vec<Responder>>,
     /// The requests to the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Observer,
@@ -748,17 +748,17 @@ impl Host for TestHost {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+    fn save_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut promises = self.promises.lock();
         if !promises.is_empty() {
             return Err(SAVE_IN_PROGRESS);
         }
-        promises.push(promise);
+        promises.push(responder);
         Ok(())
     }
 
-    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str> {
-        self.promises.lock().push(promise);
+    fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str> {
+        self.promises.lock().push(responder);
         Ok(())
     }
 

@@ -183,8 +183,8 @@ impl std::fmt::Debug for Waiter {
 pub enum Wait {
     /// For a key (BLPOP and others).
     Key(KeyWait),
-    /// For the reply of a [`Promise`](crate::Promise).
-    Promise,
+    /// For the reply of a [`Responder`](crate::Responder).
+    Responder,
     /// For the answer of the thread of durable channels: see [`Executor::tell`](crate::Executor::tell).
     Channels {
         /// The client gets no replies (CLIENT REPLY OFF or SKIP).
@@ -204,7 +204,7 @@ impl Wait {
     pub fn timeout_ms(&self) -> Option<u64> {
         match self {
             Wait::Key(wait) => wait.waiter.awaited.timeout_ms,
-            Wait::Promise | Wait::Channels { .. } => None,
+            Wait::Responder | Wait::Channels { .. } => None,
         }
     }
 

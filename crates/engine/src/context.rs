@@ -25,12 +25,12 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit,
+    deferred_reply::DeferredReply,
     long_units::LONG_ELEMENTS,
     observe::{append_line, shown_args},
-    postponed::Postponed,
-    row::Found,
+    row::ResolvedCommand,
     scripts::Scripting,
-    unit::Taken,
+    unit::LockContended,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
@@ -42,7 +42,7 @@ const RECORD_TOO_LARGE: CommandError =
 
 /// A step that must be done before a command can run: nothing has happened yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Retry {
     /// The log must admit a record of this many bytes.
     Room(u64),
     /// Every slot must be locked.
@@ -50,7 +50,7 @@ pub enum Again {
     /// The command must be handed over to a thread of its own.
     OwnThread,
     /// A long unit must release a slot.
-    Slot(Taken),
+    Slot(LockContended),
 }
 
 /// The surroundings of one command while it runs.
@@ -66,7 +66,7 @@ pub struct Context<'a, 'k> {
     /// The reply. If the handler returns an error, its reply is discarded.
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
-    pub postponed: Postponed,
+    pub deferred_reply: DeferredReply,
     /// The server's durability.
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
@@ -159,7 +159,7 @@ impl Context<'_, '_> {
     /// Runs the handler; an error discards its reply and becomes the reply. Returns whether it succeeded, or
     /// as an error the step that must be done first.
     #[inline]
-    pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Again> {
+    pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
@@ -178,17 +178,17 @@ impl Context<'_, '_> {
     pub fn attempt(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<(), CommandError>,
-    ) -> Result<bool, Again> {
+    ) -> Result<bool, Retry> {
         let (reply_start, record_bytes) = (self.reply.position(), self.unit.record_bytes());
         let Err(error) = run(self) else { return Ok(true) };
         assert_eq!(self.unit.record_bytes(), record_bytes, "failed after it had changed something: {error}");
         self.reply.truncate(reply_start);
-        self.postponed.clear();
+        self.deferred_reply.clear();
         match error {
-            CommandError::NeedsRoom(bytes) => return Err(Again::Room(bytes)),
-            CommandError::NeedsAllSlots => return Err(Again::AllSlots),
-            CommandError::NeedsOwnThread => return Err(Again::OwnThread),
-            CommandError::SlotTaken { pause_ms } => return Err(Again::Slot(Taken::Later(pause_ms))),
+            CommandError::NeedsRoom(bytes) => return Err(Retry::Room(bytes)),
+            CommandError::NeedsAllSlots => return Err(Retry::AllSlots),
+            CommandError::NeedsOwnThread => return Err(Retry::OwnThread),
+            CommandError::SlotTaken { pause_ms } => return Err(Retry::Slot(LockContended::Later(pause_ms))),
             _ => {}
         }
         self.reply_error(&error);
@@ -244,7 +244,7 @@ impl Context<'_, '_> {
     /// If the command needs any other step before it can run.
     pub fn run_inner(
         &mut self,
-        Found { row, index, .. }: Found,
+        ResolvedCommand { row, index, .. }: ResolvedCommand,
         args: Args<'_>,
         origin: Option<&str>,
     ) -> Result<bool, CommandError> {
@@ -257,7 +257,7 @@ impl Context<'_, '_> {
         } else {
             match self.handle(row, args) {
                 Ok(succeeded) => succeeded,
-                Err(Again::OwnThread) => return Err(CommandError::NeedsOwnThread),
+                Err(Retry::OwnThread) => return Err(CommandError::NeedsOwnThread),
                 Err(again) => panic!("everything is admitted, and locked: {again:?}"),
             }
         };

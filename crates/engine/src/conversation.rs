@@ -20,7 +20,7 @@ use std::sync::Arc;
 use lsn::Lsn;
 use pubsub::{
     Delivery,
-    durable::{Encoded, Flow, FollowerId, Run, Told},
+    durable::{Encoded, Flow, FollowerEvent, FollowerId, Run},
 };
 use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
 
@@ -63,7 +63,7 @@ pub struct Round<'w> {
 
 /// Why a conversation stopped although it had input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum ConversationState {
     /// All complete commands are executed.
     Idle,
     /// There is more to do: call [`Conversation::resume`] after the others had their turn.
@@ -176,19 +176,19 @@ impl Conversation {
 
     /// Does what the thread of durable channels tells, with `tell`, and appends what it says. Returns whether this answers the
     /// command that the client was blocked in.
-    pub fn tell(&mut self, told: &Told, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+    pub fn tell(&mut self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == told.follower());
         if !is_follower || self.session.closing {
             return false;
         }
         let mut said = Vec::new();
         tell(&mut self.session, &mut said);
-        if matches!(told, Told::Lost { .. }) {
+        if matches!(told, FollowerEvent::Lost { .. }) {
             self.append(&said, Lsn::ZERO, Lsn::ZERO);
             return false;
         }
         match self.session.wait.take() {
-            Some(Wait::Channels { is_silent: true }) if matches!(told, Told::Refused { .. }) => {}
+            Some(Wait::Channels { is_silent: true }) if matches!(told, FollowerEvent::Refused { .. }) => {}
             _ => self.append(&said, Lsn::ZERO, Lsn::ZERO),
         }
         true
@@ -291,24 +291,24 @@ impl Conversation {
     }
 
     /// Executes the commands in `input`, which follows everything received before. What is left is kept.
-    pub fn receive(&mut self, input: &[u8], round: &mut Round<'_>) -> Turn {
+    pub fn receive(&mut self, input: &[u8], round: &mut Round<'_>) -> ConversationState {
         if !self.pending.is_empty() {
             self.pending.extend_from_slice(input);
             return self.resume(round);
         }
         let (consumed, turn) = self.process(input, round);
-        if turn != Turn::Closing {
+        if turn != ConversationState::Closing {
             self.pending.extend_from_slice(&input[consumed..]);
         }
         turn
     }
 
     /// Goes on with the input that is kept.
-    pub fn resume(&mut self, round: &mut Round<'_>) -> Turn {
+    pub fn resume(&mut self, round: &mut Round<'_>) -> ConversationState {
         let pending = std::mem::take(&mut self.pending);
         let (consumed, turn) = self.process(&pending, round);
         self.pending = pending;
-        if consumed == self.pending.len() || turn == Turn::Closing {
+        if consumed == self.pending.len() || turn == ConversationState::Closing {
             self.pending.clear();
             if self.pending.capacity() > PENDING_BYTES_KEPT_MAX {
                 self.pending = Vec::new();
@@ -320,7 +320,7 @@ impl Conversation {
     }
 
     /// Executes commands from the front of `buffer`; returns how many bytes they took.
-    fn process(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, Turn) {
+    fn process(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, ConversationState) {
         self.outbox.begin_round();
         round.executor.begin_round(round.now_ms, round.host, round.limits.bulk_bytes_max);
         self.turn_ends_us = None;
@@ -331,7 +331,7 @@ impl Conversation {
             }
             let is_over = executed >= COMMANDS_PER_TURN_MAX || self.is_turn_over(round.host);
             if is_over || round.is_congested {
-                break Turn::More;
+                break ConversationState::More;
             }
             // AUTH lifts the limits, so it must be executed before what follows is parsed.
             let (limits, group) = if self.session.authenticated {
@@ -347,13 +347,13 @@ impl Conversation {
                 // The parser has looked beyond the commands that ran; it must look at the others again.
                 self.parser.reset();
                 at += if done == 0 { 0 } else { round.batch.end(done - 1) };
-                break stopped.unwrap_or(Turn::More);
+                break stopped.unwrap_or(ConversationState::More);
             }
             if self.is_away && count > 0 {
                 // What is behind its command is looked at when it has come back, an error in it as well: replies keep their order.
                 self.parser.reset();
                 at += round.batch.end(count - 1);
-                break Turn::Away;
+                break ConversationState::Away;
             }
             at += parsed.consumed;
             if let Some(error) = parsed.error {
@@ -361,7 +361,7 @@ impl Conversation {
                 self.spoke_http = error == ProtocolError::Http;
                 self.session.closing = true;
             } else if count < group {
-                break self.interruption(round.executor).unwrap_or(Turn::Idle);
+                break self.interruption(round.executor).unwrap_or(ConversationState::Idle);
             }
         };
         round.executor.end_round(round.host);
@@ -374,19 +374,19 @@ impl Conversation {
     }
 
     /// Why no command may be executed now, if so.
-    fn interruption(&self, executor: &Executor) -> Option<Turn> {
+    fn interruption(&self, executor: &Executor) -> Option<ConversationState> {
         if self.is_away {
-            Some(Turn::Away)
+            Some(ConversationState::Away)
         } else if self.session.closing {
-            Some(Turn::Closing)
+            Some(ConversationState::Closing)
         } else if self.session.wait.is_some() {
-            Some(Turn::Blocked)
+            Some(ConversationState::Blocked)
         } else if self.session.pause_ms > 0 {
-            Some(Turn::Paused)
+            Some(ConversationState::Paused)
         } else if self.outbox.len() > self.outbox_bytes_max() {
-            Some(Turn::WaitForClient)
+            Some(ConversationState::WaitForClient)
         } else if executor.has_backpressure() {
-            Some(Turn::WaitForSubscribers)
+            Some(ConversationState::WaitForSubscribers)
         } else {
             None
         }
@@ -397,7 +397,7 @@ impl Conversation {
     }
 
     /// Executes the commands of the batch; returns how many ran and why it stopped before the end.
-    fn execute_group(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, Option<Turn>) {
+    fn execute_group(&mut self, buffer: &[u8], round: &mut Round<'_>) -> (usize, Option<ConversationState>) {
         let count = round.batch.len();
         let batch = &*round.batch;
         let executor = &mut *round.executor;
@@ -434,13 +434,13 @@ impl Conversation {
             let run = 1 + others.take_while(|other| other.shares_key(&resolved[index])).count();
             let merged = self.execute_merged((index..index + run).map(call), run, executor, round.host);
             if merged == 0 && !self.execute(call(index), executor, round.host) {
-                return (index, Some(self.interruption(executor).unwrap_or(Turn::WaitForLog)));
+                return (index, Some(self.interruption(executor).unwrap_or(ConversationState::WaitForLog)));
             }
             index += merged.max(1);
             if merged == 0 && resolved[index - 1].may_take_long() {
                 self.turn_ends_us.get_or_insert_with(|| round.host.monotonic_us() + SCRIPTS_PER_TURN_US);
                 if !self.is_away && index < count && self.is_turn_over(round.host) {
-                    return (index, Some(Turn::More));
+                    return (index, Some(ConversationState::More));
                 }
             }
             if let Some(flush_alone) = round.flush_alone {

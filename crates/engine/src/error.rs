@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::unit::Taken;
+use crate::unit::LockContended;
 
 /// An error reply. The connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,11 +213,11 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-impl From<Taken> for CommandError {
-    fn from(taken: Taken) -> CommandError {
+impl From<LockContended> for CommandError {
+    fn from(taken: LockContended) -> CommandError {
         match taken {
-            Taken::Later(pause_ms) => CommandError::SlotTaken { pause_ms },
-            Taken::Busy => CommandError::Busy,
+            LockContended::Later(pause_ms) => CommandError::SlotTaken { pause_ms },
+            LockContended::Busy => CommandError::Busy,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::Notice;
 use lsn::Lsn;
 
 /// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
-/// it is far less than a subscriber may leave untaken.
+/// it is far less than a subscriber may leave unsent.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// See the module documentation.

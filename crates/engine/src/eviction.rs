@@ -6,7 +6,7 @@
 use keyspace::{Effect, EvictionPolicy};
 use storage::Admission;
 
-use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::Patience};
+use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
 
 /// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for
 /// long.
@@ -64,7 +64,7 @@ impl Executor {
         let keyspace = self.keyspace().clone();
         let clock = self.next_clock();
         let seed = u64::from(clock.random);
-        let lock = |slot| Patience(host).lock(&keyspace, slot);
+        let lock = |slot| LockPolicy(host).lock(&keyspace, slot);
         let Some(victim) = keyspace.sample_for_eviction(lock, seed, samples, policy, clock.now_ms)? else {
             return Ok(false);
         };

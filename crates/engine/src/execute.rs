@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
-use pubsub::{Hub, Local, durable::Told};
+use pubsub::{Hub, Local, durable::FollowerEvent};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
@@ -16,17 +16,17 @@ use crate::{
     CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
     blocking::{Later, Serving},
-    context::Again,
+    context::Retry,
+    deferred_reply::DeferredReply,
     follower::tell,
     leases::NO_TOKEN,
     long_units::{Place, busy_error},
     observe::Watch,
-    postponed::Postponed,
-    row::{CommandTable, Found},
+    row::{CommandTable, ResolvedCommand},
     scripts::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,
-    unit::{Locks, Patience, Scratch, Taken, UnitAccess, next_random},
+    unit::{LockContended, LockPolicy, Locks, Scratch, UnitAccess, next_random},
 };
 pub use merging::Merged;
 
@@ -37,7 +37,7 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 /// A command found in the command table, with values that were computed before its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
-    found: Option<Found>,
+    found: Option<ResolvedCommand>,
     hash: Option<KeyHash>,
 }
 
@@ -58,7 +58,7 @@ impl Resolved {
     }
 
     /// The row of the command; `None` if it has not been looked up.
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<ResolvedCommand> {
         self.found
     }
 
@@ -82,8 +82,9 @@ impl Call<'_> {
     #[inline]
     fn calls_the_same(&self, args: Args<'_>) -> bool {
         let name = args.at(0);
-        let is_whole =
-            |found: Found| found.row.name.len() == name.len() && !found.row.flags.has(Flags::CONTAINER);
+        let is_whole = |found: ResolvedCommand| {
+            found.row.name.len() == name.len() && !found.row.flags.has(Flags::CONTAINER)
+        };
         self.args.at(0) == name && self.resolved.found.is_some_and(is_whole)
     }
 }
@@ -267,7 +268,7 @@ impl Executor {
 
     /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
     /// reply.
-    pub fn tell(&mut self, told: &Told, session: &mut Session, out: &mut Vec<u8>) {
+    pub fn tell(&mut self, told: &FollowerEvent, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
         tell(&mut self.channels, session, told, &mut reply);
     }
@@ -402,7 +403,7 @@ impl Executor {
     #[inline]
     pub fn start(
         &mut self,
-        found: Found,
+        found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
@@ -446,8 +447,8 @@ impl Executor {
         slot: SlotId,
         host: &dyn Host,
         change: impl FnOnce(&mut Unit<'_>),
-    ) -> Result<(), Taken> {
-        self.run_own(|keyspace| Locks::slot(keyspace, slot, Patience(host)), change)
+    ) -> Result<(), LockContended> {
+        self.run_own(|keyspace| Locks::slot(keyspace, slot, LockPolicy(host)), change)
     }
 
     /// Runs a change of the server's own on the slots that `lock` locks, as one record.
@@ -456,9 +457,9 @@ impl Executor {
     /// A long unit holds one of the slots.
     pub(crate) fn run_own(
         &mut self,
-        lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, Taken>,
+        lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, LockContended>,
         change: impl FnOnce(&mut Unit<'_>),
-    ) -> Result<(), Taken> {
+    ) -> Result<(), LockContended> {
         let clock = self.next_clock();
         let durability = self.durability();
         let locks = lock(&self.keyspace)?;
@@ -480,7 +481,7 @@ impl Executor {
     #[inline]
     pub fn run(
         &mut self,
-        found: Found,
+        found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
@@ -499,7 +500,7 @@ impl Executor {
     #[inline]
     fn run_until_done(
         &mut self,
-        found: Found,
+        found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
@@ -528,8 +529,8 @@ impl Executor {
     #[expect(clippy::too_many_arguments, reason = "those of `run`, and where it stands")]
     fn run_again(
         &mut self,
-        mut again: Again,
-        found: Found,
+        mut again: Retry,
+        found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
@@ -544,23 +545,25 @@ impl Executor {
                 held.clear();
             }
             match again {
-                Again::AllSlots => locks_all = true,
-                Again::OwnThread => return Outcome::Long,
+                Retry::AllSlots => locks_all = true,
+                Retry::OwnThread => return Outcome::Long,
                 // As in Redis, WATCH never replies BUSY: a client that ignores the reply would continue
                 // without a watch.
-                Again::Slot(Taken::Busy) if found.row.name == "watch" && session.transaction.is_none() => {
+                Retry::Slot(LockContended::Busy)
+                    if found.row.name == "watch" && session.transaction.is_none() =>
+                {
                     session.watches.add_unseen(&self.scratch.interests);
                     ReplyWriter::new(out, session.protocol).ok();
                     return Outcome::Done { gate: Lsn::ZERO };
                 }
-                Again::Slot(taken) => {
+                Retry::Slot(taken) => {
                     let error = match taken {
-                        Taken::Busy => busy_error(host),
+                        LockContended::Busy => busy_error(host),
                         later => later.into(),
                     };
                     return self.reject(found, error, session, out);
                 }
-                Again::Room(needed_bytes) => match self.admit_write(needed_bytes) {
+                Retry::Room(needed_bytes) => match self.admit_write(needed_bytes) {
                     Ok(true) => admitted_bytes = needed_bytes,
                     Ok(false) => return Outcome::Wait,
                     Err(error) => return self.reject(found, error, session, out),
@@ -579,20 +582,20 @@ impl Executor {
     #[inline(always)]
     fn run_once(
         &mut self,
-        Found { row, index, .. }: Found,
+        ResolvedCommand { row, index, .. }: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
         out: &mut Vec<u8>,
         (admitted_bytes, locks_all): (u64, bool),
-    ) -> Result<Outcome, Again> {
+    ) -> Result<Outcome, Retry> {
         let args = call.args;
         // Databases are locked before slots: see `unit::Databases`.
         let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
         let access = UnitAccess::of(session, clock);
-        let (keyspace, patience) = (&*self.keyspace, Patience(host));
+        let (keyspace, patience) = (&*self.keyspace, LockPolicy(host));
         let locks = match row.keys {
             _ if locks_all => Locks::all(keyspace, patience),
             Keys::First => Locks::one(keyspace, args.at(1), call.resolved.hash, patience),
@@ -607,7 +610,7 @@ impl Executor {
             },
             keys => Locks::keys(keyspace, keys, args, call.resolved.hash, session.db, patience),
         }
-        .map_err(Again::Slot)?;
+        .map_err(Retry::Slot)?;
         // The wait for the locks may have been long.
         if matches!(self.scripting.place, Place::OwnThread) && session.client.is_killed() {
             return Ok(Outcome::Wait);
@@ -623,7 +626,7 @@ impl Executor {
                 session,
                 host,
                 reply,
-                postponed: Postponed::default(),
+                deferred_reply: DeferredReply::default(),
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
@@ -643,8 +646,8 @@ impl Executor {
             } else {
                 cx.unit.commit(self.appender.as_mut(), flushing)
             };
-            if !cx.postponed.is_empty() {
-                cx.postponed.write(&mut cx.reply);
+            if !cx.deferred_reply.is_empty() {
+                cx.deferred_reply.write(&mut cx.reply);
             }
             position
         };
@@ -718,7 +721,7 @@ impl Executor {
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
             let clock = self.next_clock();
-            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), Patience(host)) else {
+            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), LockPolicy(host)) else {
                 later.push_front(next);
                 break;
             };

@@ -1,28 +1,28 @@
 //! What the thread of durable channels reports about a client's subscriptions, as replies to it.
 
-use pubsub::{Kind, Local, SubscriberId, durable::Told};
+use pubsub::{Kind, Local, SubscriberId, durable::FollowerEvent};
 use wire::ReplyWriter;
 
 use crate::Session;
 
 /// Does what the thread of durable channels tells, and writes what the client is told.
-pub fn tell(channels: &mut Local, session: &mut Session, told: &Told, reply: &mut ReplyWriter<'_>) {
+pub fn tell(channels: &mut Local, session: &mut Session, told: &FollowerEvent, reply: &mut ReplyWriter<'_>) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));
     match told {
-        Told::Subscribed { channel, position, .. } => {
+        FollowerEvent::Subscribed { channel, position, .. } => {
             channels.subscribe(id, Kind::Log, channel);
             let (count, position) = (count(channels, id), position.to_string());
             confirm(reply, "xsubscribe", Some(channel), Some(position.as_bytes()), count);
         }
-        Told::Refused { error, .. } => reply.error(error),
-        Told::Unsubscribed { channels: names, .. } => {
+        FollowerEvent::Refused { error, .. } => reply.error(error),
+        FollowerEvent::Unsubscribed { channels: names, .. } => {
             for name in names {
                 channels.unsubscribe(id, Kind::Log, name);
                 confirm(reply, "xunsubscribe", Some(name), None, count(channels, id));
             }
         }
-        Told::Lost { channel, oldest, .. } => {
+        FollowerEvent::Lost { channel, oldest, .. } => {
             channels.unsubscribe(id, Kind::Log, channel);
             let (count, oldest) = (count(channels, id), oldest.to_string());
             confirm(reply, "xlost", Some(channel), Some(oldest.as_bytes()), count);

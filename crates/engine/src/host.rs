@@ -10,7 +10,7 @@ use keyspace::EvictionPolicy;
 use pubsub::durable::{Flow, Request};
 
 use crate::{
-    EventClass, LogLevel, Promise, Scripts,
+    EventClass, LogLevel, Responder, Scripts,
     clients::{Client, Clients},
     observe::Observer,
     replication::{Replication, Standalone},
@@ -184,18 +184,18 @@ pub trait Host: Send + Sync {
     /// Requests a snapshot; returns at once. While a snapshot is running, another is only accepted if it may
     /// be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
-    /// Requests a snapshot and returns at once; `promise` is answered when the snapshot is complete.
+    /// Requests a snapshot and returns at once; `responder` is answered when the snapshot is complete.
     ///
     /// # Errors
-    /// The whole error text, if a snapshot is running; the promise is dropped.
-    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str>;
+    /// The whole error text, if a snapshot is running; the responder is dropped.
+    fn save_and_tell(&self, responder: Responder) -> Result<(), &'static str>;
     /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
-    /// answers `promise`.
+    /// answers `responder`.
     ///
     /// # Errors
-    /// The whole error text, if there is no loss to accept or another client is accepting it; the promise is
+    /// The whole error text, if there is no loss to accept or another client is accepting it; the responder is
     /// dropped.
-    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str>;
+    fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
     /// A unit with a FLUSHALL has reserved the position `record`, and nothing after it is in the log yet:

@@ -25,7 +25,7 @@ use keyspace::{DbId, Effect, slot_of};
 
 use crate::{
     CommandError, EventClass, Executor, Host, Session, Unit, Watches,
-    unit::{Locks, Patience, Slots},
+    unit::{LockPolicy, Locks, Slots},
 };
 
 /// Leases of one connection. They are released as one record, with all their slots locked.
@@ -107,7 +107,7 @@ impl Executor {
         }
         let slots = session.leases.slots();
         let released = self.run_own(
-            |keyspace| Locks::slots(keyspace, slots, Patience(host)),
+            |keyspace| Locks::slots(keyspace, slots, LockPolicy(host)),
             |unit| session.leases.release(unit),
         );
         released.is_ok()

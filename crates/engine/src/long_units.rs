@@ -29,7 +29,7 @@ use wire::OwnedArgs;
 use crate::{
     Call, CommandError, Context, Executor, Flags, Host, Outcome, Row, Session,
     execute::{refuse, silence},
-    row::{Found, innermost},
+    row::{ResolvedCommand, innermost},
     scripts::{HandedOver, ScriptKind},
 };
 
@@ -103,7 +103,7 @@ pub enum Mobility {
 
 impl Mobility {
     /// The mobility of a command and of one that it wraps.
-    pub fn of(found: Found, args: wire::Args<'_>) -> Mobility {
+    pub fn of(found: ResolvedCommand, args: wire::Args<'_>) -> Mobility {
         Mobility::of_row(found.row).max(Mobility::of_row(innermost(found, args).0.row))
     }
 

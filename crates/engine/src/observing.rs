@@ -7,7 +7,7 @@ use wire::Args;
 use crate::{
     Call, Executor, Flags, Host, Keys, Outcome, Row, Session,
     observe::{LatencyEvent, append_line, shown_args},
-    row::Found,
+    row::ResolvedCommand,
     stats::TIMED_EVERY,
     unit::next_random,
 };
@@ -49,13 +49,13 @@ impl Executor {
     #[inline(never)]
     pub(crate) fn run_timed(
         &mut self,
-        found: Found,
+        found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
         host: &dyn Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let Found { row, index, .. } = found;
+        let ResolvedCommand { row, index, .. } = found;
         if self.until_sample == 0 {
             // At random distances, so that no pattern in the commands of clients can evade sampling.
             let random = self.next_clock().random;

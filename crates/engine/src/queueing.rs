@@ -11,7 +11,8 @@
 use wire::ReplyWriter;
 
 use crate::{
-    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, execute::refuse, row::Found,
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, execute::refuse,
+    row::ResolvedCommand,
 };
 
 impl Executor {
@@ -85,7 +86,7 @@ impl Executor {
     #[cold]
     pub(crate) fn reject(
         &self,
-        found: Found,
+        found: ResolvedCommand,
         error: CommandError,
         session: &mut Session,
         out: &mut Vec<u8>,

@@ -8,7 +8,7 @@ use std::fmt;
 
 use lsn::Lsn;
 
-use crate::Promise;
+use crate::Responder;
 
 /// The error of writes on a server that follows another, or is handing over.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -138,8 +138,8 @@ pub trait Replication: Send + Sync {
     /// If this server cannot follow it.
     fn follow(&self, leader: Address) -> Result<Followed, String>;
 
-    /// Stops following; answers `promise` with OK when this server takes writes.
-    fn lead(&self, promise: Promise);
+    /// Stops following; answers `responder` with OK when this server takes writes.
+    fn lead(&self, responder: Responder);
 
     /// Hands over to a replica; returns at once. The error is the whole error text.
     ///
@@ -165,12 +165,12 @@ pub trait Replication: Send + Sync {
     /// How many replicas have this position on their disks.
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
-    /// Answers `promise` with the number of replicas that have the wanted position, once there are enough or
+    /// Answers `responder` with the number of replicas that have the wanted position, once there are enough or
     /// the time is over; preceded by whether this server has it, if that is wanted.
-    fn wait_flushed(&self, wanted: Wanted, promise: Promise);
+    fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
-    /// Answers `promise` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
-    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise);
+    /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
+    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
 
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is
     /// the whole error text.
@@ -213,8 +213,8 @@ impl Replication for Standalone {
         Err("ERR this server cannot replicate".into())
     }
 
-    fn lead(&self, promise: Promise) {
-        promise.keep(Ok(()));
+    fn lead(&self, responder: Responder) {
+        responder.keep(Ok(()));
     }
 
     fn fail_over(&self, _: Failover) -> Result<(), String> {
@@ -241,8 +241,8 @@ impl Replication for Standalone {
         0
     }
 
-    fn wait_flushed(&self, wanted: Wanted, promise: Promise) {
-        promise.answer(|reply| match wanted.local {
+    fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
+        responder.answer(|reply| match wanted.local {
             false => reply.integer(0),
             true => {
                 reply.array(2);
@@ -252,8 +252,8 @@ impl Replication for Standalone {
         });
     }
 
-    fn wait_applied(&self, _: Lsn, _: Option<u64>, promise: Promise) {
-        promise.answer(|reply| reply.integer(1));
+    fn wait_applied(&self, _: Lsn, _: Option<u64>, responder: Responder) {
+        responder.answer(|reply| reply.integer(1));
     }
 
     fn newest_common(&self, _: &[&[u8]]) -> Result<Option<Lsn>, String> {

@@ -169,7 +169,7 @@ fn member_index(name: &str) -> u8 {
 
 /// A row and its position in its table, which is the index of its counters.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct ResolvedCommand {
     /// The row.
     pub row: &'static Row,
     /// Its position.
@@ -177,7 +177,7 @@ pub struct Found {
     table: &'static CommandTable,
 }
 
-impl Found {
+impl ResolvedCommand {
     /// The first member or field that the command looks up.
     #[inline]
     pub fn member<'b>(&self, args: Args<'b>) -> Option<&'b [u8]> {
@@ -282,7 +282,7 @@ impl CommandTable {
     /// # Errors
     /// The command or subcommand is unknown.
     #[inline]
-    pub fn resolve_call(&'static self, args: Args<'_>) -> Result<Found, CommandError> {
+    pub fn resolve_call(&'static self, args: Args<'_>) -> Result<ResolvedCommand, CommandError> {
         let name = args.at(0);
         let Some(index) = self.find(name) else {
             let args = args.skip(1).iter().take(20).map(<[u8]>::to_vec).collect();
@@ -290,7 +290,7 @@ impl CommandTable {
         };
         let row = self.rows[index as usize];
         if !row.flags.has(Flags::CONTAINER) || args.len() < 2 {
-            return Ok(Found { row, index, table: self });
+            return Ok(ResolvedCommand { row, index, table: self });
         }
         let wanted = args.at(1);
         let position = row.subcommands.iter().position(|sub| {
@@ -299,7 +299,7 @@ impl CommandTable {
         match position {
             Some(position) => {
                 let index = index + 1 + position as u16;
-                Ok(Found { row: &row.subcommands[position], index, table: self })
+                Ok(ResolvedCommand { row: &row.subcommands[position], index, table: self })
             }
             None => Err(CommandError::UnknownSubcommand { command: row.name, subcommand: wanted.to_vec() }),
         }

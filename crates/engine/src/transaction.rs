@@ -10,7 +10,7 @@ use wire::{Args, OwnedArgs};
 use crate::{
     CommandError, Flags, Keys, Row,
     long_units::Mobility,
-    row::{Found, innermost},
+    row::{ResolvedCommand, innermost},
     unit::Slots,
 };
 
@@ -25,7 +25,7 @@ pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 #[derive(Debug)]
 pub struct Queued {
     /// The row of the command.
-    pub found: Found,
+    pub found: ResolvedCommand,
     /// Its properties, and those of the command that it wraps.
     pub flags: Flags,
     /// Its arguments, the name first.
@@ -61,7 +61,7 @@ impl Transaction {
     /// cannot be undone.
     pub fn push(
         &mut self,
-        found: Found,
+        found: ResolvedCommand,
         args: Args<'_>,
         hash: Option<KeyHash>,
         writes: bool,

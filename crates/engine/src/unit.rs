@@ -40,7 +40,7 @@ use known_keys::KnownKeys;
 use locked::Locked;
 pub use locked::Slots;
 pub(crate) use locks::Locks;
-pub use locks::{Patience, Taken};
+pub use locks::{LockContended, LockPolicy};
 pub(crate) use scratch::{Scratch, UnitAccess};
 use undo::Undo;
 

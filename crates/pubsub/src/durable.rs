@@ -24,7 +24,7 @@ mod position;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use feed::{Encoded, Feed, Part, Run, Told};
+pub use feed::{Encoded, Feed, FollowerEvent, Part, Run};
 pub use flow::Flow;
 pub use followers::{FollowerId, Followers, LogSource, Read};
 pub use position::{From, Position};
@@ -40,7 +40,7 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a worker asks of the thread. What comes of it is [`Told`] to the worker.
+/// What a worker asks of the thread. What comes of it is [`FollowerEvent`] to the worker.
 #[derive(Debug)]
 pub enum Request {
     /// XSUBSCRIBE.

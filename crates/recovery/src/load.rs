@@ -28,7 +28,7 @@ use storage::{
 
 use crate::{
     progress::LoadProgress,
-    recover::{Mode, RecoverError, WayOut},
+    recover::{Mode, RecoverError, Remedy},
 };
 
 /// What of the log is in memory before it is replayed.
@@ -138,7 +138,7 @@ fn open_base<T>(
     opened().map_err(|error| match error {
         RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
             let base = older_base(recovery, (disk, dir), begin_lsn);
-            RecoverError::Snapshot { damage, way_out: WayOut::new(dir, base) }
+            RecoverError::Snapshot { damage, way_out: Remedy::new(dir, base) }
         }
         other => other,
     })

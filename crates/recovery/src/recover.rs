@@ -14,8 +14,8 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use storage::{Chains, Log, LogOptions, Mirror, Recovery, snapshot};
 
-pub use self::error::DOCUMENTS_WAY_OUT;
-pub use self::error::{RecoverError, WayOut};
+pub use self::error::DOCUMENTS_REMEDY;
+pub use self::error::{RecoverError, Remedy};
 use crate::{
     load::{is_whole_log, load_base, rehearse_base},
     progress::LoadProgress,

@@ -34,7 +34,7 @@ impl Banner<'_> {
         let list = |addresses: &[SocketAddr]| {
             addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
         };
-        let promise = match self.durability {
+        let responder = match self.durability {
             "strict" => "every OK is on disk, and no client reads a write that is not",
             "commit" => "every OK is on disk",
             "interval" => "a power cut loses at most about a second",
@@ -51,7 +51,7 @@ impl Banner<'_> {
         };
         format!(
             "\n  \\|/   sheaf {version}\n  \\|/   redis      {redis}\n --+--  http       {http}\n  /|\\   data       \
-             {dir}\n  /|\\   durability {durability}: {promise}\n        recovered  {recovered}, {keys} keys\n        \
+             {dir}\n  /|\\   durability {durability}: {responder}\n        recovered  {recovered}, {keys} keys\n        \
              workers    {workers}\n\n",
             version = env!("CARGO_PKG_VERSION"),
             redis = list(self.redis),

@@ -26,18 +26,18 @@ use std::{
 use engine::{
     CommandError, Host, LongReply, Session,
     clients::{Client, ClientKind},
-    conversation::{Conversation, Round, Turn},
+    conversation::{Conversation, ConversationState, Round},
     outbox::Outbox,
 };
 use lsn::Lsn;
 use pubsub::{
     Backpressure, Delivery,
-    durable::{Encoded, FollowerId, Run, Told},
+    durable::{Encoded, FollowerEvent, FollowerId, Run},
 };
 use tokio::{io::Interest, net::TcpStream, time::Instant};
 
 use self::backlog::Backlog;
-pub(crate) use self::backlog::UNTAKEN_BYTES_MAX;
+pub(crate) use self::backlog::UNSENT_BYTES_MAX;
 pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
 use crate::worker::Worker;
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
-    turn: Cell<Turn>,
+    turn: Cell<ConversationState>,
     /// The socket took less than it was given.
     refused: Cell<bool>,
     /// Close now, whatever is unsent.
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     deadline: Cell<Option<Instant>>,
     /// How the client takes what it is sent.
     backlog: Cell<Backlog>,
-    /// What the worker counts of its untaken bytes.
+    /// What the worker counts of its unsent bytes.
     counted_bytes: Cell<usize>,
     /// Whether it takes what channels send it as fast as that comes.
     keeping_up: Cell<KeepingUp>,
@@ -86,7 +86,7 @@ impl Connection {
             conversation: RefCell::new(Conversation::new(session)),
             stream,
             waker: RefCell::new(None),
-            turn: Cell::new(Turn::Idle),
+            turn: Cell::new(ConversationState::Idle),
             refused: Cell::new(false),
             broken: Cell::new(false),
             resumable: Cell::new(false),
@@ -138,20 +138,20 @@ impl Connection {
                 return Poll::Ready(());
             }
             match self.turn.get() {
-                Turn::Idle if reads == READS_PER_TURN_MAX => {
+                ConversationState::Idle if reads == READS_PER_TURN_MAX => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Turn::Idle => match self.read(cx) {
+                ConversationState::Idle => match self.read(cx) {
                     Poll::Ready(Ok(())) => reads += 1,
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
                 },
-                Turn::Closing => {
+                ConversationState::Closing => {
                     let sent = self.conversation.borrow().outbox.is_empty() && !self.is_away();
                     return if sent { Poll::Ready(()) } else { Poll::Pending };
                 }
-                Turn::More => {
+                ConversationState::More => {
                     // The others first: this task goes to the end of the queue.
                     if !self.resumable.replace(true) {
                         cx.waker().wake_by_ref();
@@ -159,17 +159,17 @@ impl Connection {
                     }
                     self.go_on();
                 }
-                Turn::Blocked if !self.resumable.get() => match self.read_ahead(cx) {
+                ConversationState::Blocked if !self.resumable.get() => match self.read_ahead(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
                 },
-                Turn::Blocked => self.go_on(),
-                Turn::WaitForClient
-                | Turn::WaitForLog
-                | Turn::WaitForSubscribers
-                | Turn::Paused
-                | Turn::Away => {
+                ConversationState::Blocked => self.go_on(),
+                ConversationState::WaitForClient
+                | ConversationState::WaitForLog
+                | ConversationState::WaitForSubscribers
+                | ConversationState::Paused
+                | ConversationState::Away => {
                     if !self.resumable.get() {
                         return Poll::Pending;
                     }
@@ -259,7 +259,7 @@ impl Connection {
     }
 
     /// Runs commands, sends what is free, hands what is held to the worker.
-    fn round(self: &Rc<Self>, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn) {
+    fn round(self: &Rc<Self>, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState) {
         self.worker.send_replies_of_before();
         let (turn, held, pause_ms) = {
             let mut conversation = self.conversation.borrow_mut();
@@ -271,31 +271,34 @@ impl Connection {
             (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };
         self.turn.set(turn);
-        if turn == Turn::Blocked {
+        if turn == ConversationState::Blocked {
             self.await_deadline();
         }
-        if turn == Turn::Paused {
+        if turn == ConversationState::Paused {
             let connection = self.clone();
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;
                 connection.resume();
             });
         }
-        let backpressure = self.worker.after_round(self, held, turn == Turn::WaitForLog);
+        let backpressure = self.worker.after_round(self, held, turn == ConversationState::WaitForLog);
         if let Some(reason) = backpressure
-            && matches!(turn, Turn::Idle | Turn::More | Turn::WaitForSubscribers)
+            && matches!(
+                turn,
+                ConversationState::Idle | ConversationState::More | ConversationState::WaitForSubscribers
+            )
         {
-            self.turn.set(Turn::WaitForSubscribers);
+            self.turn.set(ConversationState::WaitForSubscribers);
             self.worker.hold_back(self, reason);
         }
-        if turn == Turn::Away {
+        if turn == ConversationState::Away {
             let client_id = self.client().id();
             let unit = self.conversation.borrow_mut().take_long_unit();
             if let Some(unit) = unit {
                 self.worker.take_elsewhere(client_id, unit);
             }
         }
-        if turn == Turn::Idle {
+        if turn == ConversationState::Idle {
             self.worker.send_together(self);
         } else {
             self.send();
@@ -355,8 +358,8 @@ impl Connection {
         let held = conversation.outbox.held_in_round();
         drop(conversation);
         match backpressure {
-            Some(reason) if self.turn.get() == Turn::Away => {
-                self.turn.set(Turn::WaitForSubscribers);
+            Some(reason) if self.turn.get() == ConversationState::Away => {
+                self.turn.set(ConversationState::WaitForSubscribers);
                 self.worker.hold_back(self, reason);
             }
             _ => self.resume(),
@@ -372,7 +375,7 @@ impl Connection {
     /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
     /// reply is due when the pause ends.
     pub(crate) fn send(&self) {
-        if self.turn.get() == Turn::Paused && !self.resumable.get() {
+        if self.turn.get() == ConversationState::Paused && !self.resumable.get() {
             return;
         }
         let mut conversation = self.conversation.borrow_mut();
@@ -403,16 +406,16 @@ impl Connection {
             conversation.session.client.sent(sent as u64);
             conversation.note_sent();
         }
-        let waits_for_client = self.turn.get() == Turn::WaitForClient;
+        let waits_for_client = self.turn.get() == ConversationState::WaitForClient;
         if waits_for_client && conversation.outbox.is_empty() {
             self.resumable.set(true);
         }
-        let finished = self.turn.get() == Turn::Closing && conversation.outbox.is_empty();
+        let finished = self.turn.get() == ConversationState::Closing && conversation.outbox.is_empty();
         let pending_bytes = conversation.pending_bytes() as u64;
         conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
         drop(conversation);
         if refused || self.counted_bytes.get() > 0 {
-            self.note_untaken(refused);
+            self.note_unsent(refused);
         }
         self.note_taken(if had_refused { sent } else { 0 }, refused);
         if refused != self.refused.replace(refused) && refused
@@ -464,7 +467,7 @@ impl Connection {
     }
 
     /// Does what the thread of durable channels tells, with `tell`, and appends what it says, as [`Connection::feed`].
-    pub(crate) fn tell(&self, told: &Told, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+    pub(crate) fn tell(&self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         if self.conversation.borrow_mut().tell(told, tell) {
             self.resume();
         }
@@ -492,7 +495,7 @@ impl Connection {
             let (pending, unsent) = (conversation.pending_bytes() as u64, conversation.outbox.len() as u64);
             conversation.session.client.set_buffered(pending, unsent);
         }
-        self.note_untaken(true);
+        self.note_unsent(true);
         self.note_taken(0, true);
     }
 
@@ -542,7 +545,7 @@ impl Connection {
     pub(crate) fn close_after_replies(&self) {
         self.forget_deadline();
         self.conversation.borrow_mut().close();
-        self.turn.set(Turn::Closing);
+        self.turn.set(ConversationState::Closing);
         self.wake();
     }
 
@@ -550,7 +553,7 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.broken.set(true);
         self.forget_deadline();
-        self.count_untaken(0);
+        self.count_unsent(0);
         self.end_waiting_for_it();
         self.conversation.borrow_mut().close();
     }

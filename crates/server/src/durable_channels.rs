@@ -28,14 +28,14 @@ use std::{
 
 use engine::log_messages::LogMessages;
 use parking_lot::Mutex;
-use pubsub::durable::{Flow, Followers, Request, Told};
+use pubsub::durable::{Flow, FollowerEvent, Followers, Request};
 use storage::{Appender, Log};
 
 pub(crate) use self::retention::Retention;
 use crate::mailbox::{Mailbox, Message};
 
 /// Bytes handed out to a client and not taken above which it is left behind: enough for its socket to be busy, and far below what
-/// a client may leave untaken.
+/// a client may leave unsent.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// What INFO and metrics show.
@@ -143,7 +143,7 @@ fn answer(request: Request, followers: &mut Followers, messages: &LogMessages) {
                 Ok((position, at)) => followers.subscribe((follower, worker, flow), channel, position, at),
                 Err(refused) => {
                     let error = refused.to_string();
-                    followers.tell(worker, Told::Refused { follower, error });
+                    followers.tell(worker, FollowerEvent::Refused { follower, error });
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::{
 use documents::Documents;
 use engine::{
     CommandStats, DebugAccess, EventClass, Host, Interests, Loading, LogLevel, MemoryFigures, MemoryLimits,
-    Promise, SaveAnswer, Scripts, ShutdownMode, WorkerStats,
+    Responder, SaveAnswer, Scripts, ShutdownMode, WorkerStats,
     clients::{Client, ClientKind, Clients, Connected},
     observe::{LatencyEvent, Observer},
     replication::Replication,
@@ -45,7 +45,7 @@ use crate::{
     inventory::Inventory,
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::{Mailbox, Message},
-    replication::{Asked, Node},
+    replication::{Node, ReplicationHandle},
     scrub::Scrubber,
     snapshots::{AtStop, Snapshots},
 };
@@ -85,7 +85,7 @@ struct Live {
 }
 
 /// What is fixed when the server starts.
-pub(crate) struct Facts {
+pub(crate) struct StartupInfo {
     pub(crate) dir: PathBuf,
     /// What is changed in the directory is changed through this.
     pub(crate) disk: HeldDisk,
@@ -99,11 +99,11 @@ pub(crate) struct Facts {
 
 /// See the module documentation.
 pub(crate) struct ServerHost {
-    pub(crate) facts: Facts,
+    pub(crate) facts: StartupInfo,
     pub(crate) progress: LoadProgress,
     /// Events of keys that were told.
     pub(crate) key_events: AtomicU64,
-    /// Clients that were disconnected because they left too much untaken.
+    /// Clients that were disconnected because they left too much unsent.
     pub(crate) slow_clients_cut: AtomicU64,
     /// How much there is, as far as it may be told.
     pub(crate) inventory: Inventory,
@@ -129,7 +129,7 @@ pub(crate) struct ServerHost {
     served: OnceLock<Served>,
     /// Whom it follows, and who follows it.
     pub(crate) node: Arc<Node>,
-    asked: Asked,
+    asked: ReplicationHandle,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     keyspace: Arc<Keyspace>,
@@ -159,7 +159,7 @@ pub(crate) struct ServerHost {
 impl ServerHost {
     pub(crate) fn new(
         (settings, lasting): (Settings, Arc<Mutex<Lasting>>),
-        facts: Facts,
+        facts: StartupInfo,
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
@@ -184,7 +184,7 @@ impl ServerHost {
             saver: Saver::default(),
             compactor: Compactor::default(),
             served: OnceLock::new(),
-            asked: Asked(node.clone()),
+            asked: ReplicationHandle(node.clone()),
             node,
             clients: Clients::new(),
             stats: CommandStats::new(facts.workers + LONG_UNITS_MAX, commands::table()),
@@ -310,7 +310,7 @@ impl ServerHost {
         self.live.request_bytes_max.load(Relaxed) as usize
     }
 
-    /// How much a client that does this may leave untaken.
+    /// How much a client that does this may leave unsent.
     pub(crate) fn output_limit(&self, kind: ClientKind) -> OutputLimit {
         self.live.output_limits.read().of(kind)
     }
@@ -686,18 +686,18 @@ impl Host for ServerHost {
         if self.awaits_confirmation() { SaveAnswer::Unconfirmed } else { self.snapshots.ask(scheduled) }
     }
 
-    fn save_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+    fn save_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         if self.awaits_confirmation() {
             return Err("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed");
         }
-        self.snapshots.ask_and_tell(promise)
+        self.snapshots.ask_and_tell(responder)
     }
 
-    fn confirm_recovery(&self, promise: Promise) -> Result<(), &'static str> {
+    fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str> {
         if !self.awaits_confirmation() {
             return Err("ERR there is no forced recovery to confirm");
         }
-        self.snapshots.confirm(promise)
+        self.snapshots.confirm(responder)
     }
 
     fn last_save_unix_s(&self) -> u64 {

@@ -173,7 +173,7 @@ impl Scrape {
         counter(
             encoder,
             "sheaf_slow_clients_disconnected",
-            "clients that left too much untaken",
+            "clients that left too much unsent",
             host.slow_clients_cut.load(Relaxed),
         )
     }

@@ -1,7 +1,7 @@
 //! This server among others: whom it follows, who follows it, and what commands may ask of that.
 //!
 //! ```text
-//!              recovery::standing: replication.json                      commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!              recovery::replication_state: replication.json             commands (REPLICAOF, WAIT, ROLE, INFO, ...)
 //!                   |                                                     |
 //! leader's log --> follower --> log here --> keyspace       Node <--------'
 //!                                 |                           |
@@ -44,7 +44,7 @@ use std::{
 };
 
 use engine::{
-    Onlookers, Promise,
+    ReplayObservers, Responder,
     replication::{
         Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,
     },
@@ -52,7 +52,7 @@ use engine::{
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use recovery::{replay::Replayer, standing::Standing};
+use recovery::{replay::Replayer, replication_state::ReplicationState};
 use replication::{
     Confirmed, Follow, Led, LogHistory, Promotion, RelayOptions, ReplicaId, Role as NodeRole, join, promote,
 };
@@ -95,7 +95,7 @@ pub(crate) struct Node {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     /// The file; it has what the role says is to be remembered.
-    standing: Mutex<Standing>,
+    standing: Mutex<ReplicationState>,
     role: Mutex<NodeRole<Address>>,
     /// Held by who has this server lead: one at a time, and whoever comes second finds what the first has done.
     promotion: Mutex<()>,
@@ -119,7 +119,7 @@ pub(crate) struct Node {
     restart: Notify,
     is_restarting: AtomicBool,
     /// Where the log has parted from the leader's: the next life begins with cutting it there.
-    parted_at: Mutex<Option<Lsn>>,
+    diverged_at: Mutex<Option<Lsn>>,
     /// What is here has nothing in common with the leader's log.
     copies_anew: AtomicBool,
     /// Of the copy in progress: bytes done and in all.
@@ -137,7 +137,7 @@ impl Node {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
-        let standing = Standing::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
+        let standing = ReplicationState::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
         let role = NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0);
         let node = Node {
             dir: dir.to_path_buf(),
@@ -163,7 +163,7 @@ impl Node {
             before_leading: OnceLock::new(),
             restart: Notify::new(),
             is_restarting: false.into(),
-            parted_at: Mutex::default(),
+            diverged_at: Mutex::default(),
             copies_anew: false.into(),
             copied: Default::default(),
         };
@@ -320,7 +320,7 @@ impl Node {
             log: log.clone(),
             replayer,
             reaper,
-            onlookers: Onlookers::new(host.interests().clone()),
+            replay_observers: ReplayObservers::new(host.interests().clone()),
         };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let apply = named("replica-apply").spawn(move || apply.run())?;
@@ -362,12 +362,12 @@ impl Node {
     }
 
     /// Where the log is to be cut before the next life, if it is.
-    pub(crate) fn parted_at(&self) -> Option<Lsn> {
-        *self.parted_at.lock()
+    pub(crate) fn diverged_at(&self) -> Option<Lsn> {
+        *self.diverged_at.lock()
     }
 
     fn ask_for_cut(&self, at: Lsn) {
-        *self.parted_at.lock() = Some(at);
+        *self.diverged_at.lock() = Some(at);
     }
 
     /// Nothing that is kept here is of use to who follows: everything must be copied.
@@ -579,8 +579,8 @@ impl Node {
         }
     }
 
-    fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, promise: Promise) {
-        let number = self.waits.add(awaited, promise);
+    fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, responder: Responder) {
+        let number = self.waits.add(awaited, responder);
         self.settle_waits();
         let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };
         let node = self.clone();
@@ -690,9 +690,9 @@ impl Promotion for Promoting<'_> {
 }
 
 /// What commands ask: a handle, because some of it goes on after the command.
-pub(crate) struct Asked(pub(crate) Arc<Node>);
+pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
 
-impl Replication for Asked {
+impl Replication for ReplicationHandle {
     fn is_read_only(&self) -> bool {
         self.0.is_read_only.load(SeqCst)
     }
@@ -750,14 +750,14 @@ impl Replication for Asked {
         Ok(Followed::Begun)
     }
 
-    fn lead(&self, promise: Promise) {
+    fn lead(&self, responder: Responder) {
         let node = self.0.clone();
         let run = move || {
             let led = node.promote();
             if let Err(reason) = &led {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
             }
-            promise.keep(led.as_ref().map(drop).map_err(String::clone));
+            responder.keep(led.as_ref().map(drop).map_err(String::clone));
             // The client has its answer before connections end.
             if led == Ok(Led::AfterRestart) {
                 node.request_restart();
@@ -792,7 +792,7 @@ impl Replication for Asked {
         self.0.count_flushed(lsn)
     }
 
-    fn wait_flushed(&self, wanted: Wanted, promise: Promise) {
+    fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
         let node = &self.0;
         if wanted.local
             && wanted.lsn > node.durable_lsn()
@@ -805,11 +805,11 @@ impl Replication for Asked {
                 node.settle_waits();
             });
         }
-        node.wait(Awaited::Flushed(wanted), wanted.timeout_ms, promise);
+        node.wait(Awaited::Flushed(wanted), wanted.timeout_ms, responder);
     }
 
-    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise) {
-        self.0.wait(Awaited::Shown(lsn), timeout_ms, promise);
+    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder) {
+        self.0.wait(Awaited::Shown(lsn), timeout_ms, responder);
     }
 
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {

@@ -45,7 +45,7 @@ use tree::NodeCache;
 use crate::{
     banner::Banner,
     documents::{Compactor, Saver, Served},
-    host::{Facts, ServerHost, config::ClientsMax},
+    host::{ServerHost, StartupInfo, config::ClientsMax},
     http::Http,
     listen,
     log_threads::LogThreads,
@@ -118,7 +118,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
     lasting.report();
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
     let process = Process::begin(&settings, lasting)?;
-    let mut next = Next { settings, mode, parted_at: None, is_first: true };
+    let mut next = Next { settings, mode, diverged_at: None, is_first: true };
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(&process, next));
@@ -148,7 +148,7 @@ struct Next {
     settings: Settings,
     mode: Mode,
     /// Where the log is to be cut.
-    parted_at: Option<Lsn>,
+    diverged_at: Option<Lsn>,
     /// Whether what was given at the start is new to the data.
     is_first: bool,
 }
@@ -220,10 +220,10 @@ fn warn_of_open_door(settings: &Settings, redis: &[std::net::TcpListener]) {
 
 /// Lives until the server is to stop (`None`), or to begin anew.
 async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
-    let Next { settings, mode, parted_at, is_first } = next;
+    let Next { settings, mode, diverged_at, is_first } = next;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let node = Arc::new(Node::open(&settings, &process.dir, clock.clone(), Arc::new(RealEntropy))?);
-    prepare(&process.dir, &node, parted_at)?;
+    prepare(&process.dir, &node, diverged_at)?;
     let host = new_host(settings, process, node.clone(), clock);
     let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
     node.set_addresses(&redis_addresses, http_addresses[0].port())?;
@@ -295,7 +295,7 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     Ok((!is_over).then(|| Next {
         settings,
         mode: Mode::Newest,
-        parted_at: node.parted_at(),
+        diverged_at: node.diverged_at(),
         is_first: false,
     }))
 }
@@ -307,13 +307,13 @@ async fn save_documents(host: &Arc<ServerHost>, log: &Log) {
 }
 
 /// Does to the directory what its place among servers asks for.
-fn prepare(dir: &Path, node: &Node, parted_at: Option<Lsn>) -> Result<(), ServeError> {
+fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
     if !node.is_replica() {
         return Ok(full_copy::discard(&RealDisk, dir)?);
     }
     if full_copy::install(&RealDisk, dir)? {
         tracing::info!(target: "server", "installing the copy of the leader's data");
-    } else if let Some(at) = parted_at {
+    } else if let Some(at) = diverged_at {
         if documents_reach(dir).map_err(RecoverError::from)? > at {
             // Files of documents do not go back.
             node.copy_anew();
@@ -368,7 +368,7 @@ fn new_host(
         0 => env::process::cores_available().max(WORKERS_MIN),
         workers => workers,
     };
-    let facts = Facts {
+    let facts = StartupInfo {
         dir: process.dir.clone(),
         disk: process.disk.clone(),
         workers,

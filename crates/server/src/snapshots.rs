@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Promise, SAVE_IN_PROGRESS, SaveAnswer};
+use engine::{Responder, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Disk, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
@@ -121,7 +121,7 @@ struct State {
     /// Who waits for the snapshot that is wanted.
     waiting: Vec<OnTaken>,
     /// Who waits for a forced recovery to be confirmed.
-    confirming: Option<Promise>,
+    confirming: Option<Responder>,
     stop: Option<AtStop>,
 }
 
@@ -182,14 +182,14 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    /// Asks for a snapshot, unless one is being taken; the promise is kept when it is taken.
-    pub(crate) fn ask_and_tell(&self, promise: Promise) -> Result<(), &'static str> {
+    /// Asks for a snapshot, unless one is being taken; the responder is kept when it is taken.
+    pub(crate) fn ask_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.is_busy() {
             return Err(SAVE_IN_PROGRESS);
         }
         state.wanted = true;
-        state.waiting.push(Box::new(move |taken| promise.keep(taken)));
+        state.waiting.push(Box::new(move |taken| responder.keep(taken)));
         self.wake.notify_one();
         Ok(())
     }
@@ -208,12 +208,12 @@ impl Snapshots {
     }
 
     /// Has a forced recovery confirmed: a snapshot of what is in memory takes the place of what is damaged.
-    pub(crate) fn confirm(&self, promise: Promise) -> Result<(), &'static str> {
+    pub(crate) fn confirm(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.confirming.is_some() || state.is_busy() {
             return Err("ERR the forced recovery is being confirmed already");
         }
-        state.confirming = Some(promise);
+        state.confirming = Some(responder);
         self.wake.notify_one();
         Ok(())
     }
@@ -259,7 +259,7 @@ impl Snapshots {
                 }
                 return;
             }
-            if let Some(promise) = state.confirming.take() {
+            if let Some(responder) = state.confirming.take() {
                 state.figures.running_since_ms = Some(host.unix_ms());
                 drop(state);
                 let outcome = self.take_confirmed(host, log);
@@ -268,7 +268,7 @@ impl Snapshots {
                     tracing::error!(target: "server", error = %failure, "the forced recovery is not confirmed");
                     format!("ERR the forced recovery is not confirmed, try again: {failure}")
                 });
-                promise.keep(outcome);
+                responder.keep(outcome);
                 continue;
             }
             let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));

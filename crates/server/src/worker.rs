@@ -95,7 +95,7 @@ pub(crate) struct Worker {
     log: OnceCell<LogThreads>,
     reaper: Reaper,
     /// Bytes that subscribers have not taken and that no two of them share.
-    pub(crate) untaken_bytes: Cell<usize>,
+    pub(crate) unsent_bytes: Cell<usize>,
     /// When connections are looked at next for what they have not taken.
     limits_due_ms: Cell<u64>,
     /// The most subscriptions that were seen since memory was last given back.
@@ -149,7 +149,7 @@ pub(crate) fn start(
             published_rounds: Cell::new(0),
             log: OnceCell::new(),
             reaper,
-            untaken_bytes: Cell::new(0),
+            unsent_bytes: Cell::new(0),
             limits_due_ms: Cell::new(0),
             subscriptions_most: Cell::new(0),
             stopping: Cell::new(false),
@@ -409,7 +409,7 @@ impl Worker {
             self.tick_due.set(false);
             self.send_replies();
             self.gather_writes().await;
-            self.see_to_log();
+            self.kick_flush();
             self.gather().await;
             self.deliver();
             self.resume_held_back();
@@ -438,7 +438,7 @@ impl Worker {
     }
 
     /// Nobody may wait for the log longer than for a few looks at the sockets.
-    fn see_to_log(&self) {
+    fn kick_flush(&self) {
         let Some(threads) = self.log.get() else { return };
         let syncs = threads.log().durability() >= Durability::Commit;
         match self.waiting.borrow().flusher(syncs, || threads.log().needs_flusher()) {

@@ -15,13 +15,13 @@ use std::{collections::VecDeque, sync::Arc};
 
 use engine::{Executor, Host, Interests, Session, clients::Connected};
 use engine::{
-    conversation::{Conversation, Round, Turn},
+    conversation::{Conversation, ConversationState, Round},
     log_messages::LogMessages,
 };
 use env::{Clock, Prng, SimClock, SimDisk};
 use pubsub::{
     Delivery,
-    durable::{Flow, FollowerId, Followers, From, LogSource, Part, Position, Read, Told},
+    durable::{Flow, FollowerEvent, FollowerId, Followers, From, LogSource, Part, Position, Read},
 };
 use storage::{Durability, Flush, Log};
 use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
@@ -42,7 +42,7 @@ type Numbered = (usize, u64);
 
 struct Publisher {
     conversation: Conversation,
-    turn: Turn,
+    turn: ConversationState,
     next: [u64; CHANNELS.len()],
     /// For each reply that is due, the messages that it acknowledges.
     due: VecDeque<Vec<Numbered>>,
@@ -57,7 +57,7 @@ struct Follower {
     channel: usize,
     begun_at: Option<Position>,
     shown: Vec<Shown>,
-    untaken: u64,
+    unsent: u64,
 }
 
 /// See the module documentation.
@@ -101,7 +101,7 @@ impl ChannelWorld {
                 Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
             Publisher {
                 conversation: Conversation::new(Session::new(host.clients().register(connected), true)),
-                turn: Turn::Idle,
+                turn: ConversationState::Idle,
                 next: [0; CHANNELS.len()],
                 due: VecDeque::new(),
                 received: Vec::new(),
@@ -115,7 +115,7 @@ impl ChannelWorld {
             channel: number as usize % CHANNELS.len(),
             begun_at: None,
             shown: Vec::new(),
-            untaken: 0,
+            unsent: 0,
         };
         ChannelWorld {
             source: LogMessages::new(&log),
@@ -159,8 +159,8 @@ impl ChannelWorld {
     fn publisher_step(&mut self, index: usize) {
         let worker = index % WORKERS;
         let input = match self.publishers[index].turn {
-            Turn::Idle if self.publishers[index].due.len() < 40 => Some(self.pipeline(index)),
-            Turn::Idle => return,
+            ConversationState::Idle if self.publishers[index].due.len() < 40 => Some(self.pipeline(index)),
+            ConversationState::Idle => return,
             _ => None,
         };
         let (publisher, executor) = (&mut self.publishers[index], &mut self.executors[worker]);
@@ -250,15 +250,15 @@ impl ChannelWorld {
         let index = self.prng.below(FOLLOWERS) as usize;
         let follower = &mut self.followers[index];
         if follower.begun_at.is_some() {
-            let bytes = self.prng.below(follower.untaken + 1);
-            follower.untaken -= bytes;
+            let bytes = self.prng.below(follower.unsent + 1);
+            follower.unsent -= bytes;
             follower.flow.take(bytes);
             if self.prng.chance(10) {
                 self.machine.leave(follower.id);
                 follower.id.generation += 1;
                 let last = follower.shown.last().map(|(position, _)| *position);
                 let from = last.or(follower.begun_at).map_or(From::Oldest, From::After);
-                (follower.flow, follower.untaken) = (Arc::new(Flow::new(|| {})), 0);
+                (follower.flow, follower.unsent) = (Arc::new(Flow::new(|| {})), 0);
                 self.begin(index, from);
             }
         } else {
@@ -288,14 +288,14 @@ impl ChannelWorld {
                         let mut to = followers.iter_mut().filter(|follower| run.to.contains(&follower.id));
                         to.try_for_each(|follower| follower.hear(bytes.clone()))
                     }
-                    Part::Told(Told::Subscribed { follower: id, position, .. }) => {
+                    Part::FollowerEvent(FollowerEvent::Subscribed { follower: id, position, .. }) => {
                         let found = followers.iter_mut().find(|follower| follower.id == *id);
                         found.into_iter().for_each(|it| _ = it.begun_at.get_or_insert(*position));
                         Ok(())
                     }
                     // The disk cannot be read any more.
-                    Part::Told(Told::Lost { .. }) if has_stopped => Ok(()),
-                    Part::Told(told) => Err(Violation::Protocol(format!("{told:?}"))),
+                    Part::FollowerEvent(FollowerEvent::Lost { .. }) if has_stopped => Ok(()),
+                    Part::FollowerEvent(told) => Err(Violation::Protocol(format!("{told:?}"))),
                 };
                 if taken.is_ok() {
                     taken = done;
@@ -362,7 +362,7 @@ impl ChannelWorld {
 
 impl Follower {
     fn hear(&mut self, mut bytes: Vec<u8>) -> Result<(), Violation> {
-        self.untaken += bytes.len() as u64;
+        self.unsent += bytes.len() as u64;
         for value in take_values(&mut bytes)? {
             let Value::Array(parts) = &value else { return Err(Violation::Protocol(format!("{value:?}"))) };
             let [_, Value::Bulk(channel), Value::Bulk(position), Value::Bulk(payload)] = &parts[..] else {

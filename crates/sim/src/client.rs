@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use engine::conversation::{Conversation, Turn};
+use engine::conversation::{Conversation, ConversationState};
 use wire::{DecodeLimits, Value, decode};
 
 use crate::{Command, Violation, model::ModelSession};
@@ -17,7 +17,7 @@ pub struct SimClient {
     /// The worker that serves it.
     pub worker: usize,
     /// Why the server stopped reading.
-    pub turn: Turn,
+    pub turn: ConversationState,
     /// What the commands executed so far have made of it.
     pub session: ModelSession,
     /// Commands that were not executed yet.
@@ -37,7 +37,7 @@ impl SimClient {
         SimClient {
             conversation,
             worker,
-            turn: Turn::Idle,
+            turn: ConversationState::Idle,
             session: ModelSession::default(),
             unexecuted: VecDeque::new(),
             on_the_way: Vec::new(),

@@ -40,7 +40,7 @@ use env::{
 use lsn::Lsn;
 use storage::{Cut, Durability, cut_log};
 
-pub use self::options::{ClusterOptions, ClusterSummary, Treason};
+pub use self::options::{ClusterOptions, ClusterSummary, FaultInjection};
 use self::{
     copying::{Copied, Copying},
     following::{Following, Next},
@@ -324,7 +324,7 @@ impl Cluster {
         if !matches!(node.role, Role::Down) {
             return Ok(());
         }
-        let mut started = node.start(self.options.treason);
+        let mut started = node.start(self.options.fault);
         if let Role::Leader(leading) = &node.role {
             self.truth.leads(leading.log.epoch(), id, node.life)?;
             if leading.log.written_lsn() == Lsn::ZERO {
@@ -372,11 +372,11 @@ impl Cluster {
         let Role::Replica(following) = &mut node.role else { return None };
         let member = node.member.as_mut()?;
         let leader = if let Order::Follow(leader) = node.order { Some(leader) } else { None };
-        let (clock, prng, treason) = (&*node.clock, &mut node.prng, self.options.treason);
+        let (clock, prng, fault) = (&*node.clock, &mut node.prng, self.options.fault);
         let network = &mut self.network;
         Some(act(
             following,
-            &mut following::Around { id: replica, number: id, leader, network, member, clock, prng, treason },
+            &mut following::Around { id: replica, number: id, leader, network, member, clock, prng, fault },
         ))
     }
 }

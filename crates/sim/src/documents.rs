@@ -15,7 +15,7 @@ mod model;
 use std::{collections::VecDeque, sync::Arc};
 
 use documents::{Compaction, Documents, Due, EditRequest, Limits as DocumentLimits, NewDocument, Step};
-use engine::conversation::{Conversation, Round, Turn};
+use engine::conversation::{Conversation, ConversationState, Round};
 use engine::{Executor, Host, Interests, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk};
 use keyspace::encode_documents_into;
@@ -189,7 +189,8 @@ impl DocumentWorld {
     }
 
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
-        let is_idle = self.clients[index].turn == Turn::Idle && self.clients[index].sent.is_empty();
+        let is_idle =
+            self.clients[index].turn == ConversationState::Idle && self.clients[index].sent.is_empty();
         let mut input = Vec::new();
         if is_idle {
             if self.clients[index].due.len() >= DUE_MAX {

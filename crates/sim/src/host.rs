@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use documents::Documents;
 use engine::{
-    CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Promise,
+    CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Responder,
     SaveAnswer, Scripts, ShutdownMode, clients::Clients, observe::Observer,
 };
 use env::{Clock, SimClock};
@@ -170,11 +170,11 @@ impl Host for SimHost {
         SaveAnswer::Started
     }
 
-    fn save_and_tell(&self, _promise: Promise) -> Result<(), &'static str> {
+    fn save_and_tell(&self, _promise: Responder) -> Result<(), &'static str> {
         Err("ERR a simulation takes snapshots when it likes")
     }
 
-    fn confirm_recovery(&self, _promise: Promise) -> Result<(), &'static str> {
+    fn confirm_recovery(&self, _promise: Responder) -> Result<(), &'static str> {
         Err("ERR a simulation confirms by itself")
     }
 

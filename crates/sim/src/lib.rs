@@ -45,12 +45,12 @@ mod world;
 
 pub use channels::ChannelWorld;
 pub use client::SimClient;
-pub use cluster::{Cluster, ClusterOptions, ClusterSummary, Treason};
+pub use cluster::{Cluster, ClusterOptions, ClusterSummary, FaultInjection};
 pub use command::Command;
 pub use documents::{DocumentContent, DocumentWorld, Held, documents_of};
 pub use host::SimHost;
 pub use ledger::Ledger;
-pub use lone::LoneServer;
+pub use lone::SingleServer;
 pub use lying::LyingDisk;
 pub use model::{Content, Entry, Field, Key, Model, ModelSession, Stored, content_of};
 pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetOperation};

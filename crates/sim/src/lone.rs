@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use engine::conversation::{Conversation, Round, Turn};
+use engine::conversation::{Conversation, ConversationState, Round};
 use engine::{Executor, Host, Interests, Row, Session, clients::Connected};
 use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
 use keyspace::Keyspace;
@@ -64,7 +64,7 @@ const WORDS: [&str; 40] = [
 ];
 
 /// See the module documentation.
-pub struct LoneServer {
+pub struct SingleServer {
     options: WorldOptions,
     clock: Arc<SimClock>,
     disk: Arc<SimDisk>,
@@ -76,12 +76,12 @@ pub struct LoneServer {
     conversation: Conversation,
 }
 
-impl LoneServer {
+impl SingleServer {
     /// An empty server.
     ///
     /// # Panics
     /// If it cannot start.
-    pub fn new(seed: u64) -> LoneServer {
+    pub fn new(seed: u64) -> SingleServer {
         let options = WorldOptions {
             seed,
             durability: Durability::Strict,
@@ -98,7 +98,7 @@ impl LoneServer {
         executor.attach(log.appender());
         let conversation = conversation(&host, &clock);
         let batch = RequestBatch::new();
-        LoneServer { options, clock, disk, keyspace, log, host, executor, batch, conversation }
+        SingleServer { options, clock, disk, keyspace, log, host, executor, batch, conversation }
     }
 
     /// Sends one command, whose row and arguments the numbers choose: from the words of its own syntax and from words that
@@ -136,17 +136,19 @@ impl LoneServer {
         loop {
             self.take_replies(words);
             match turn {
-                Turn::Idle => return,
-                Turn::Closing => {
+                ConversationState::Idle => return,
+                ConversationState::Closing => {
                     self.conversation = conversation(&self.host, &self.clock);
                     return;
                 }
-                Turn::Blocked => drop(self.conversation.time_out()),
-                Turn::Paused => self.conversation.session.pause_ms = 0,
+                ConversationState::Blocked => drop(self.conversation.time_out()),
+                ConversationState::Paused => self.conversation.session.pause_ms = 0,
                 // Nobody is behind here.
-                Turn::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
-                Turn::WaitForLog | Turn::WaitForClient | Turn::More => self.flush(),
-                Turn::Away => unreachable!("this executor hands nothing over"),
+                ConversationState::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
+                ConversationState::WaitForLog
+                | ConversationState::WaitForClient
+                | ConversationState::More => self.flush(),
+                ConversationState::Away => unreachable!("this executor hands nothing over"),
             }
             turn = self.round(Conversation::resume);
         }
@@ -169,7 +171,10 @@ impl LoneServer {
         );
     }
 
-    fn round(&mut self, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn) -> Turn {
+    fn round(
+        &mut self,
+        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState,
+    ) -> ConversationState {
         let mut round = Round {
             executor: &mut self.executor,
             batch: &mut self.batch,

@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use engine::conversation::{Conversation, Round, Turn};
+use engine::conversation::{Conversation, ConversationState, Round};
 use engine::{
     Executor, Host, Interests, Session,
     clients::{Connected, Signal},
@@ -145,11 +145,11 @@ impl QueueWorld {
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
         match client.turn {
-            Turn::Idle => {
+            ConversationState::Idle => {
                 let input = self.pipeline(index);
                 self.round(index, |conversation, round| conversation.receive(&input, round))
             }
-            Turn::Blocked => {
+            ConversationState::Blocked => {
                 let now_ms = self.clock.unix_ms();
                 if client.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
                     client.deadline_ms = None;
@@ -207,7 +207,7 @@ impl QueueWorld {
     fn round(
         &mut self,
         index: usize,
-        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn,
+        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState,
     ) -> Result<(), Violation> {
         let is_moving = |client: &Client| {
             client.ticket.is_some() && matches!(client.open.front(), Some(Request::Move { .. }))
@@ -252,7 +252,7 @@ impl QueueWorld {
             }
         }
         let client = &mut self.clients[index];
-        if client.turn == Turn::Blocked {
+        if client.turn == ConversationState::Blocked {
             client.ticket = Some(self.next_ticket);
             client.deadline_ms = client.conversation.wait_timeout_ms().map(|ms| now_ms + ms);
             self.next_ticket += 1;

@@ -20,7 +20,7 @@ use std::{
 use engine::{
     Executor, Host, Interests, Session,
     clients::Connected,
-    conversation::{Conversation, Round, Turn},
+    conversation::{Conversation, ConversationState, Round},
     tick::{Flusher, Tick},
 };
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
@@ -234,7 +234,7 @@ impl World {
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
         match client.turn {
-            Turn::Idle => {
+            ConversationState::Idle => {
                 if client.on_the_way_bytes() == 0 {
                     if client.undelivered() > UNDELIVERED_MAX {
                         return Ok(());
@@ -246,7 +246,7 @@ impl World {
                 self.receive(index, bytes)
             }
             // The end of a tick resumes it.
-            Turn::WaitForLog => Ok(()),
+            ConversationState::WaitForLog => Ok(()),
             _ => self.resume(index),
         }
     }
@@ -278,7 +278,7 @@ impl World {
     fn round(
         &mut self,
         index: usize,
-        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> Turn,
+        run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState,
     ) -> Result<(), Violation> {
         let log = self.log.clone();
         // A failure shows as replies that never leave.
@@ -302,11 +302,11 @@ impl World {
         if let Some(gate) = held {
             tick.park(gate, index);
         }
-        if client.turn == Turn::WaitForLog {
+        if client.turn == ConversationState::WaitForLog {
             tick.await_log(index);
         }
         let told = tick.hold(executor.take_notices());
-        if executor.take_wrote() || told || held.is_some() || client.turn == Turn::WaitForLog {
+        if executor.take_wrote() || told || held.is_some() || client.turn == ConversationState::WaitForLog {
             self.due[worker].store(true, SeqCst);
         }
         for (end, reply) in client.take_new_replies()? {
@@ -450,8 +450,8 @@ impl World {
             }
             for index in 0..self.clients.len() {
                 match self.clients[index].turn {
-                    Turn::Idle => self.receive(index, usize::MAX)?,
-                    Turn::WaitForLog => {}
+                    ConversationState::Idle => self.receive(index, usize::MAX)?,
+                    ConversationState::WaitForLog => {}
                     _ => self.resume(index)?,
                 }
             }

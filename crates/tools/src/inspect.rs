@@ -18,8 +18,8 @@ use recovery::{
     data_directory::{Foreign, refuse_foreign},
     progress::LoadProgress,
     progress_bar::ProgressBar,
-    recover::{DOCUMENTS_WAY_OUT, RecoverError, rehearse},
-    standing,
+    recover::{DOCUMENTS_REMEDY, RecoverError, rehearse},
+    replication_state,
     unfinished::{Unfinished, refuse_unfinished},
     unix_time,
 };
@@ -39,10 +39,10 @@ pub enum CheckError {
     #[error(transparent)]
     Backup(#[from] ManifestError),
     /// In the files of documents as a whole.
-    #[error("{0}. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
+    #[error("{0}. {way_out}", way_out = DOCUMENTS_REMEDY)]
     Documents(#[from] StoreError),
     /// At places of them, which were printed.
-    #[error("documents are damaged at {0} places. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
+    #[error("documents are damaged at {0} places. {way_out}", way_out = DOCUMENTS_REMEDY)]
     DamagedDocuments(u64),
     /// Something into the directory was interrupted.
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub enum CheckError {
     Settings(#[from] ConfigError),
     /// In what the directory remembers of its place among servers.
     #[error(transparent)]
-    Standing(#[from] io::Error),
+    ReplicationState(#[from] io::Error),
     /// All files are as they were written, but they do not make a state together.
     #[error(transparent)]
     Recover(#[from] RecoverError),
@@ -76,7 +76,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         let value = dir.to_string_lossy().into_owned();
         let given = Given { name: "dir".into(), value, origin: Origin::Flag };
         let (settings, _) = Lasting::load(None, vec![given])?;
-        standing::find(&RealDisk, dir, settings.text(Key::ReplicaOf))?;
+        replication_state::find(&RealDisk, dir, settings.text(Key::ReplicaOf))?;
     }
     check_data(&disk, dir)?;
     check_documents(&*disk, dir)?;

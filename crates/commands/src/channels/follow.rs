@@ -90,7 +90,7 @@ fn ask(cx: &mut Context<'_, '_>, request: Request) {
 
 #[cfg(test)]
 mod tests {
-    use pubsub::durable::{FollowerId, Position, Told};
+    use pubsub::durable::{FollowerEvent, FollowerId, Position};
 
     use super::*;
     use crate::testing::TestServer;
@@ -104,7 +104,7 @@ mod tests {
         server.host.channel_requests.lock().pop().expect("something is asked")
     }
 
-    fn told(server: &mut TestServer, told: &Told) -> String {
+    fn told(server: &mut TestServer, told: &FollowerEvent) -> String {
         let mut out = Vec::new();
         server.executor.tell(told, &mut server.session, &mut out);
         String::from_utf8(out).expect("text").replace("\r\n", " ")
@@ -116,7 +116,7 @@ mod tests {
         let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {
             panic!("{request:?}")
         };
-        (follower, told(server, &Told::Subscribed { follower, channel, position: POSITION }))
+        (follower, told(server, &FollowerEvent::Subscribed { follower, channel, position: POSITION }))
     }
 
     #[test]
@@ -133,9 +133,9 @@ mod tests {
         server.check(&[("subscribe x", ">[\"subscribe\", \"x\", :3]"), ("publish durable:a m", ":1")]);
         let request = ask(&mut server, "xunsubscribe durable:b z");
         let Request::Unsubscribe { channels, .. } = request else { panic!("{request:?}") };
-        let ended = told(&mut server, &Told::Unsubscribed { follower, channels });
+        let ended = told(&mut server, &FollowerEvent::Unsubscribed { follower, channels });
         assert_eq!(ended, ">3 $12 xunsubscribe $9 durable:b :2 >3 $12 xunsubscribe $1 z :2 ");
-        let lost = Told::Lost { follower, channel: (*b"durable:a").into(), oldest: POSITION };
+        let lost = FollowerEvent::Lost { follower, channel: (*b"durable:a").into(), oldest: POSITION };
         assert_eq!(told(&mut server, &lost), ">4 $5 xlost $9 durable:a $6 3:4096 :1 ");
         server.check(&[("unsubscribe", ">[\"unsubscribe\", \"x\", :0]")]);
         assert!(!server.session.subscribed);
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((position.epoch, position.lsn), (3, lsn::Lsn::new(77)));
         let error = format!("LOST position {position} is not of this log");
         assert_eq!(
-            told(&mut server, &Told::Refused { follower, error }),
+            told(&mut server, &FollowerEvent::Refused { follower, error }),
             "-LOST position 3:77 is not of this log "
         );
         assert!(!server.session.subscribed);

@@ -3,7 +3,7 @@
 //! They lock one slot at a time, so they never stop the server, unless they are part of a transaction. Keys that come or go
 //! meanwhile may or may not be seen; a key that stays is seen by a whole walk exactly once.
 
-use engine::{CommandError, Context, unit::Patience};
+use engine::{CommandError, Context, unit::LockPolicy};
 use keyspace::{ScanCursor, SlotId};
 use wire::{Aggregate, Args, ReplyWriter, glob};
 
@@ -15,7 +15,7 @@ const COUNT_OF_KEYS: usize = 1 << 20;
 /// `RANDOMKEY`
 pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let mut key = Vec::new();
-    let found = cx.unit.random_key(Patience(cx.host), cx.session.db, &mut key)?;
+    let found = cx.unit.random_key(LockPolicy(cx.host), cx.session.db, &mut key)?;
     cx.reply.bulk_or_null(found.then_some(key.as_slice()));
     Ok(())
 }
@@ -23,7 +23,7 @@ pub(super) fn randomkey(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(),
 /// `KEYS pattern`
 pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, as_of_ms, pattern) = (cx.db(), cx.as_of_ms(), args.at(1));
-    let patience = Patience(cx.host);
+    let patience = LockPolicy(cx.host);
     if only_slot(pattern).is_none() {
         cx.elements_max().require(usize::try_from(cx.keyspace.len(db)).unwrap_or(usize::MAX))?;
     }
@@ -73,7 +73,7 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     // The new cursor comes first in the reply, so the keys are kept until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
-    let patience = Patience(cx.host);
+    let patience = LockPolicy(cx.host);
     let cursor = cx.unit.scan(patience, cx.db(), cursor, options.count, &mut |key, value_type| {
         if options.accepts_type(value_type) && options.accepts(key) {
             writer.bulk(key);

@@ -23,7 +23,7 @@ mod stored;
 use engine::{
     CommandError, Context, EventClass, Family, Flags, Keys, Row,
     context::EFFECT_BYTES_BESIDE_ARGS,
-    row::{Found, WRAPPED_AT},
+    row::{ResolvedCommand, WRAPPED_AT},
 };
 use keyspace::{Effect, Value, View};
 use storage::CHAIN_BYTES_MAX;
@@ -106,7 +106,12 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 /// Runs the command, whose reply is written. Returns whether it is to be kept.
-fn run(cx: &mut Context<'_, '_>, key: &[u8], found: Found, call: Args<'_>) -> Result<bool, CommandError> {
+fn run(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    found: ResolvedCommand,
+    call: Args<'_>,
+) -> Result<bool, CommandError> {
     let (start, record_bytes) = (cx.reply.position(), cx.unit.record_bytes());
     // What copies values can leave no room for its reply, and is undone then.
     let can_undo = replies_at_length(found.row, call) || found.row.flags.has(Flags::COPIES);

@@ -13,7 +13,7 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
         let replication = cx.host.replication();
         match replication.role() {
             Role::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
-            _ => cx.promise_for_sure(|promise| replication.lead(promise)),
+            _ => cx.promise_for_sure(|responder| replication.lead(responder)),
         }
         return Ok(());
     }

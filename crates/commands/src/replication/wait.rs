@@ -25,7 +25,7 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         return Ok(());
     }
     let wanted = Wanted { lsn, replicas, local: false, timeout_ms };
-    cx.promise_for_sure(|promise| replication.wait_flushed(wanted, promise));
+    cx.promise_for_sure(|responder| replication.wait_flushed(wanted, responder));
     Ok(())
 }
 
@@ -51,7 +51,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         return Ok(());
     }
     let wanted = Wanted { lsn, replicas, local: true, timeout_ms };
-    cx.promise_for_sure(|promise| replication.wait_flushed(wanted, promise));
+    cx.promise_for_sure(|responder| replication.wait_flushed(wanted, responder));
     Ok(())
 }
 
@@ -67,7 +67,7 @@ pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         cx.reply.integer((lsn <= shown).into());
         return Ok(());
     }
-    cx.promise_for_sure(|promise| replication.wait_applied(lsn, timeout_ms, promise));
+    cx.promise_for_sure(|responder| replication.wait_applied(lsn, timeout_ms, responder));
     Ok(())
 }
 

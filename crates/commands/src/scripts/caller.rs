@@ -1,6 +1,6 @@
 //! What a script asks of the server: its commands, run as parts of the unit of the script.
 
-use engine::{CommandError, Context, Flags, long_units::is_final, row::Found};
+use engine::{CommandError, Context, Flags, long_units::is_final, row::ResolvedCommand};
 use keyspace::KeyHash;
 use scripting::{Calls, LogLevel, Refusal, Stop};
 use smallvec::SmallVec;
@@ -50,7 +50,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     }
 
     /// What can refuse a command.
-    fn check(&self, args: Args<'_>) -> Result<Found, String> {
+    fn check(&self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let Ok(found) = resolve_call(args) else {
             return Err("ERR Unknown Redis command called from script".to_string());
         };
@@ -94,7 +94,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     }
 
     /// Locks what a command needs beside what is locked. Returns whether that was possible.
-    fn lock(&mut self, found: Found, args: Args<'_>) -> bool {
+    fn lock(&mut self, found: ResolvedCommand, args: Args<'_>) -> bool {
         let unit = &mut self.cx.unit;
         unit.forget_keys();
         if found.row.keys.spans_all(args) || found.row.flags.has(Flags::READS_ALL) {

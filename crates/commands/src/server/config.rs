@@ -116,7 +116,7 @@ fn confirm_recovery(cx: &mut Context<'_, '_>, pairs: &[(&[u8], &[u8])]) -> Resul
         ));
     }
     let host = cx.host;
-    cx.promise(|promise| host.confirm_recovery(promise)).map_err(CommandError::Text)
+    cx.responder(|responder| host.confirm_recovery(responder)).map_err(CommandError::Text)
 }
 
 /// `CONFIG RESETSTAT`
@@ -159,7 +159,7 @@ mod tests {
             ("config set Force-Recovery CONFIRMED", ""),
         ]);
         let client = server.session.client.id();
-        server.host.promises.lock().pop().expect("a promise").keep(Ok(()));
+        server.host.promises.lock().pop().expect("a responder").keep(Ok(()));
         assert_eq!(server.host.take_answer(client).expect("an answer").0, "+OK");
     }
 

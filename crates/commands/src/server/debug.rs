@@ -5,7 +5,7 @@
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,
-    unit::{Patience, Taken},
+    unit::{LockContended, LockPolicy},
 };
 use keyspace::{Digest, SlotId};
 use wire::{Args, number::parse_f64};
@@ -71,9 +71,9 @@ pub(super) const ROWS: [Row; 5] = [
 /// `DEBUG DIGEST`. Every slot is locked, so that it is the digest of one moment. It counts keys that have expired and are not
 /// removed yet.
 fn digest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let patience = Patience(cx.host);
+    let patience = LockPolicy(cx.host);
     let digests = SlotId::all().map(|slot| cx.unit.with_slot(patience, slot, |slot| slot.digest()));
-    let digest = digests.sum::<Result<Digest, Taken>>()?;
+    let digest = digests.sum::<Result<Digest, LockContended>>()?;
     cx.reply.simple(&digest.to_hex());
     Ok(())
 }

@@ -6,7 +6,7 @@ use engine::{
     CommandError, Context,
     observe::{HOT_KEYS_MAX, HotKey},
     stats::KEYS_SAMPLED_EVERY,
-    unit::Patience,
+    unit::LockPolicy,
 };
 use keyspace::DbId;
 use wire::{Args, number::parse_i64};
@@ -50,7 +50,7 @@ fn parse_count(args: Args<'_>) -> Result<usize, CommandError> {
 /// The type of a key as TYPE names it.
 fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str, CommandError> {
     let hash = cx.keyspace.hash(key);
-    let name = cx.unit.with_slot(Patience(cx.host), hash.slot(), |slot| {
+    let name = cx.unit.with_slot(LockPolicy(cx.host), hash.slot(), |slot| {
         slot.get(db, &hash, key, cx.now_ms()).map_or("none", |entry| entry.value_type().name())
     })?;
     Ok(name)

@@ -30,7 +30,7 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 /// `SAVE`: the reply comes when the snapshot is taken. Only this client waits.
 pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let host = cx.host;
-    cx.promise(|promise| host.save_and_tell(promise)).map_err(CommandError::Text)
+    cx.responder(|responder| host.save_and_tell(responder)).map_err(CommandError::Text)
 }
 
 /// `BGSAVE [SCHEDULE]`
@@ -177,7 +177,7 @@ mod tests {
                 (&format!("client unblock {client}"), ":0"),
             ]);
             assert_eq!(server.host.take_answer(client), None);
-            server.host.promises.lock().pop().expect("a promise").keep(outcome);
+            server.host.promises.lock().pop().expect("a responder").keep(outcome);
             assert_eq!(server.host.take_answer(client).expect("an answer").0, expected);
         }
         check(&[

@@ -176,7 +176,7 @@ pub(super) fn deliver_new(
     if let Some(entries) = may_postpone.then(|| stream.share(ids, StreamOrder::Ascending, left)).flatten() {
         streams.add(&mut cx.reply, key);
         cx.reply.array(entries.len());
-        cx.postponed.add(&cx.reply, entries);
+        cx.deferred_reply.add(&cx.reply, entries);
         new.for_each(|entry| delivered.add(stream, reader, entry.id, now_ms));
     } else {
         let mut new = new.peekable();

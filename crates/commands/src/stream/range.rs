@@ -45,8 +45,8 @@ fn reply_range(
     }
     let count = count.unwrap_or(usize::MAX);
     require_few_entries(elements_max, stream, &ids, order, count)?;
-    let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
-    write_range(&mut cx.reply, postponed, stream, ids, order, count);
+    let deferred_reply = (!cx.in_transaction).then_some(&mut cx.deferred_reply);
+    write_range(&mut cx.reply, deferred_reply, stream, ids, order, count);
     Ok(())
 }
 

@@ -161,7 +161,7 @@ impl Streams {
         };
         if self.len > 0 {
             reply.end_deferred(self.deferred, aggregate, self.len);
-            cx.postponed.move_behind(reply.position() - before);
+            cx.deferred_reply.move_behind(reply.position() - before);
         }
         self.len > 0
     }
@@ -240,8 +240,8 @@ pub(super) fn read_one(
         let ids = behind(after);
         if stream.range(ids.clone()).next().is_some() {
             streams.add(&mut cx.reply, key);
-            let postponed = (!cx.in_transaction).then_some(&mut cx.postponed);
-            write_range(&mut cx.reply, postponed, stream, ids, StreamOrder::Ascending, count);
+            let deferred_reply = (!cx.in_transaction).then_some(&mut cx.deferred_reply);
+            write_range(&mut cx.reply, deferred_reply, stream, ids, StreamOrder::Ascending, count);
         }
     }
     Ok(())

@@ -2,26 +2,26 @@
 
 use std::ops::RangeInclusive;
 
-use engine::postponed::Postponed;
+use engine::deferred_reply::DeferredReply;
 use keyspace::{StreamEntry, StreamId, StreamOrder, StreamView};
 use wire::ReplyWriter;
 
 pub(super) use engine::stream_reply::{write_entry, write_fields_of, write_id};
 
-/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be postponed.
+/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be deferred.
 pub(super) fn write_range(
     reply: &mut ReplyWriter<'_>,
-    postponed: Option<&mut Postponed>,
+    deferred_reply: Option<&mut DeferredReply>,
     stream: StreamView<'_>,
     ids: RangeInclusive<StreamId>,
     order: StreamOrder,
     count: usize,
 ) {
-    if let Some(postponed) = postponed
+    if let Some(deferred_reply) = deferred_reply
         && let Some(entries) = stream.share(ids.clone(), order, count)
     {
         reply.array(entries.len());
-        return postponed.add(reply, entries);
+        return deferred_reply.add(reply, entries);
     }
     match order {
         StreamOrder::Ascending => write_entries(reply, stream.range(ids).take(count)),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{
-    Promise,
+    Responder,
     replication::{Address, Failover, Followed, READ_ONLY, Replication, Role, Standalone, Wanted},
 };
 use lsn::Lsn;
@@ -36,8 +36,8 @@ impl Replication for TestReplication {
         Standalone.follow(leader)
     }
 
-    fn lead(&self, promise: Promise) {
-        Standalone.lead(promise);
+    fn lead(&self, responder: Responder) {
+        Standalone.lead(responder);
     }
 
     fn fail_over(&self, failover: Failover) -> Result<(), String> {
@@ -64,12 +64,12 @@ impl Replication for TestReplication {
         Standalone.count_flushed(lsn)
     }
 
-    fn wait_flushed(&self, wanted: Wanted, promise: Promise) {
-        Standalone.wait_flushed(wanted, promise);
+    fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
+        Standalone.wait_flushed(wanted, responder);
     }
 
-    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, promise: Promise) {
-        Standalone.wait_applied(lsn, timeout_ms, promise);
+    fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder) {
+        Standalone.wait_applied(lsn, timeout_ms, responder);
     }
 
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {

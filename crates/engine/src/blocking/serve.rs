@@ -22,7 +22,7 @@ use storage::{Appender, Durability};
 use wire::ReplyWriter;
 
 use super::Waiter;
-use crate::{Context, Host, Session, Unit, execute::gate, postponed::Postponed, unit::Slots};
+use crate::{Context, Host, Session, Unit, deferred_reply::DeferredReply, execute::gate, unit::Slots};
 
 /// A unit with a larger record serves no waiters: they are served later, so that records do not grow without
 /// bound.
@@ -141,7 +141,7 @@ impl<'k> Serving<'_, 'k> {
             session: &mut session,
             host: self.host,
             reply: ReplyWriter::new(&mut bytes, waiter.protocol),
-            postponed: Postponed::default(),
+            deferred_reply: DeferredReply::default(),
             durability: self.durability,
             bulk_bytes_max: self.bulk_bytes_max,
             in_transaction: true,

@@ -63,8 +63,8 @@ impl Client {
     /// is killed instead.
     pub fn push(&self, bytes: Arc<[u8]>, gate: Lsn) {
         let count = bytes.len() as u64;
-        let untaken = self.pushed_bytes.fetch_add(count, Relaxed) + count;
-        if untaken > PUSHED_BYTES_MAX {
+        let unsent = self.pushed_bytes.fetch_add(count, Relaxed) + count;
+        if unsent > PUSHED_BYTES_MAX {
             self.kill();
         } else {
             (self.signaller)(self.id, Signal::Push { bytes, gate });
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// Pushed bytes that are not sent yet.
-    pub(crate) fn pushed_untaken_bytes(&self) -> u64 {
+    pub(crate) fn pushed_unsent_bytes(&self) -> u64 {
         self.pushed_bytes.load(Relaxed)
     }
 

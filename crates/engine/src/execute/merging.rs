@@ -20,9 +20,9 @@ use crate::{
     Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
     admission::ADMITTED_BYTES,
     blocking::Serving,
-    postponed::Postponed,
-    row::Found,
-    unit::{Locks, Patience, UnitAccess},
+    deferred_reply::DeferredReply,
+    row::ResolvedCommand,
+    unit::{LockPolicy, Locks, UnitAccess},
 };
 
 /// A run ends when its replies or its record reach this size: other clients need the slot, too.
@@ -59,7 +59,7 @@ impl Executor {
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
         let access = UnitAccess::of(session, clock);
         // If a long unit holds the slot, the first command, executed alone, gets the error.
-        let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), Patience(host)) else {
+        let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), LockPolicy(host)) else {
             return none;
         };
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
@@ -74,7 +74,7 @@ impl Executor {
                 session,
                 host,
                 reply,
-                postponed: Postponed::default(),
+                deferred_reply: DeferredReply::default(),
                 durability,
                 bulk_bytes_max,
                 in_transaction: false,
@@ -85,7 +85,7 @@ impl Executor {
                 monitor: None,
             };
             for Call { args, resolved } in calls.take(mergeable) {
-                let Some(Found { row, index, .. }) = resolved.found else { break };
+                let Some(ResolvedCommand { row, index, .. }) = resolved.found else { break };
                 cx.unit.turn_to(args.at(1), hash);
                 let noted = cx.unit.events().noted();
                 let Ok(succeeded) = cx.handle(row, args) else {
@@ -99,7 +99,7 @@ impl Executor {
                     || cx.unit.record_bytes() > MERGED_BYTES_MAX
                     || cx.reply.position() > reply_bytes_max
                     || cx.session.wait.is_some()
-                    || !cx.postponed.is_empty()
+                    || !cx.deferred_reply.is_empty()
                 {
                     break;
                 }
@@ -110,8 +110,8 @@ impl Executor {
             } else {
                 cx.unit.commit(self.appender.as_mut(), None)
             };
-            if !cx.postponed.is_empty() {
-                cx.postponed.write(&mut cx.reply);
+            if !cx.deferred_reply.is_empty() {
+                cx.deferred_reply.write(&mut cx.reply);
             }
             position
         };
@@ -134,7 +134,7 @@ impl Executor {
         // The sampled command runs alone.
         let calls = calls.take(self.until_sample.saturating_sub(1) as usize);
         let may_run = |call: &Call<'b>| {
-            call.resolved.found.is_some_and(|Found { row, .. }| {
+            call.resolved.found.is_some_and(|ResolvedCommand { row, .. }| {
                 is_ordinary(row)
                     && !self.watch.includes(row)
                     && self.check(row, call.args, session, host) == Ok(true)

@@ -4,7 +4,7 @@
 //! worker in order and those of several as their rounds end. A line shows a request, not its effect: it has
 //! no gate. A monitor that reads too slowly is disconnected by the limit on pushed bytes
 //! ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more than
-//! [`UNTAKEN_BYTES_MAX`] unsent, the slowest are.
+//! [`UNSENT_BYTES_MAX`] unsent, the slowest are.
 
 use std::{
     fmt::Write as _,
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::clients::Client;
 
 /// Unsent bytes of all monitors together, at most.
-const UNTAKEN_BYTES_MAX: u64 = 64 << 20;
+const UNSENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The clients that watch every command.
 #[derive(Debug, Default)]
@@ -57,10 +57,10 @@ impl Monitors {
         clients.iter().for_each(|client| client.push(lines.clone(), Lsn::ZERO));
         loop {
             let served = clients.iter().filter(|client| !client.is_killed());
-            if served.clone().map(|client| client.pushed_untaken_bytes()).sum::<u64>() <= UNTAKEN_BYTES_MAX {
+            if served.clone().map(|client| client.pushed_unsent_bytes()).sum::<u64>() <= UNSENT_BYTES_MAX {
                 return;
             }
-            let Some(slowest) = served.max_by_key(|client| client.pushed_untaken_bytes()) else { return };
+            let Some(slowest) = served.max_by_key(|client| client.pushed_unsent_bytes()) else { return };
             slowest.kill();
         }
     }
@@ -124,7 +124,7 @@ mod tests {
             // One monitor takes all its bytes.
             all[3].pushed_taken(lines.len() as u64);
             let served = all.iter().filter(|client| !client.is_killed());
-            assert!(served.map(|client| client.pushed_untaken_bytes()).sum::<u64>() <= UNTAKEN_BYTES_MAX);
+            assert!(served.map(|client| client.pushed_unsent_bytes()).sum::<u64>() <= UNSENT_BYTES_MAX);
         }
         let served: Vec<usize> = (0..10).filter(|&index| !all[index].is_killed()).collect();
         assert_eq!(served, [3]);

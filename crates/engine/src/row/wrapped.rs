@@ -7,7 +7,7 @@
 
 use wire::Args;
 
-use super::{CommandTable, Family, Flags, Found, Keys, Row};
+use super::{CommandTable, Family, Flags, Keys, ResolvedCommand, Row};
 use crate::CommandError;
 
 /// Index of the wrapped command's name.
@@ -17,7 +17,10 @@ pub const WRAPPED_AT: usize = 3;
 ///
 /// # Errors
 /// No command follows, it does not take so many arguments, or it cannot be wrapped.
-pub fn wrapped<'b>(table: &'static CommandTable, args: Args<'b>) -> Result<(Found, Args<'b>), CommandError> {
+pub fn wrapped<'b>(
+    table: &'static CommandTable,
+    args: Args<'b>,
+) -> Result<(ResolvedCommand, Args<'b>), CommandError> {
     let call = args.skip(WRAPPED_AT);
     if call.is_empty() {
         return Err(CommandError::Syntax);
@@ -37,7 +40,7 @@ pub fn wrapped<'b>(table: &'static CommandTable, args: Args<'b>) -> Result<(Foun
 
 /// The command that a call finally runs, and its arguments: the wrapped command, or itself.
 #[inline]
-pub fn innermost<'b>(found: Found, args: Args<'b>) -> (Found, Args<'b>) {
+pub fn innermost<'b>(found: ResolvedCommand, args: Args<'b>) -> (ResolvedCommand, Args<'b>) {
     let inner = found.row.flags.has(Flags::WRAPS).then(|| wrapped(found.table, args).ok()).flatten();
     inner.unwrap_or((found, args))
 }

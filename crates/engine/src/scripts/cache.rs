@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     long_units::{Holder, LongUnits},
-    unit::Taken,
+    unit::LockContended,
 };
 
 /// Scripts kept from EVAL: above this number the oldest is forgotten, as in Redis. Scripts of SCRIPT LOAD are
@@ -206,12 +206,12 @@ impl Scripts {
 
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
     /// long unit holds the slot.
-    pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<Taken> {
+    pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<LockContended> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
         let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);
         let is_busy = runs_scripts && busy_after_us > 0 && run_us >= busy_after_us;
-        let later = Taken::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX));
-        Some(if is_busy { Taken::Busy } else { later })
+        let later = LockContended::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX));
+        Some(if is_busy { LockContended::Busy } else { later })
     }
 
     /// Whether it is the caller's turn to wait in line for a slot of a long unit. Most callers only try the
@@ -283,19 +283,19 @@ mod tests {
         let holding = scripts.long_units.begin(begun_us, true);
         assert_eq!(scripts.hold_up(slot, begun_us), None);
         holding.held().add(slot);
-        assert_eq!(scripts.hold_up(slot, begun_us), Some(Taken::Later(RETRY_MS_MIN)));
-        assert_eq!(scripts.hold_up(slot, begun_us + 20_000), Some(Taken::Busy));
+        assert_eq!(scripts.hold_up(slot, begun_us), Some(LockContended::Later(RETRY_MS_MIN)));
+        assert_eq!(scripts.hold_up(slot, begun_us + 20_000), Some(LockContended::Busy));
         assert_eq!(scripts.hold_up(other, begun_us + 20_000), None, "whatever else it holds");
         scripts.settings.set_busy_after(0);
         let later = |run_ms: u64| scripts.hold_up(slot, begun_us + run_ms * 1000);
-        assert_eq!(later(200), Some(Taken::Later(20)), "nobody is ever told");
-        assert_eq!(later(1_000_000), Some(Taken::Later(RETRY_MS_MAX)));
+        assert_eq!(later(200), Some(LockContended::Later(20)), "nobody is ever told");
+        assert_eq!(later(1_000_000), Some(LockContended::Later(RETRY_MS_MAX)));
         drop(holding);
         assert_eq!(later(200), None);
         scripts.settings.set_busy_after(20);
         let holding = scripts.long_units.begin(begun_us, false);
         holding.held().add(slot);
-        assert_eq!(later(200), Some(Taken::Later(20)), "what runs no scripts keeps nobody busy");
+        assert_eq!(later(200), Some(LockContended::Later(20)), "what runs no scripts keeps nobody busy");
         assert!(scripts.may_wait(7) && !scripts.may_wait(7 + WAIT_EVERY_US - 1));
         assert!(scripts.may_wait(7 + WAIT_EVERY_US));
     }

@@ -29,7 +29,7 @@ const BUSY_PATIENCE: Duration = Duration::from_micros(20);
 
 /// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum LockContended {
     /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other
     /// clients.
     Later(u64),
@@ -39,25 +39,25 @@ pub enum Taken {
 
 /// How a command waits for slots: without limit, unless a long unit holds one of them.
 #[derive(Clone, Copy)]
-pub struct Patience<'h>(pub &'h dyn Host);
+pub struct LockPolicy<'h>(pub &'h dyn Host);
 
-impl Patience<'_> {
+impl LockPolicy<'_> {
     /// Locks a slot, unless a long unit holds it.
     #[inline]
-    pub fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+    pub fn lock(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, LockContended> {
         keyspace.try_lock(slot).map_or_else(|| self.lock_contended(keyspace, slot), Ok)
     }
 
     #[cold]
-    fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, Taken> {
+    fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, LockContended> {
         let scripts = self.0.scripts();
         loop {
             let now_us = self.0.monotonic_us();
             if let Some(taken) = scripts.hold_up(slot, now_us) {
                 let patience = match taken {
                     _ if scripts.may_wait(now_us) => TURN_PATIENCE,
-                    Taken::Busy => BUSY_PATIENCE,
-                    Taken::Later(_) => Duration::ZERO,
+                    LockContended::Busy => BUSY_PATIENCE,
+                    LockContended::Later(_) => Duration::ZERO,
                 };
                 return keyspace.try_lock_for(slot, patience).ok_or(taken);
             }
@@ -72,7 +72,7 @@ impl Patience<'_> {
         self,
         keyspace: &Keyspace,
         slots: impl Iterator<Item = SlotId>,
-    ) -> Result<Locked<'_>, Taken> {
+    ) -> Result<Locked<'_>, LockContended> {
         let mut locked = LockedSlots::none();
         for slot in slots {
             locked.add(self.lock(keyspace, slot)?);
@@ -81,7 +81,7 @@ impl Patience<'_> {
     }
 
     /// Locks slots in any order, possibly with duplicates.
-    fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Result<Locked<'_>, Taken> {
+    fn lock_these(self, keyspace: &Keyspace, mut slots: Slots) -> Result<Locked<'_>, LockContended> {
         match slots[..] {
             [] => Ok(Locked::None),
             [slot] => self.lock(keyspace, slot).map(Locked::One),
@@ -111,8 +111,8 @@ impl<'k> Locks<'k> {
         keyspace: &'k Keyspace,
         key: &[u8],
         hash: Option<KeyHash>,
-        patience: Patience<'_>,
-    ) -> Result<Locks<'k>, Taken> {
+        patience: LockPolicy<'_>,
+    ) -> Result<Locks<'k>, LockContended> {
         let hash = hash.unwrap_or_else(|| keyspace.hash(key));
         let locked = Locked::One(patience.lock(keyspace, hash.slot())?);
         Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
@@ -126,8 +126,8 @@ impl<'k> Locks<'k> {
         args: Args<'_>,
         hash: Option<KeyHash>,
         db: DbId,
-        patience: Patience<'_>,
-    ) -> Result<Locks<'k>, Taken> {
+        patience: LockPolicy<'_>,
+    ) -> Result<Locks<'k>, LockContended> {
         let first = keys.first().zip(hash);
         let mut known = KnownKeys::default();
         let mut slots = Slots::new();
@@ -149,11 +149,19 @@ impl<'k> Locks<'k> {
     }
 
     /// Locks slots, in any order and possibly with duplicates.
-    pub fn slots(keyspace: &'k Keyspace, slots: Slots, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+    pub fn slots(
+        keyspace: &'k Keyspace,
+        slots: Slots,
+        patience: LockPolicy<'_>,
+    ) -> Result<Locks<'k>, LockContended> {
         Ok(patience.lock_these(keyspace, slots)?.into())
     }
 
-    pub fn slot(keyspace: &'k Keyspace, slot: SlotId, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+    pub fn slot(
+        keyspace: &'k Keyspace,
+        slot: SlotId,
+        patience: LockPolicy<'_>,
+    ) -> Result<Locks<'k>, LockContended> {
         Ok(Locked::One(patience.lock(keyspace, slot)?).into())
     }
 
@@ -163,7 +171,7 @@ impl<'k> Locks<'k> {
         Locks { databases, ..self }
     }
 
-    pub fn all(keyspace: &'k Keyspace, patience: Patience<'_>) -> Result<Locks<'k>, Taken> {
+    pub fn all(keyspace: &'k Keyspace, patience: LockPolicy<'_>) -> Result<Locks<'k>, LockContended> {
         Ok(patience.lock_several(keyspace, SlotId::all())?.into())
     }
 }

@@ -9,7 +9,7 @@
 
 use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
 
-use super::{Patience, Taken, Unit, locked::Locked};
+use super::{LockContended, LockPolicy, Unit, locked::Locked};
 
 impl<'k> Unit<'k> {
     /// The locked slots, if all are locked; `None` if none is.
@@ -27,12 +27,12 @@ impl<'k> Unit<'k> {
     /// A long unit holds a slot. The same error applies to the other methods.
     pub fn scan(
         &self,
-        patience: Patience<'_>,
+        patience: LockPolicy<'_>,
         db: DbId,
         cursor: ScanCursor,
         count: usize,
         visit: &mut dyn FnMut(&[u8], ValueType),
-    ) -> Result<ScanCursor, Taken> {
+    ) -> Result<ScanCursor, LockContended> {
         let lock = |slot| patience.lock(self.keyspace, slot);
         match self.all_slots() {
             Some(slots) => Ok(slots.scan(db, cursor, count, self.as_of_ms(), visit)),
@@ -43,10 +43,10 @@ impl<'k> Unit<'k> {
     /// Calls `look` with one slot.
     pub fn with_slot<R>(
         &self,
-        patience: Patience<'_>,
+        patience: LockPolicy<'_>,
         slot: SlotId,
         look: impl FnOnce(&SlotGuard<'_>) -> R,
-    ) -> Result<R, Taken> {
+    ) -> Result<R, LockContended> {
         match self.all_slots() {
             Some(slots) => Ok(look(slots.get(slot).expect("every slot is locked"))),
             None => Ok(look(&patience.lock(self.keyspace, slot)?)),
@@ -54,7 +54,12 @@ impl<'k> Unit<'k> {
     }
 
     /// See [`Keyspace::random_key`](keyspace::Keyspace::random_key).
-    pub fn random_key(&mut self, patience: Patience<'_>, db: DbId, out: &mut Vec<u8>) -> Result<bool, Taken> {
+    pub fn random_key(
+        &mut self,
+        patience: LockPolicy<'_>,
+        db: DbId,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LockContended> {
         let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
         let lock = |slot| patience.lock(self.keyspace, slot);
         match self.all_slots() {

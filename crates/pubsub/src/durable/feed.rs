@@ -18,7 +18,7 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// What has become of a request, or of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum FollowerEvent {
     /// It has subscribed: all messages behind the position follow.
     Subscribed {
         /// Who.
@@ -53,14 +53,14 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl FollowerEvent {
     /// Whom to tell.
     pub fn follower(&self) -> FollowerId {
         match self {
-            Told::Subscribed { follower, .. }
-            | Told::Refused { follower, .. }
-            | Told::Unsubscribed { follower, .. }
-            | Told::Lost { follower, .. } => *follower,
+            FollowerEvent::Subscribed { follower, .. }
+            | FollowerEvent::Refused { follower, .. }
+            | FollowerEvent::Unsubscribed { follower, .. }
+            | FollowerEvent::Lost { follower, .. } => *follower,
         }
     }
 }
@@ -73,7 +73,7 @@ enum Entry {
         numbers: Range<usize>,
         bytes: Range<usize>,
     },
-    Told(Told),
+    FollowerEvent(FollowerEvent),
 }
 
 /// See the module documentation.
@@ -92,7 +92,7 @@ pub enum Part<'f> {
     /// Messages.
     Frames(Run<'f>),
     /// Something to tell one follower.
-    Told(&'f Told),
+    FollowerEvent(&'f FollowerEvent),
 }
 
 /// Frames for the same followers.
@@ -123,7 +123,7 @@ impl Feed {
     /// Its parts, in order.
     pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.entries.iter().map(|entry| match entry {
-            Entry::Told(told) => Part::Told(told),
+            Entry::FollowerEvent(told) => Part::FollowerEvent(told),
             Entry::Frames { to, numbers, bytes } => Part::Frames(Run {
                 to,
                 bytes: &self.bytes[bytes.clone()],
@@ -133,8 +133,8 @@ impl Feed {
         })
     }
 
-    pub(super) fn tell(&mut self, told: Told) {
-        self.entries.push(Entry::Told(told));
+    pub(super) fn tell(&mut self, told: FollowerEvent) {
+        self.entries.push(Entry::FollowerEvent(told));
     }
 
     /// Adds a message; returns the bytes of its frame.

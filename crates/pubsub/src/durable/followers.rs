@@ -25,9 +25,9 @@ use lsn::Lsn;
 
 use self::audience::Audience;
 pub use self::steps::{LogSource, Read};
-use super::{Feed, Flow, Position, Told};
+use super::{Feed, Flow, FollowerEvent, Position};
 
-/// What all followers together may leave untaken, each an equal share of it.
+/// What all followers together may leave unsent, each an equal share of it.
 const WINDOWS_BYTES: u64 = 512 << 20;
 /// The least that is handed out ahead of a follower, however many there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
@@ -74,18 +74,18 @@ pub struct Followers {
 }
 
 impl Follower {
-    fn untaken(&self) -> u64 {
+    fn unsent(&self) -> u64 {
         self.handed - self.flow.taken().min(self.handed)
     }
 
     /// Too much is handed out; asks to be woken when half of the window is free. `false`: it is by now.
     fn must_wait(&self, window_bytes: u64) -> bool {
-        self.untaken() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
+        self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
 
     /// As [`Follower::must_wait`], of one that waits: until half of the window is free.
     fn must_wait_still(&self, window_bytes: u64) -> bool {
-        self.untaken() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
+        self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }
 
     /// Whether it wants to hear of all its channels from `lsn` on, at the latest.
@@ -150,7 +150,7 @@ impl Followers {
     }
 
     /// Tells a worker what has become of a request that changes nothing here.
-    pub fn tell(&mut self, worker: usize, told: Told) {
+    pub fn tell(&mut self, worker: usize, told: FollowerEvent) {
         self.feeds[worker].tell(told);
     }
 
@@ -165,7 +165,11 @@ impl Followers {
         position: Position,
         at: Lsn,
     ) {
-        self.feeds[worker].tell(Told::Subscribed { follower: id, channel: channel.clone(), position });
+        self.feeds[worker].tell(FollowerEvent::Subscribed {
+            follower: id,
+            channel: channel.clone(),
+            position,
+        });
         let Some(follower) = self.followers.get_mut(&id) else {
             let channels = HashMap::from([(channel, position.lsn)]);
             let follower = Follower {
@@ -200,7 +204,7 @@ impl Followers {
     /// It wants to hear no more of these channels.
     pub fn unsubscribe(&mut self, id: FollowerId, worker: usize, channels: Vec<Box<[u8]>>) {
         channels.iter().for_each(|channel| self.end(id, channel));
-        self.feeds[worker].tell(Told::Unsubscribed { follower: id, channels });
+        self.feeds[worker].tell(FollowerEvent::Unsubscribed { follower: id, channels });
     }
 
     /// It has gone.

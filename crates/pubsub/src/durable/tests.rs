@@ -79,7 +79,7 @@ impl LogSource for FakeLog {
 struct Client {
     id: FollowerId,
     flow: Arc<Flow>,
-    untaken: u64,
+    unsent: u64,
     /// Of each channel: behind which position, and what came.
     heard: HashMap<usize, (Lsn, Vec<Lsn>)>,
 }
@@ -95,7 +95,7 @@ impl World {
         let client = |number: usize| Client {
             id: FollowerId { client_id: number as u64, generation: 0 },
             flow: Arc::new(Flow::new(|| {})),
-            untaken: 0,
+            unsent: 0,
             heard: HashMap::new(),
         };
         let clients = (0..clients).map(client).collect();
@@ -130,11 +130,11 @@ impl World {
                         for id in run.to {
                             let client = &mut clients[id.client_id as usize];
                             assert_eq!(id.client_id as usize % 2, worker);
-                            client.untaken += bytes.len() as u64;
+                            client.unsent += bytes.len() as u64;
                             client.hear(log, &bytes, protocol);
                         }
                     }
-                    Part::Told(told) => {
+                    Part::FollowerEvent(told) => {
                         let client = &mut clients[told.follower().client_id as usize];
                         client.note(told);
                     }
@@ -199,25 +199,25 @@ impl Client {
         }
     }
 
-    fn note(&mut self, told: &Told) {
+    fn note(&mut self, told: &FollowerEvent) {
         match told {
-            Told::Subscribed { channel, position, .. } => {
+            FollowerEvent::Subscribed { channel, position, .. } => {
                 self.heard.insert(number_of(channel), (position.lsn, Vec::new()));
             }
-            Told::Unsubscribed { channels, .. } => {
+            FollowerEvent::Unsubscribed { channels, .. } => {
                 channels.iter().for_each(|channel| _ = self.heard.remove(&number_of(channel)));
             }
-            Told::Lost { channel, oldest, .. } => {
+            FollowerEvent::Lost { channel, oldest, .. } => {
                 let (after, heard) = self.heard.remove(&number_of(channel)).expect("it has subscribed");
                 assert!(heard.last().copied().unwrap_or(after) < oldest.lsn, "it has missed something");
             }
-            Told::Refused { .. } => panic!("nothing is refused here"),
+            FollowerEvent::Refused { .. } => panic!("nothing is refused here"),
         }
     }
 
     fn take(&mut self, bytes: u64) -> u64 {
-        let taken = self.untaken.min(bytes);
-        self.untaken -= taken;
+        let taken = self.unsent.min(bytes);
+        self.unsent -= taken;
         if taken > 0 {
             self.flow.take(taken);
         }
@@ -276,7 +276,7 @@ proptest! {
                     world.collect();
                     world.followers.leave(world.clients[client].id);
                     world.clients[client].heard.clear();
-                    world.clients[client].untaken = 0;
+                    world.clients[client].unsent = 0;
                     world.clients[client].flow = Arc::new(Flow::new(|| {}));
                 }
                 Event::Take { client, bytes } => _ = world.clients[client].take(bytes),
@@ -286,7 +286,7 @@ proptest! {
                 }
             }
             let bound = WINDOW + 3 * 12 * 60;
-            prop_assert!(world.clients.iter().all(|client| client.untaken <= 2 * bound));
+            prop_assert!(world.clients.iter().all(|client| client.unsent <= 2 * bound));
         }
         world.settle();
         let following = world.clients.iter().filter(|client| !client.heard.is_empty()).count();
@@ -351,7 +351,7 @@ fn who_begins_anew_with_the_same_flow_is_held_back_as_well() {
     assert!(world.followers.is_empty());
     world.subscribe(0, 0, Lsn::ZERO);
     while world.step(1) {}
-    let untaken = world.clients[0].untaken;
-    assert!((WINDOW..3 * WINDOW).contains(&untaken), "{untaken} bytes at once");
+    let unsent = world.clients[0].unsent;
+    assert!((WINDOW..3 * WINDOW).contains(&unsent), "{unsent} bytes at once");
     world.settle();
 }

@@ -6,7 +6,7 @@ use lsn::Lsn;
 use storage::SnapshotDamage;
 
 /// What to do about files of documents that cannot be used.
-pub const DOCUMENTS_WAY_OUT: &str = "Restore documents/ from a backup, or have this server copy everything from a replica anew. \
+pub const DOCUMENTS_REMEDY: &str = "Restore documents/ from a backup, or have this server copy everything from a replica anew. \
      Or move documents/ out of the data directory and start again: what the log has of it is made anew, and if that is not all, the start \
      says so";
 
@@ -35,7 +35,7 @@ pub enum RecoverError {
         reason: documents::StoreError,
     },
     /// Files of document databases cannot be read or are damaged.
-    #[error("{0}. {way_out}", way_out = DOCUMENTS_WAY_OUT)]
+    #[error("{0}. {way_out}", way_out = DOCUMENTS_REMEDY)]
     Store(#[from] documents::StoreError),
     /// Documents were saved in files, of which none is left.
     #[error(
@@ -75,7 +75,7 @@ pub enum RecoverError {
         /// Where.
         damage: Box<SnapshotDamage>,
         /// What can be done besides.
-        way_out: WayOut,
+        way_out: Remedy,
     },
     /// There is nothing that begins at the position of [`Mode::From`](super::Mode::From).
     #[error("cannot recover from lsn {from}: no snapshot begins there that the log reaches back to. {}", listed(.possible))]
@@ -108,13 +108,13 @@ impl RecoverError {
 
 /// What else a server can start from whose newest snapshot is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WayOut {
+pub struct Remedy {
     dir: PathBuf,
     /// Where the newest snapshot before it begins, or the log, if it holds everything.
     base: Option<Lsn>,
 }
 
-impl std::fmt::Display for WayOut {
+impl std::fmt::Display for Remedy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let dir = self.dir.display();
         match self.base {
@@ -132,9 +132,9 @@ impl std::fmt::Display for WayOut {
     }
 }
 
-impl WayOut {
-    pub(crate) fn new(dir: &Path, base: Option<Lsn>) -> WayOut {
-        WayOut { dir: dir.to_path_buf(), base }
+impl Remedy {
+    pub(crate) fn new(dir: &Path, base: Option<Lsn>) -> Remedy {
+        Remedy { dir: dir.to_path_buf(), base }
     }
 }
 

@@ -9,7 +9,7 @@
 //! - Above the soft limit for as long as the class allows.
 //! - A subscriber that has not taken a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it will not come back, and
 //!   need not grow to the other limits.
-//! - Subscribers of one worker that together leave more than [`UNTAKEN_BYTES_MAX`] untaken: those furthest behind first. What
+//! - Subscribers of one worker that together leave more than [`UNSENT_BYTES_MAX`] unsent: those furthest behind first. What
 //!   several are sent as one block counts once, as memory has it once.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
@@ -26,8 +26,8 @@ use super::Connection;
 const STALLED_BYTES_MIN: u64 = 1 << 20;
 /// For how long a subscriber may take nothing.
 const STALLED_MS_MAX: u64 = 10_000;
-/// What all subscribers of a worker may leave untaken.
-pub(crate) const UNTAKEN_BYTES_MAX: usize = 256 << 20;
+/// What all subscribers of a worker may leave unsent.
+pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
 
 /// Why a client is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,21 +97,21 @@ fn is_above_hard(limit: OutputLimit, unsent_bytes: u64) -> bool {
 impl Connection {
     /// The socket takes everything, or it does not: counts what is left, and disconnects a client that leaves more than any
     /// client of its kind may.
-    pub(super) fn note_untaken(&self, refused: bool) {
+    pub(super) fn note_unsent(&self, refused: bool) {
         let client = self.client().clone();
         let unsent_bytes = self.limited_bytes();
         let kind = client.kind();
         let counts = refused && kind == ClientKind::PubSub;
-        self.count_untaken(if counts { self.conversation.borrow().limited_memory_bytes() } else { 0 });
+        self.count_unsent(if counts { self.conversation.borrow().limited_memory_bytes() } else { 0 });
         if refused && is_above_hard(self.worker.host.output_limit(kind), unsent_bytes) {
             self.cut(&client, unsent_bytes, TooSlow::Hard);
         }
     }
 
-    /// So many bytes are untaken that nobody shares.
-    pub(super) fn count_untaken(&self, bytes: usize) {
+    /// So many bytes are unsent that nobody shares.
+    pub(super) fn count_unsent(&self, bytes: usize) {
         let before = self.counted_bytes.replace(bytes);
-        self.worker.untaken_bytes.set(self.worker.untaken_bytes.get() - before + bytes);
+        self.worker.unsent_bytes.set(self.worker.unsent_bytes.get() - before + bytes);
     }
 
     /// Bytes that are not sent and count.
@@ -156,7 +156,7 @@ impl Connection {
             conversation.close();
             conversation.outbox = Outbox::default();
         }
-        self.count_untaken(0);
+        self.count_unsent(0);
         self.worker.host.slow_clients_cut.fetch_add(1, Relaxed);
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
         tracing::warn!(

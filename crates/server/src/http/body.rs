@@ -13,7 +13,7 @@ use documents::DocError;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{failure::Failure, patience::Patience};
+use super::{failure::Failure, patience::IdleTimer};
 
 /// Chunks of about this size are sent of a reply that is not whole.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
@@ -58,7 +58,7 @@ pub(super) enum Body {
         /// Where they come from. One that is an error breaks the reply off, so that the client sees that it is not complete.
         chunks: mpsc::Receiver<Result<Bytes, Broken>>,
         /// The connection is not idle until the last has been taken.
-        patience: Rc<Patience>,
+        patience: Rc<IdleTimer>,
     },
     /// A body of another part of the server.
     Other(axum::body::Body),
@@ -182,7 +182,7 @@ impl ChunkWriter {
 }
 
 /// A body that `render` writes, on a task of its own.
-pub(super) fn chunks<R, F>(patience: &Rc<Patience>, render: R) -> Body
+pub(super) fn chunks<R, F>(patience: &Rc<IdleTimer>, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
@@ -191,7 +191,7 @@ where
 }
 
 /// As [`chunks`], of a body with so many bytes.
-pub(super) fn chunks_of<R, F>(patience: &Rc<Patience>, bytes: u64, render: R) -> Body
+pub(super) fn chunks_of<R, F>(patience: &Rc<IdleTimer>, bytes: u64, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
@@ -199,7 +199,7 @@ where
     start(patience, Some(bytes), render)
 }
 
-fn start<R, F>(patience: &Rc<Patience>, left: Option<u64>, render: R) -> Body
+fn start<R, F>(patience: &Rc<IdleTimer>, left: Option<u64>, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
@@ -225,7 +225,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            let patience = Rc::new(Patience::new(Rc::default()));
+            let patience = Rc::new(IdleTimer::new(Rc::default()));
             let mut body = chunks(&patience, |mut writer| async move {
                 writer.buffer.extend_from_slice(b"half");
                 writer.send().await?;

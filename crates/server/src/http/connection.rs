@@ -17,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{patience::Patience, route, thread::HttpThread};
+use super::{patience::IdleTimer, route, thread::HttpThread};
 
 /// Bytes of a head, and bytes of a reply that wait to be sent.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -29,7 +29,7 @@ pub(super) async fn serve(
     thread: Rc<HttpThread>,
     stream: TcpStream,
     peer: SocketAddr,
-    patience: Rc<Patience>,
+    patience: Rc<IdleTimer>,
 ) {
     let service = service_fn(|request: Request<Incoming>| {
         let (thread, patience) = (thread.clone(), patience.clone());
@@ -57,7 +57,7 @@ pub(super) async fn serve(
 /// The socket.
 struct Socket {
     stream: TcpStream,
-    patience: Rc<Patience>,
+    patience: Rc<IdleTimer>,
     /// The first line of a request has begun, and did not end yet.
     in_first_line: bool,
 }

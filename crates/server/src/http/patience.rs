@@ -42,7 +42,7 @@ enum Phase {
 }
 
 /// What one connection waits for.
-pub(super) struct Patience {
+pub(super) struct IdleTimer {
     /// The thread's clock.
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
@@ -55,12 +55,12 @@ pub(super) struct Patience {
     pub(super) ended: Notify,
 }
 
-impl Patience {
-    pub(super) fn new(now_s: Rc<Cell<u32>>) -> Patience {
+impl IdleTimer {
+    pub(super) fn new(now_s: Rc<Cell<u32>>) -> IdleTimer {
         let since_s = Cell::new(now_s.get());
         let phase = Cell::new(Phase::Idle);
         let (stalled_since_s, held) = (Cell::new(None), RefCell::default());
-        Patience { now_s, phase, since_s, stalled_since_s, held, ended: Notify::new() }
+        IdleTimer { now_s, phase, since_s, stalled_since_s, held, ended: Notify::new() }
     }
 
     fn enter(&self, phase: Phase) {
@@ -166,9 +166,9 @@ mod tests {
     use super::*;
 
     /// The clock, and a connection that goes by it.
-    fn connection() -> (Rc<Cell<u32>>, Patience) {
+    fn connection() -> (Rc<Cell<u32>>, IdleTimer) {
         let clock = Rc::new(Cell::new(1000));
-        (clock.clone(), Patience::new(clock))
+        (clock.clone(), IdleTimer::new(clock))
     }
 
     fn pass(clock: &Cell<u32>, seconds: u32) {
@@ -222,7 +222,7 @@ mod tests {
 
         let (clock, patience) = connection();
         patience.await_body();
-        let drop_by_drop = |clock: &Cell<u32>, patience: &Patience| {
+        let drop_by_drop = |clock: &Cell<u32>, patience: &IdleTimer| {
             (0..=2 * BODY_WINDOW_S).any(|_| {
                 pass(clock, 1);
                 patience.body_came(1);

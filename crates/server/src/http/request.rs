@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::{
-    access::User, cross_site, failure::Failure, patience::Patience, query::Query, request_body::RequestBody,
+    access::User, cross_site, failure::Failure, patience::IdleTimer, query::Query, request_body::RequestBody,
     thread::HttpThread,
 };
 use crate::documents::Refusal;
@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub(super) head: Parts,
     pub(super) query: Query,
     pub(super) user: User,
-    pub(super) patience: Rc<Patience>,
+    pub(super) patience: Rc<IdleTimer>,
     pub(super) body: Option<RequestBody>,
 }
 

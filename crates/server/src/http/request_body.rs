@@ -16,7 +16,7 @@ use axum::{
 use flate2::write::GzDecoder;
 use hyper::body::Incoming;
 
-use super::{body_memory::Claim, failure::Failure, patience::Patience};
+use super::{body_memory::Claim, failure::Failure, patience::IdleTimer};
 
 /// What is read of a body that nobody wants.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
@@ -53,7 +53,7 @@ impl Spare {
 /// The body of a request.
 pub(super) struct RequestBody {
     incoming: Incoming,
-    patience: Rc<Patience>,
+    patience: Rc<IdleTimer>,
     bytes_max: usize,
     /// The memory of what was received. Once all is there, the connection has it until the request is answered.
     claim: Claim,
@@ -62,7 +62,7 @@ pub(super) struct RequestBody {
 impl RequestBody {
     pub(super) fn new(
         incoming: Incoming,
-        patience: Rc<Patience>,
+        patience: Rc<IdleTimer>,
         bytes_max: usize,
         claim: Claim,
     ) -> RequestBody {

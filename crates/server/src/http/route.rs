@@ -16,7 +16,7 @@ use super::{
     cors, cross_site, database, databases,
     failure::Failure,
     instance::{self, NODE},
-    patience::Patience,
+    patience::IdleTimer,
     query::Query,
     reply::{self, Reply},
     request::{Call, segments},
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     thread: Rc<HttpThread>,
     request: Request<Incoming>,
     peer: SocketAddr,
-    patience: Rc<Patience>,
+    patience: Rc<IdleTimer>,
 ) -> Reply {
     patience.begin();
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
@@ -92,7 +92,7 @@ async fn answer_documents(
     head: Parts,
     incoming: Incoming,
     peer: SocketAddr,
-    patience: &Rc<Patience>,
+    patience: &Rc<IdleTimer>,
 ) -> Reply {
     let accept = head.headers.get(header::ACCEPT).cloned();
     let granted = head
@@ -133,7 +133,7 @@ async fn admit_and_route(
     head: Parts,
     body: RequestBody,
     peer: SocketAddr,
-    patience: &Rc<Patience>,
+    patience: &Rc<IdleTimer>,
 ) -> (Result<Reply, Failure>, Option<RequestBody>) {
     let path = match segments(head.uri.path()) {
         Ok(path) => path,

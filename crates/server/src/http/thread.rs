@@ -25,7 +25,7 @@ use super::{
     connection,
     failure::Failure,
     instance,
-    patience::Patience,
+    patience::IdleTimer,
     request_body::Spare,
     shared::{Place, Shared},
 };
@@ -67,7 +67,7 @@ pub(super) struct HttpThread {
     pub(super) tools: Router,
     /// For bodies of batches.
     pub(super) spare: Spare,
-    connections: RefCell<HashMap<u64, Rc<Patience>>>,
+    connections: RefCell<HashMap<u64, Rc<IdleTimer>>>,
     /// A connection has ended.
     one_less: Notify,
     last_connection: Cell<u64>,
@@ -142,7 +142,7 @@ impl HttpThread {
         };
         let id = self.last_connection.get() + 1;
         self.last_connection.set(id);
-        let patience = Rc::new(Patience::new(self.now_s.clone()));
+        let patience = Rc::new(IdleTimer::new(self.now_s.clone()));
         self.connections.borrow_mut().insert(id, patience.clone());
         let thread = self.clone();
         tokio::task::spawn_local(async move {

@@ -27,7 +27,7 @@ use std::{
 };
 
 use backup::fetch::Breaker;
-use engine::{Onlookers, replication::Link};
+use engine::{ReplayObservers, replication::Link};
 use env::thread::run_nice;
 use keyspace::{Effect, Item};
 use lsn::Lsn;
@@ -486,7 +486,7 @@ pub(super) struct ApplyParts {
     pub(super) log: Log,
     pub(super) replayer: Replayer,
     pub(super) reaper: Reaper,
-    pub(super) onlookers: Onlookers,
+    pub(super) replay_observers: ReplayObservers,
 }
 
 impl ApplyParts {
@@ -540,9 +540,9 @@ impl ApplyParts {
         let now = keyspace::AccessClock { now_ms: self.host.unix_ms(), ..Default::default() };
         let replayed = self
             .replayer
-            .apply(chunk, until, now, |effect| self.onlookers.saw(effect))
+            .apply(chunk, until, now, |effect| self.replay_observers.saw(effect))
             .map_err(|error| error.to_string())?;
-        self.onlookers.tell(&*self.host);
+        self.replay_observers.tell(&*self.host);
         self.reaper.free(self.replayer.take_freed());
         if replayed.spoils_snapshot {
             self.host.snapshots.give_up();

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use engine::{Promise, replication::Wanted};
+use engine::{Responder, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
 
@@ -27,7 +27,7 @@ pub(super) struct Found {
 struct Waiting {
     number: u64,
     awaited: Awaited,
-    promise: Promise,
+    responder: Responder,
 }
 
 /// See the module documentation.
@@ -44,10 +44,10 @@ impl Waits {
     }
 
     /// Adds one; its number is for [`Waits::expire`]. [`Waits::settle`] it afterwards: it may have come true meanwhile.
-    pub(super) fn add(&self, awaited: Awaited, promise: Promise) -> u64 {
+    pub(super) fn add(&self, awaited: Awaited, responder: Responder) -> u64 {
         let (next, waiting) = &mut *self.waiting.lock();
         *next += 1;
-        waiting.push(Waiting { number: *next, awaited, promise });
+        waiting.push(Waiting { number: *next, awaited, responder });
         self.count.store(waiting.len(), SeqCst);
         *next
     }
@@ -56,7 +56,7 @@ impl Waits {
     pub(super) fn settle(&self, look: impl Fn(&Awaited) -> Found) {
         self.take(|waiting| {
             let found = look(&waiting.awaited);
-            (found.is_enough || waiting.promise.is_void()).then_some(found)
+            (found.is_enough || waiting.responder.is_void()).then_some(found)
         });
     }
 
@@ -78,8 +78,8 @@ impl Waits {
             }
             self.count.store(waiting.len(), SeqCst);
         }
-        for (Waiting { awaited, promise, .. }, found) in taken {
-            promise.answer(|reply| match awaited {
+        for (Waiting { awaited, responder, .. }, found) in taken {
+            responder.answer(|reply| match awaited {
                 Awaited::Shown(_) => reply.integer(found.is_enough.into()),
                 Awaited::Flushed(Wanted { local: false, .. }) => reply.integer(found.replicas as i64),
                 Awaited::Flushed(_) => {

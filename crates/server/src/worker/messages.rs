@@ -38,7 +38,7 @@ impl Worker {
                 return;
             }
             tokio::task::yield_now().await;
-            self.see_to_log();
+            self.kick_flush();
             if self.published_rounds.get() == before {
                 return;
             }
@@ -110,7 +110,7 @@ impl Worker {
                         }
                     }
                 }
-                Part::Told(told) => {
+                Part::FollowerEvent(told) => {
                     let connection = self.connections.borrow().get(&told.follower().client_id).cloned();
                     if let Some(connection) = connection {
                         let executor = &mut *self.executor.borrow_mut();

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use engine::{Host, clients::ClientKind};
 
 use super::Worker;
-use crate::connection::{Connection, UNTAKEN_BYTES_MAX};
+use crate::connection::{Connection, UNSENT_BYTES_MAX};
 
 /// How often connections are looked at for what they have not taken.
 const LIMITS_PERIOD_MS: u64 = 1000;
@@ -55,11 +55,11 @@ impl Worker {
         }
     }
 
-    /// Disconnects the subscribers that are furthest behind until all together leave no more untaken than they may.
+    /// Disconnects the subscribers that are furthest behind until all together leave no more unsent than they may.
     pub(super) fn enforce_common_limit(&self) {
         let is_too_much = || {
             let block_bytes = self.executor.borrow_mut().channels().block_bytes();
-            self.untaken_bytes.get() + block_bytes > UNTAKEN_BYTES_MAX
+            self.unsent_bytes.get() + block_bytes > UNSENT_BYTES_MAX
         };
         if !is_too_much() {
             return;

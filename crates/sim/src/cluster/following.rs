@@ -25,7 +25,7 @@ use replication::{
 use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror};
 
 use super::{
-    Treason,
+    FaultInjection,
     history::JudgedHistory,
     member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
@@ -75,7 +75,7 @@ pub(super) struct Around<'a> {
     pub(super) member: &'a mut Member,
     pub(super) clock: &'a SimClock,
     pub(super) prng: &'a mut Prng,
-    pub(super) treason: Option<Treason>,
+    pub(super) fault: Option<FaultInjection>,
 }
 
 impl Around<'_> {
@@ -148,10 +148,10 @@ impl Following {
         &mut self,
         epoch: u32,
         member: &mut Member,
-        treason: Option<Treason>,
+        fault: Option<FaultInjection>,
     ) -> Result<(), Failure> {
         self.log.note_epoch(epoch)?;
-        let led = promote(&mut Promoting { following: self, member, treason })?;
+        let led = promote(&mut Promoting { following: self, member, fault })?;
         assert_eq!(led, Led::Now, "a replica was not fenced");
         member.change(|role| (role.open(), false))
     }
@@ -166,7 +166,7 @@ impl Following {
             end: self.log.durable_lsn(),
             copies_anew: false,
         };
-        let (joining, step) = Joining::begin(joiner, &JudgedHistory::new(&self.log, around.treason))?;
+        let (joining, step) = Joining::begin(joiner, &JudgedHistory::new(&self.log, around.fault))?;
         let Step::Ask(arguments) = step else { return Ok(()) };
         let (conn, since_ms) = (around.network.connect(around.number, leader), around.now_ms());
         around.network.send(conn, Side::Leader, Message::Claim(arguments), since_ms);
@@ -181,7 +181,7 @@ impl Following {
         let step = match around.network.receive(conn, Side::Replica, now_ms) {
             None => return Ok(Next::Stay),
             Some(Message::Line(line)) => {
-                match joining.hear(&line, &JudgedHistory::new(&self.log, around.treason)) {
+                match joining.hear(&line, &JudgedHistory::new(&self.log, around.fault)) {
                     Ok(step) => Some(step),
                     Err(JoinError::Log(error)) => return Err(error.into()),
                     Err(_) => None,
@@ -233,8 +233,8 @@ impl Following {
             self.leave(around);
             return Ok(());
         }
-        let flushed = match around.treason {
-            Some(Treason::AckBeforeFlush) => self.mirror.position(),
+        let flushed = match around.fault {
+            Some(FaultInjection::AckBeforeFlush) => self.mirror.position(),
             _ => self.log.durable_lsn(),
         };
         if let Some(ack) = receiver.ack(now_ms, flushed, self.replayer.applied()) {
@@ -247,8 +247,8 @@ impl Following {
     fn apply(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         let Link::Streaming { receiver, .. } = &self.link else { return Ok(()) };
         let durable = self.log.durable_lsn();
-        let until = match around.treason {
-            Some(Treason::ApplyBeforeCommit) => durable,
+        let until = match around.fault {
+            Some(FaultInjection::ApplyBeforeCommit) => durable,
             _ => receiver.applicable(durable),
         };
         self.apply_up_to(until)
@@ -324,7 +324,7 @@ impl Intake for LogIntake<'_> {
 struct Promoting<'f> {
     following: &'f mut Following,
     member: &'f mut Member,
-    treason: Option<Treason>,
+    fault: Option<FaultInjection>,
 }
 
 impl Promotion for Promoting<'_> {
@@ -339,7 +339,7 @@ impl Promotion for Promoting<'_> {
     }
 
     fn apply_all(&mut self, end: Lsn) -> Result<(), Failure> {
-        if self.treason == Some(Treason::LeadBeforeApplying) {
+        if self.fault == Some(FaultInjection::LeadBeforeApplying) {
             return Ok(());
         }
         self.following.apply_up_to(end)

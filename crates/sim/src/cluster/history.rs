@@ -7,7 +7,7 @@ use replication::{
 };
 use storage::Log;
 
-use super::Treason;
+use super::FaultInjection;
 
 /// What a join asks of a log.
 pub(super) struct JudgedHistory<'l> {
@@ -17,8 +17,8 @@ pub(super) struct JudgedHistory<'l> {
 }
 
 impl<'l> JudgedHistory<'l> {
-    pub(super) fn new(log: &'l Log, treason: Option<Treason>) -> JudgedHistory<'l> {
-        JudgedHistory { log: LogHistory(log), by_position: treason == Some(Treason::JoinByPosition) }
+    pub(super) fn new(log: &'l Log, fault: Option<FaultInjection>) -> JudgedHistory<'l> {
+        JudgedHistory { log: LogHistory(log), by_position: fault == Some(FaultInjection::JoinByPosition) }
     }
 }
 

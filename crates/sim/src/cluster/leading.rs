@@ -25,7 +25,7 @@ use replication::{
 use storage::{Admission, Appender, CopyPlan, Followed, Log, LogFollower, Pin, snapshot};
 
 use super::{
-    Treason,
+    FaultInjection,
     history::JudgedHistory,
     member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
@@ -84,7 +84,7 @@ pub(super) struct Leading {
     /// Reads what was committed, for the judge.
     witness: LogFollower,
     committed: Lsn,
-    treason: Option<Treason>,
+    fault: Option<FaultInjection>,
     /// What a witness has read behind the commit.
     ahead: Option<storage::Chunk>,
 }
@@ -108,10 +108,10 @@ impl Leading {
         keyspace: Arc<Keyspace>,
         dir: PathBuf,
         acks: usize,
-        treason: Option<Treason>,
+        fault: Option<FaultInjection>,
     ) -> Result<Leading, Failure> {
         // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before it led.
-        let is_first = log.written_lsn() == Lsn::ZERO || treason == Some(Treason::CommitLeftovers);
+        let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
         let floor = if is_first || acks == 0 { Lsn::ZERO } else { log.mark_epoch()? };
         let appender = log.appender();
         let witness = log.follow(log.start_lsn());
@@ -126,7 +126,7 @@ impl Leading {
             witness,
             committed: Lsn::ZERO,
             ahead: None,
-            treason,
+            fault,
             log,
             keyspace,
             dir,
@@ -251,7 +251,7 @@ impl Leading {
                 (Message::Marks(words), Served::Talking { .. }) => {
                     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
                     let marks = parse_marks(&words).ok_or(End::Closed)?;
-                    let common = newest_common(&marks, &JudgedHistory::new(&self.log, self.treason))?;
+                    let common = newest_common(&marks, &JudgedHistory::new(&self.log, self.fault))?;
                     let line = common.map_or(":-1".into(), |end| format!(":{end}"));
                     around.network.send(conn, Side::Replica, Message::Line(line), now_ms);
                 }
@@ -304,8 +304,7 @@ impl Leading {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let claim = Claim::parse(&words).ok_or(End::Closed)?;
         let epoch = self.log.epoch();
-        let answer = match decide(&claim, self.log.id(), epoch, &JudgedHistory::new(&self.log, self.treason))?
-        {
+        let answer = match decide(&claim, self.log.id(), epoch, &JudgedHistory::new(&self.log, self.fault))? {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, now_ms);
                 let session = self.acks.join(claim.replica, relay.acked());

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use engine::replication::Address;
 use env::{Disk, SimDisk, SimEntropy};
-use recovery::standing::{Standing, find};
+use recovery::replication_state::{ReplicationState, find};
 use replication::{Follow, Role};
 
 use super::node::{Failure, Order};
@@ -15,7 +15,7 @@ const DIR: &str = "/member";
 /// See the module documentation.
 pub(super) struct Member {
     disk: Arc<SimDisk>,
-    standing: Standing,
+    standing: ReplicationState,
     role: Role<Address>,
 }
 
@@ -42,7 +42,7 @@ impl Member {
         disk.create_dir_all(Path::new(DIR)).map_err(failed)?;
         let is_first = find(&**disk, Path::new(DIR), "").map_err(failed)?.is_none();
         let setting = address(order).filter(|_| is_first).map_or(String::new(), |leader| leader.to_string());
-        let standing = Standing::load(&**disk, Path::new(DIR), &setting, entropy).map_err(failed)?;
+        let standing = ReplicationState::load(&**disk, Path::new(DIR), &setting, entropy).map_err(failed)?;
         let role = Role::start(standing.remembered(), awaits_acks);
         let mut member = Member { disk: disk.clone(), standing, role };
         member.obey(order)?;

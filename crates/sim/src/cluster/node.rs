@@ -22,7 +22,7 @@ use replication::ReplicaId;
 use storage::{Control, Durability, Flush, LogOptions, MirrorError, Prepare};
 
 use super::{
-    Treason, copying::Copying, following::Following, leading::Leading, member::Member, network::NodeId,
+    FaultInjection, copying::Copying, following::Following, leading::Leading, member::Member, network::NodeId,
 };
 
 /// Why a step of a server failed.
@@ -165,7 +165,7 @@ impl Node {
     }
 
     /// Starts the process as what it was told to be.
-    pub(super) fn start(&mut self, treason: Option<Treason>) -> Result<(), Failure> {
+    pub(super) fn start(&mut self, fault: Option<FaultInjection>) -> Result<(), Failure> {
         self.life += 1;
         let seed = self.prng.next_u64();
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: seed }));
@@ -185,11 +185,11 @@ impl Node {
         let chains = recovery.take_chains();
         self.role = if member.role().leader().is_none() {
             let log = recovery.finish(self.clock.clone())?;
-            Role::Leader(Leading::new(log, keyspace, dir, self.acks, treason)?.into())
+            Role::Leader(Leading::new(log, keyspace, dir, self.acks, fault)?.into())
         } else {
             let (log, mirror) = recovery.finish_as_mirror(self.clock.clone())?;
-            let (end, awaits_acks) = match treason {
-                Some(Treason::ShowLeftovers) => (Lsn::ZERO, false),
+            let (end, awaits_acks) = match fault {
+                Some(FaultInjection::ShowLeftovers) => (Lsn::ZERO, false),
                 _ => (log.durable_lsn(), self.awaits_acks),
             };
             member.change(|role| (role.recovered(end, awaits_acks), false))?;

@@ -20,7 +20,7 @@ use replication::{Led, Promotion, promote};
 use storage::Log;
 
 use super::{
-    Cluster, Treason,
+    Cluster, FaultInjection,
     leading::{Leading, holds},
     member::Member,
     network::NodeId,
@@ -166,8 +166,8 @@ impl Cluster {
                 Err(error) => return self.failed(id, error.into()),
             }
         }
-        let chosen = match self.options.treason {
-            Some(Treason::PromoteAny) => newest.first(),
+        let chosen = match self.options.fault {
+            Some(FaultInjection::PromoteAny) => newest.first(),
             _ => newest.iter().max(),
         };
         let Some(&((_, end), id)) = chosen else { return Ok(()) };
@@ -187,9 +187,9 @@ impl Cluster {
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &mut node.role else { return Ok(()) };
         let Some(member) = &mut node.member else { return Ok(()) };
-        following.promote(epoch, member, self.options.treason)?;
+        following.promote(epoch, member, self.options.fault)?;
         let (log, keyspace) = (following.log.clone(), following.keyspace.clone());
-        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, self.options.treason)?;
+        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, self.options.fault)?;
         node.order = Order::Lead;
         holds(&leading.log, &self.truth)?
             .map_err(|lost| Failure::Breach(format!("server {id} is promoted: {lost}")))?;

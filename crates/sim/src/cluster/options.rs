@@ -2,7 +2,7 @@
 
 /// What is broken on purpose, to see it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Treason {
+pub enum FaultInjection {
     /// Replicas acknowledge what is not on their disks.
     AckBeforeFlush,
     /// Replicas apply what is not committed.
@@ -29,7 +29,7 @@ pub struct ClusterOptions {
     /// Replicas that must have a write before it is acknowledged.
     pub acks: usize,
     /// What is broken on purpose.
-    pub treason: Option<Treason>,
+    pub fault: Option<FaultInjection>,
 }
 
 /// What happened.

@@ -65,17 +65,17 @@ impl Cluster {
 
     fn promote_rival(&mut self, id: NodeId) -> Result<(), Failure> {
         let epoch = self.truth.epoch();
-        let treason = self.options.treason;
+        let fault = self.options.fault;
         let node = &mut self.nodes[id];
         // Both sync at the same places, or their batches do not end there.
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };
         let Some(member) = &mut node.member else { return Err(Failure::Breach("it is down".into())) };
-        following.promote(epoch, member, treason)?;
+        following.promote(epoch, member, fault)?;
         following.log.set_durability(Durability::Strict);
         let (log, keyspace) = (following.log.clone(), following.keyspace.clone());
-        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, treason)?;
+        let leading = Leading::new(log, keyspace, node.home(), self.options.acks, fault)?;
         node.order = Order::Lead;
         node.role = Role::Leader(leading.into());
         Ok(())

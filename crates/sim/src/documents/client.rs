@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::conversation::{Conversation, Turn};
+use engine::conversation::{Conversation, ConversationState};
 use wire::{DecodeLimits, Value, decode};
 
 use super::model::Edit;
@@ -11,7 +11,7 @@ use crate::Violation;
 /// See the module documentation.
 pub(super) struct Client {
     pub(super) conversation: Conversation,
-    pub(super) turn: Turn,
+    pub(super) turn: ConversationState,
     /// What was sent and not executed, as a whole: nothing, one edit, or a transaction.
     pub(super) sent: Vec<Edit>,
     pub(super) is_transaction: bool,
@@ -28,7 +28,7 @@ impl Client {
     pub(super) fn new(conversation: Conversation) -> Client {
         Client {
             conversation,
-            turn: Turn::Idle,
+            turn: ConversationState::Idle,
             sent: Vec::new(),
             is_transaction: false,
             replies: Vec::new(),

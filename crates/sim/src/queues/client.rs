@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::conversation::{Conversation, Turn};
+use engine::conversation::{Conversation, ConversationState};
 use wire::{DecodeLimits, Value, decode};
 
 use super::request::{Fact, Request};
@@ -14,7 +14,7 @@ pub(super) struct Client {
     /// The worker that serves it.
     pub(super) worker: usize,
     /// Why the server stopped reading.
-    pub(super) turn: Turn,
+    pub(super) turn: ConversationState,
     /// Requests without a reply.
     pub(super) open: VecDeque<Request>,
     /// Its place among those who wait; `None` if it does not wait, or has been answered, or is about to be closed.
@@ -35,7 +35,7 @@ impl Client {
         Client {
             conversation,
             worker,
-            turn: Turn::Idle,
+            turn: ConversationState::Idle,
             open: VecDeque::new(),
             ticket: None,
             deadline_ms: None,

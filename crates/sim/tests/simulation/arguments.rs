@@ -1,7 +1,7 @@
 //! Any arguments to any command: no panic, replies that decode, a log that replays.
 
 use env::Prng;
-use sim::{LoneServer, scale, seed_or};
+use sim::{SingleServer, scale, seed_or};
 
 /// Commands per server: enough to fill a few keys with all types, few enough to be repeated by hand.
 const COMMANDS: usize = 400;
@@ -11,7 +11,7 @@ fn any_arguments_are_answered_and_what_they_did_replays() {
     let first = seed_or(1);
     for seed in first..first + 60 * scale() as u64 {
         let mut prng = Prng::new(seed);
-        let mut server = LoneServer::new(seed);
+        let mut server = SingleServer::new(seed);
         for _ in 0..COMMANDS {
             server.send_random(&mut prng);
         }

@@ -1,6 +1,6 @@
 //! Clusters under everything that may happen to them. See `sim::Cluster` for what is judged.
 
-use sim::{Cluster, ClusterOptions, ClusterSummary, Treason, scale, seed_or};
+use sim::{Cluster, ClusterOptions, ClusterSummary, FaultInjection, scale, seed_or};
 
 /// Steps of a run, before everything is healed.
 const STEPS: usize = 1_500;
@@ -14,7 +14,7 @@ fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {
 fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
     let mut total = ClusterSummary::default();
     for seed in first_seed..first_seed + seeds * scale() {
-        let options = ClusterOptions { seed, nodes, acks, treason: None };
+        let options = ClusterOptions { seed, nodes, acks, fault: None };
         let summary = run(options).unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
         total.acknowledged += summary.acknowledged;
         total.committed_bytes += summary.committed_bytes;
@@ -49,9 +49,13 @@ fn replicas_that_nobody_waits_for_show_what_their_leader_has_on_its_disk() {
 }
 
 /// Two replicas promoted in the same millisecond, that write batches of the same lengths.
-fn double_promotions(first_seed: u64, seeds: u64, treason: Option<Treason>) -> Result<(), (u64, String)> {
+fn double_promotions(
+    first_seed: u64,
+    seeds: u64,
+    fault: Option<FaultInjection>,
+) -> Result<(), (u64, String)> {
     for seed in first_seed..first_seed + seeds {
-        let options = ClusterOptions { seed, nodes: 3, acks: 0, treason };
+        let options = ClusterOptions { seed, nodes: 3, acks: 0, fault };
         Cluster::new(options).run_double_promotion(200).map_err(|broken| (seed, broken))?;
     }
     Ok(())
@@ -66,7 +70,7 @@ fn of_two_leaders_at_the_same_time_one_wins_whole() {
 
 #[test]
 fn a_join_that_compares_positions_is_found() {
-    let found = double_promotions(seed_or(95_000), SEEDS_MAX, Some(Treason::JoinByPosition));
+    let found = double_promotions(seed_or(95_000), SEEDS_MAX, Some(FaultInjection::JoinByPosition));
     let (seed, broken) = found.expect_err("it was not found");
     let honest = double_promotions(seed, 1, None);
     assert_eq!(honest, Ok(()), "fails with joins by chain as well: says nothing of those by position");
@@ -74,42 +78,42 @@ fn a_join_that_compares_positions_is_found() {
 }
 
 /// How many runs it takes until this is found.
-fn assert_found(treason: Treason, acks: usize) {
+fn assert_found(fault: FaultInjection, acks: usize) {
     let first_seed = seed_or(90_000);
     let found = (first_seed..first_seed + SEEDS_MAX).find_map(|seed| {
-        let options = ClusterOptions { seed, nodes: 3, acks, treason: Some(treason) };
+        let options = ClusterOptions { seed, nodes: 3, acks, fault: Some(fault) };
         Some((seed - first_seed, run(options).err()?))
     });
-    let (runs, found) = found.unwrap_or_else(|| panic!("{treason:?} was not found"));
-    println!("{treason:?}: found after {runs} runs as: {found}");
+    let (runs, found) = found.unwrap_or_else(|| panic!("{fault:?} was not found"));
+    println!("{fault:?}: found after {runs} runs as: {found}");
 }
 
 #[test]
 fn acks_of_what_is_not_on_disk_are_found() {
-    assert_found(Treason::AckBeforeFlush, 1);
+    assert_found(FaultInjection::AckBeforeFlush, 1);
 }
 
 #[test]
 fn reads_of_what_is_not_committed_are_found() {
-    assert_found(Treason::ApplyBeforeCommit, 2);
+    assert_found(FaultInjection::ApplyBeforeCommit, 2);
 }
 
 #[test]
 fn a_leader_that_has_not_all_is_found() {
-    assert_found(Treason::PromoteAny, 1);
+    assert_found(FaultInjection::PromoteAny, 1);
 }
 
 #[test]
 fn a_replica_that_shows_what_no_leader_has_committed_is_found() {
-    assert_found(Treason::ShowLeftovers, 1);
+    assert_found(FaultInjection::ShowLeftovers, 1);
 }
 
 #[test]
 fn a_replica_that_leads_before_it_has_applied_its_log_is_found() {
-    assert_found(Treason::LeadBeforeApplying, 1);
+    assert_found(FaultInjection::LeadBeforeApplying, 1);
 }
 
 #[test]
 fn commits_of_what_only_earlier_epochs_have_written_are_found() {
-    assert_found(Treason::CommitLeftovers, 1);
+    assert_found(FaultInjection::CommitLeftovers, 1);
 }

@@ -5,7 +5,7 @@ use std::mem;
 use lsn::Lsn;
 
 use super::{Follower, FollowerId, Followers};
-use crate::durable::{Message, Position, Told};
+use crate::durable::{FollowerEvent, Message, Position};
 
 /// What reading the log has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Followers {
             for id in &audience.members {
                 let Some(follower) = self.followers.get_mut(id) else { continue };
                 follower.handed += handed;
-                if follower.untaken() > window_bytes {
+                if follower.unsent() > window_bytes {
                     slow.push(*id);
                 }
             }
@@ -161,7 +161,7 @@ impl Followers {
         self.turns.push_back(id);
         for channel in lost {
             self.end(id, &channel);
-            self.feeds[worker].tell(Told::Lost { follower: id, channel, oldest });
+            self.feeds[worker].tell(FollowerEvent::Lost { follower: id, channel, oldest });
         }
     }
 }

@@ -121,20 +121,20 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
         while recovery.next_batch().unwrap().is_some() {}
         let (log, mut mirror) = recovery.finish_as_mirror(Arc::new(SimClock::new(0))).unwrap();
         catch_up(&source, &log, &mut mirror);
-        let parted_at = mirror.position();
+        let diverged_at = mirror.position();
         let epoch = mirror.promote().unwrap();
         let mut appender = log.appender();
         // The first batches differ only in their reigns, the second ones also in their contents.
         append(&log, &mut appender, b"same");
         append(&log, &mut appender, &[seed as u8; 4]);
         append(&log, &mut appender, b"same again");
-        promoted.push((log, copy, epoch, parted_at));
+        promoted.push((log, copy, epoch, diverged_at));
     }
-    let [(a, a_disk, a_epoch, parted_at), (b, _, b_epoch, _)] = &promoted[..] else { unreachable!() };
+    let [(a, a_disk, a_epoch, diverged_at), (b, _, b_epoch, _)] = &promoted[..] else { unreachable!() };
     assert_eq!((a_epoch, a.durable_lsn()), (b_epoch, b.durable_lsn()), "nothing else tells them apart");
-    assert_eq!(a.batch_ending_at(*parted_at).unwrap(), b.batch_ending_at(*parted_at).unwrap());
+    assert_eq!(a.batch_ending_at(*diverged_at).unwrap(), b.batch_ending_at(*diverged_at).unwrap());
     let mut end = a.durable_lsn();
-    while end > *parted_at {
+    while end > *diverged_at {
         let (ours, theirs) =
             (a.batch_ending_at(end).unwrap().unwrap(), b.batch_ending_at(end).unwrap().unwrap());
         assert_eq!(
@@ -146,13 +146,13 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
     }
     assert_ne!(a.token(end), b.token(end));
     // No batch of one server continues the log of the other at the same place.
-    let (ours, theirs) = (bytes_behind(a, *parted_at), bytes_behind(b, *parted_at));
+    let (ours, theirs) = (bytes_behind(a, *diverged_at), bytes_behind(b, *diverged_at));
     let end = a.durable_lsn();
     a.close().unwrap();
     let block = record::BLOCK_BYTES as usize;
     let path = Path::new(DIR).join(crate::log::segment::file_name(Lsn::ZERO));
     for (index, batch) in theirs.chunks(block).enumerate() {
-        let offset = crate::log::segment::SEGMENT_HEADER_BYTES + parted_at.get() + (index * block) as u64;
+        let offset = crate::log::segment::SEGMENT_HEADER_BYTES + diverged_at.get() + (index * block) as u64;
         let file = a_disk.open(&path, env::Access::ReadWrite).unwrap();
         file.write_all_at(batch, offset).unwrap();
         let checked = check(a_disk.clone(), Path::new(DIR), |_, _| ControlFlow::Continue(()));

@@ -49,7 +49,7 @@ const BYTES_MAX: u64 = 64 << 10;
 
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct ReplicationState {
     replica_id: String,
     setting: String,
     leader: String,
@@ -62,17 +62,22 @@ pub struct Standing {
     is_unconfirmed: bool,
 }
 
-impl Standing {
+impl ReplicationState {
     /// Reads what the directory remembers, or makes it up, for a server with this setting `replica-of`.
     ///
     /// # Errors
     /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a setting that says nothing.
-    pub fn load(disk: &dyn Disk, dir: &Path, setting: &str, entropy: &dyn Entropy) -> io::Result<Standing> {
+    pub fn load(
+        disk: &dyn Disk,
+        dir: &Path,
+        setting: &str,
+        entropy: &dyn Entropy,
+    ) -> io::Result<ReplicationState> {
         let known = find(disk, dir, setting)?;
         let is_new = known.is_none();
         let mut standing = known.unwrap_or_else(|| {
             let id = u128::from(entropy.random_u64()) << 64 | u128::from(entropy.random_u64());
-            Standing {
+            ReplicationState {
                 replica_id: ReplicaId::new(id.to_le_bytes()).to_string(),
                 setting: String::new(),
                 leader: String::new(),
@@ -116,7 +121,7 @@ impl Standing {
         }
     }
 
-    /// Takes over the facts about its role. They are durable once they are [stored](Standing::store).
+    /// Takes over the facts about its role. They are durable once they are [stored](ReplicationState::store).
     pub fn remember(&mut self, facts: &Remembered<Address>) {
         self.leader = facts.leader.as_ref().map_or(String::new(), ToString::to_string);
         (self.seen_epoch, self.fenced_by) = (facts.seen_epoch, facts.fenced_by);
@@ -127,8 +132,8 @@ impl Standing {
 /// What the directory remembers; `None` if it has nothing to remember.
 ///
 /// # Errors
-/// As [`Standing::load`].
-pub fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Option<Standing>> {
+/// As [`ReplicationState::load`].
+pub fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Option<ReplicationState>> {
     if !setting.is_empty() && setting != NOBODY && parse_address(setting).is_none() {
         let text = format!("replica-of is neither HOST:PORT nor '{NOBODY}': '{setting}'");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -158,7 +163,7 @@ fn refused(path: &Path, reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Standing>> {
+fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<ReplicationState>> {
     let path = dir.join(NAME);
     let file = match disk.open(&path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -169,7 +174,7 @@ fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Standing>> {
     parse(&text).map(Some).map_err(|reason| refused(&path, &format!("is damaged ({reason})")))
 }
 
-fn parse(text: &[u8]) -> Result<Standing, String> {
+fn parse(text: &[u8]) -> Result<ReplicationState, String> {
     let mut fields: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match fields.shift_remove(CHECKSUM) {
         Some(found) if found == checksum(&fields) => {}
@@ -201,15 +206,15 @@ mod tests {
 
     use super::*;
 
-    fn load(disk: &SimDisk, setting: &str) -> Standing {
-        Standing::load(disk, Path::new("/data"), setting, &SimEntropy::new(1)).unwrap()
+    fn load(disk: &SimDisk, setting: &str) -> ReplicationState {
+        ReplicationState::load(disk, Path::new("/data"), setting, &SimEntropy::new(1)).unwrap()
     }
 
-    fn leader(standing: &Standing) -> Option<Address> {
+    fn leader(standing: &ReplicationState) -> Option<Address> {
         standing.remembered().leader
     }
 
-    fn set_leader(standing: &mut Standing, leader: Option<Address>) {
+    fn set_leader(standing: &mut ReplicationState, leader: Option<Address>) {
         let mut facts = standing.remembered();
         facts.set_leader(leader);
         standing.remember(&facts);
@@ -240,10 +245,10 @@ mod tests {
         disk
     }
 
-    fn load_text(text: &[u8]) -> io::Result<Standing> {
+    fn load_text(text: &[u8]) -> io::Result<ReplicationState> {
         let disk = new_disk();
         disk.write_file(&Path::new("/data").join(NAME), text);
-        Standing::load(&*disk, Path::new("/data"), "", &SimEntropy::new(1))
+        ReplicationState::load(&*disk, Path::new("/data"), "", &SimEntropy::new(1))
     }
 
     #[test]
@@ -291,7 +296,7 @@ mod tests {
         assert_eq!(leader(&load(&disk, "")), parse_address("other:7"), "the flag was for once");
         assert_eq!(leader(&load(&disk, NOBODY)), None);
         let entropy = SimEntropy::new(1);
-        Standing::load(&*disk, Path::new("/data"), "nobody", &entropy).expect_err("no address");
+        ReplicationState::load(&*disk, Path::new("/data"), "nobody", &entropy).expect_err("no address");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Promises: replies that another thread writes, long after the command has run. SAVE is such a command.
 //!
-//! A promise is the answer channel of a deferred reply, in the hands of the thread that does the work. The
+//! A responder is the answer channel of a deferred reply, in the hands of the thread that does the work. The
 //! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
 //! `blocking`). There is no timeout, and CLIENT UNBLOCK does not end it.
 
@@ -13,14 +13,14 @@ use crate::{Context, ReplyMode, Wait, clients::Client};
 
 /// The answer channel of a deferred reply.
 #[derive(Debug)]
-pub struct Promise {
+pub struct Responder {
     client: Arc<Client>,
     protocol: Protocol,
     /// The client gets no replies (CLIENT REPLY OFF or SKIP).
     is_silent: bool,
 }
 
-impl Promise {
+impl Responder {
     /// Answers the client: OK, or an error, prefix included.
     pub fn keep(self, outcome: Result<(), String>) {
         self.answer(|reply| match outcome {
@@ -46,27 +46,27 @@ impl Promise {
 }
 
 impl Context<'_, '_> {
-    /// Passes a promise to `begin`, which hands it to the thread that does the work; the client waits for the
-    /// answer. If `begin` fails, the client does not wait, and the promise is dropped.
+    /// Passes a responder to `begin`, which hands it to the thread that does the work; the client waits for the
+    /// answer. If `begin` fails, the client does not wait, and the responder is dropped.
     ///
     /// # Errors
     /// Those of `begin`.
-    pub fn promise<E>(&mut self, begin: impl FnOnce(Promise) -> Result<(), E>) -> Result<(), E> {
+    pub fn responder<E>(&mut self, begin: impl FnOnce(Responder) -> Result<(), E>) -> Result<(), E> {
         let session = &mut *self.session;
-        begin(Promise {
+        begin(Responder {
             client: session.client.clone(),
             protocol: session.protocol,
             is_silent: session.reply_mode != ReplyMode::On,
         })?;
         // The answer cannot be too early: it is delivered by the worker that runs this command.
-        session.wait = Some(Wait::Promise);
+        session.wait = Some(Wait::Responder);
         Ok(())
     }
 
-    /// As [`Context::promise`], where `begin` cannot fail.
-    pub fn promise_for_sure(&mut self, begin: impl FnOnce(Promise)) {
-        let Ok(()) = self.promise(|promise| {
-            begin(promise);
+    /// As [`Context::responder`], where `begin` cannot fail.
+    pub fn promise_for_sure(&mut self, begin: impl FnOnce(Responder)) {
+        let Ok(()) = self.responder(|responder| {
+            begin(responder);
             Ok::<(), std::convert::Infallible>(())
         });
     }

@@ -16,15 +16,15 @@ use crate::{
 };
 
 /// Reports applied effects to the clients that watch or cache keys.
-pub struct Onlookers {
+pub struct ReplayObservers {
     interests: Arc<Interests>,
     invalidations: Invalidations,
 }
 
-impl Onlookers {
+impl ReplayObservers {
     /// For the workers that share these interests.
-    pub fn new(interests: Arc<Interests>) -> Onlookers {
-        Onlookers { interests, invalidations: Invalidations::default() }
+    pub fn new(interests: Arc<Interests>) -> ReplayObservers {
+        ReplayObservers { interests, invalidations: Invalidations::default() }
     }
 
     /// Reports an applied effect. Called under the locks of its slots.

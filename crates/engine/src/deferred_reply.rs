@@ -7,7 +7,7 @@
 //! ([`Context::in_transaction`](crate::Context::in_transaction)).
 //!
 //! Invariants
-//! - A postponed part was read under the locks of its command, and does not change any more.
+//! - A deferred part was read under the locks of its command, and does not change any more.
 //! - The parts belong to one command, the last one of its unit, and stand in the order of their places.
 
 use keyspace::SharedEntries;
@@ -15,14 +15,14 @@ use wire::ReplyWriter;
 
 use crate::stream_reply::write_entry;
 
-/// The postponed parts of one reply.
+/// The deferred parts of one reply.
 #[derive(Default)]
-pub struct Postponed {
+pub struct DeferredReply {
     parts: Vec<(usize, SharedEntries)>,
 }
 
-impl Postponed {
-    /// Whether there are no postponed parts.
+impl DeferredReply {
+    /// Whether there are no deferred parts.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
