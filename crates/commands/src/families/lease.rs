@@ -1,9 +1,11 @@
-//! LEASE and UNLEASE: a key that belongs to an owner for a time, and no longer than to the connection that asked for it.
+//! LEASE and UNLEASE: ownership of a key for a limited time, which ends at the latest when the connection
+//! closes.
 //!
-//! What it is: the commands. What a connection holds, and what happens when it closes, is in `crate::leases`.
-//! What it is not: a queue for those who wait for a lease; they ask again, or listen to the events of the key.
+//! This module has the commands. The leases of a connection, and their release when it closes, are in
+//! `crate::leases`. There is no queue for a leased key: clients retry, or subscribe to the events of the key.
 //!
-//! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
+//! Neither command works in scripts: undoing the script would leave the connection bound to a lease that it
+//! does not have.
 
 use keyspace::{Effect, Value, View};
 use wire::Args;
@@ -14,12 +16,13 @@ use crate::{
     leases::NO_TOKEN,
 };
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 4,
     flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST).or(Flags::NOSCRIPT),
-    // Not `Keys::First`: several of them are no one unit, because each token is a position of its own.
+    // Not `Keys::First`: pipelined commands must not be merged into one unit, because each token is the
+    // position of its own record.
     keys: Keys::Range { first: 1, last: 1, step: 1 },
     family: Family::Connection,
     since: "7.2.4",
@@ -30,7 +33,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lease",
@@ -49,7 +51,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Who has the key.
+/// The holder of the key, as seen by the asking owner.
 enum Holder {
     Nobody,
     Asker,

@@ -1,11 +1,11 @@
-//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
+//! Server commands: introspection, configuration, and commands on whole databases.
 //!
-//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](crate::Host) for the rest.
-//! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
+//! This module has the command table shown to clients (COMMAND), and a thin layer over [`Host`](crate::Host)
+//! for the rest. Settings, the text of INFO and the shutdown itself belong to the process.
 //!
 //! Invariants
 //! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
-//! - COMMAND is generated from the rows: nothing about a command is said twice.
+//! - COMMAND is generated from the rows: each fact about a command is stated once.
 
 mod arguments;
 mod command;
@@ -31,15 +31,15 @@ use crate::{
     families::help::{help, no_subcommand},
 };
 
-/// Allowed at any time.
+/// Allowed at any time, also while loading or stale.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
-/// For administrators, at any time.
+/// For administrators, at any time, not in scripts.
 const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
 
-/// For administrators, once the server has loaded.
+/// For administrators, once the server has loaded, not in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -54,11 +54,10 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// HELP of a container, but for its name.
+/// The row of HELP, except for its name.
 const HELP: Row =
     Row { arity: 2, since: "5.0.0", summary: "Describes the subcommands.", handler: help, ..ROW };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bgrewriteaof",
@@ -118,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushall",
         arity: -1,
-        // Of the libraries.
+        // It copies the libraries into its record.
         flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",
