@@ -1,11 +1,10 @@
-//! Combining whole strings: BITOP.
+//! BITOP: bitwise operations on whole strings.
 
 use keyspace::{Effect, Value};
 use wire::Args;
 
 use crate::{CommandError, Context, EventClass, families::string::string};
 
-/// How strings are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     And,
@@ -25,8 +24,8 @@ impl Operation {
         }
     }
 
-    /// Combines the result so far with a string that is not longer; what it lacks counts as zeros. Written so that it
-    /// compiles to operations on whole words.
+    /// Combines the result so far with a source that is not longer; its missing bytes count as zeros. Written
+    /// so that it compiles to operations on whole words.
     fn fold(self, result: &mut [u8], source: &[u8]) {
         let (head, tail) = result.split_at_mut(source.len());
         let pairs = head.iter_mut().zip(source);
