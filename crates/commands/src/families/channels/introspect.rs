@@ -1,4 +1,4 @@
-//! PUBSUB: who listens to what.
+//! PUBSUB: channels, patterns and their numbers of subscribers.
 
 use pubsub::Kind;
 use wire::Args;

@@ -1,13 +1,14 @@
-//! Channels: messages for whoever listens at the moment.
+//! Channels: messages to the subscribers of the moment.
 //!
-//! What it is: the commands. What it is not: who has subscribed and how messages get there (see [`pubsub`]).
+//! This module has the commands. Subscriptions and delivery are in [`pubsub`].
 //!
 //! Invariants
-//! - Confirmations are written behind what was delivered to the client before, so no message stands behind the confirmation
-//!   that ends its subscription.
-//! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for the record that
-//!   has it or that it belongs to, and whatever the same client publishes afterwards waits its turn.
-//! - CLIENT REPLY OFF and SKIP take no confirmation and no message back: they are no replies. An error is one.
+//! - Confirmations are written after earlier deliveries to the client, so no message of a channel follows the
+//!   confirmation that ends its subscription.
+//! - A message is sent at once, unless it is published in a transaction or its channel is durable: then it
+//!   waits for its record or that of the transaction, and later messages of the same client wait behind it.
+//! - CLIENT REPLY OFF and SKIP suppress neither confirmations nor messages, because they are no replies.
+//!   Errors are replies.
 
 mod follow;
 mod introspect;
@@ -23,10 +24,10 @@ pub(super) use subscribe::unsubscribe_all;
 
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
-/// Answered by another thread: not as one of several commands, and not before there is a log.
+/// The answer comes from another thread: not allowed in transactions, nor before the log is open.
 const FOLLOWING: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,
@@ -41,7 +42,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "psubscribe",

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
+//! SUBSCRIBE, UNSUBSCRIBE, and their counterparts for patterns and shard channels.
 
 use pubsub::{Kind, Local, SubscriberId, durable::Request};
 use wire::{Args, ReplyWriter};
@@ -51,7 +51,7 @@ fn begin(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
         confirm(cx, id, kind, verb, Some(name));
     }
     note_subscriptions_of(cx, id);
-    // The first listener may make events worth noting, from the next command on.
+    // The first subscriber may make more event classes wanted, from the next command on.
     let classes = cx.host.event_classes();
     cx.unit.want_events(classes);
 }
@@ -76,7 +76,7 @@ fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
     note_subscriptions_of(cx, id);
 }
 
-/// Ends all subscriptions of the client without saying so; for RESET.
+/// Ends all subscriptions of the client without confirmations; for RESET.
 pub(in crate::families) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     if let Some(follower) = cx.session.follower.take() {
         cx.host.ask_channels(Request::Leave { follower: follower.id });
@@ -91,7 +91,7 @@ pub(in crate::families) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     note_subscriptions_of(cx, id);
 }
 
-/// The client's part of the channels, which it gets with its first subscription.
+/// The subscriber of the session, created on first use.
 pub(super) fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
     if let Some(id) = cx.session.subscriber {
         return id;
@@ -120,8 +120,8 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
     }
 }
 
-/// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as it would be taken
-/// for a reply.
+/// Delivers earlier messages before a confirmation. Not in a transaction, where they would be taken for
+/// replies.
 fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
     if !cx.in_transaction && cx.channels().has_delivered(id) {
         let mut delivered = Vec::new();
@@ -133,7 +133,7 @@ fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
     }
 }
 
-/// Makes the number of subscriptions known to all who ask.
+/// Publishes the number of subscriptions to the session and to CLIENT LIST.
 pub(super) fn note_subscriptions(channels: &Local, session: &mut Session, id: SubscriberId) {
     let counts = Kind::ALL.map(|kind| channels.subscriptions(id, kind));
     session.subscribed = counts.iter().any(|count| *count > 0);

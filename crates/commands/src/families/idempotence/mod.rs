@@ -1,22 +1,27 @@
 //! IDEMP: a command that runs once, however often it is sent.
 //!
 //! ```text
-//! IDEMP key ttl INCR c    lock the slots of key and c -> a reply is kept under key?  yes: that is the reply
-//!                                                     '-> no: INCR -> put its reply under key -> ONE record -> unlock
+//! IDEMP key ttl INCR c    lock the slots of key and c -> a reply is stored at key?  yes: that is the reply
+//!                                                     '-> no: INCR -> put its reply at key -> ONE record -> unlock
 //! ```
 //!
-//! What it is: a client that does not know whether its command has run, because its connection or the server was lost, sends it
-//! again under the same key and gets the reply of the first time. What it is not: a queue or a history: one key, one command,
-//! one reply, for as long as the key lives.
+//! A client that does not know whether its command has run, because its connection or the server was lost,
+//! sends it again with the same key and gets the first reply. This is no queue and no history: one key, one
+//! command, one reply, for as long as the key lives.
 //!
 //! Invariants
-//! - The reply and the effects are one record, so there is never one without the other: not after a crash, not on a replica.
-//! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
-//! - A command that fails and has changed nothing is not kept: sent again, it runs again.
-//! - What is kept can be told: a reply is too long, or no reply that can be read, before the key has it, not after.
-//! - What is kept is a string like others (see `stored`): it expires, is evicted, can be deleted; snapshots and replicas have it.
+//! - The reply and the effects are one record, so neither exists without the other, not even after a crash or
+//!   on a replica.
+//! - Concurrent calls with the same key run one after the other, because each locks the slot of the key.
+//! - The reply of a command that fails without a change is not stored: the command runs again when it is
+//!   resent.
+//! - Every stored reply can be sent again: replies that are too long or cannot be parsed are detected before
+//!   they are stored.
+//! - The stored reply is an ordinary string (see `stored`): it expires, can be evicted or deleted, and is
+//!   part of snapshots and replicas.
 //!
-//! The command cannot block, as in a transaction. It works in transactions, not in scripts: IDEMP runs those.
+//! The command cannot block, as in a transaction. IDEMP works in transactions, but not in scripts: it runs
+//! scripts itself.
 
 mod stored;
 
@@ -32,12 +37,11 @@ use crate::{
 };
 use stored::{Digest, Stored, is_reply};
 
-/// Longest reply that is kept, in bytes.
+/// The maximum size of a stored reply.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[Row {
     name: "idemp",
     arity: -4,
@@ -52,7 +56,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     subcommands: &[],
 }];
 
-/// The key, and those of the command.
+/// Visits the key of IDEMP and the keys of the command.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);
@@ -96,7 +100,7 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error.clone());
     }
     let start = cx.reply.position();
-    // That it has no room for, the reply has said.
+    // If the record has no room for the reply, `check_reply` has reported that already.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
         cx.apply(&Effect::Put { db, key, value: Value::String(&value), expire_at_ms });
@@ -105,10 +109,10 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Runs the command, whose reply is written. Returns whether it is to be kept.
+/// Runs the command and writes its reply. Returns whether the reply is to be stored.
 fn run(cx: &mut Context<'_, '_>, key: &[u8], found: Found, call: Args<'_>) -> Result<bool, CommandError> {
     let (start, record_bytes) = (cx.reply.position(), cx.unit.record_bytes());
-    // What copies values can leave no room for its reply, and is undone then.
+    // A command that copies values may leave no room for its reply in the record, and is undone then.
     let can_undo = replies_at_length(found.row, call) || found.row.flags.has(Flags::COPIES);
     if can_undo {
         cx.unit.begin_undo();
@@ -140,7 +144,8 @@ fn run(cx: &mut Context<'_, '_>, key: &[u8], found: Found, call: Args<'_>) -> Re
     Ok(!is_error || cx.unit.record_bytes() > record_bytes)
 }
 
-/// Undoes a command whose reply cannot be kept. If that is not possible, the reply becomes an error that says so.
+/// Undoes a command whose reply cannot be stored. If it cannot be undone, the reply becomes an error that
+/// says so.
 fn check_reply(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -163,23 +168,23 @@ fn check_reply(
     Ok(())
 }
 
-/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of the log there will
-/// be room; a record can be no larger than this.
+/// Whether a record with this many bytes of effects can also hold the key and its reply. This is only the
+/// maximum size of a record; the log makes room in memory as needed.
 fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }
 
-/// Whether a reply can be about as long as what the command finds. The others say how many, or that all is well: they need not
-/// copy what they change to be undone.
+/// Whether the reply can be about as long as the data that the command finds. Other commands reply with
+/// counts or OK, so the data they change need not be copied for an undo.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
-        // With GET.
+        // With options such as GET.
         "set" => call.len() > 3,
         name => row.flags.has(Flags::RUNS_SCRIPTS) || LONG_REPLIES.contains(&name),
     }
 }
 
-/// Commands that write, and give back what they find.
+/// Write commands that reply with data.
 const LONG_REPLIES: &[&str] = &[
     "bitfield",
     "blmove",

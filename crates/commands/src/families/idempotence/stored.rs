@@ -1,19 +1,19 @@
-//! What IDEMP keeps: the value of its key.
+//! The value that IDEMP stores at its key.
 //!
-//! | bytes | what |
+//!  bytes | content |
 //! |---|---|
 //! | 5 | `IDEMP` |
-//! | 1 | version of this form: 1 |
+//!  1 | version of this format: 1 |
 //! | 1 | version of the protocol of the reply: 2 or 3 |
 //! | 16 | digest of the command: XXH3 of each argument, the name in lower case, behind its length as 8 bytes; little endian |
-//! | the rest | the reply, as it was sent |
+//!  the rest | the reply, as it was sent |
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
-//! A client that speaks the other version of the protocol gets the same reply in the types of its own. A form that only one of
-//! them has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
+//! A client that speaks the other version of the protocol gets the same reply in the types of its version.
+//! The structure of the reply is not converted: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
 //!
-//! Not trusted: any client can set a key. What is no such value, or holds no reply, is none.
+//! The value is not trusted, because any client can set a key. Malformed values and replies are rejected.
 
 use scripting::Sha;
 use wire::{Args, DecodeLimits, Protocol, ReplyWriter, Value, decode};
@@ -25,15 +25,15 @@ const MAGIC: &[u8; 5] = b"IDEMP";
 const VERSION: u8 = 1;
 const DIGEST_BYTES: usize = 16;
 
-/// Replies are nested no deeper: those of scripts are the deepest.
+/// The maximum nesting of replies; those of scripts are the deepest.
 const NESTING_MAX: usize = 1000;
 
-/// Tells commands apart.
+/// Identifies a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Digest([u8; DIGEST_BYTES]);
 
 impl Digest {
-    /// The digest of a call.
+    /// The digest of a command with its arguments.
     pub(super) fn of(call: Args<'_>) -> Digest {
         let name = call.at(0).to_ascii_lowercase();
         match (&name[..], call.get(1)) {
@@ -55,17 +55,17 @@ impl Digest {
     }
 }
 
-/// A value that was kept.
+/// A parsed value.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stored<'v> {
-    /// Of the command that has run.
+    /// The digest of the command that has run.
     pub(super) digest: Digest,
     protocol: Protocol,
     reply: &'v [u8],
 }
 
 impl<'v> Stored<'v> {
-    /// The value for a reply in a version of the protocol.
+    /// Encodes a reply in this version of the protocol.
     pub(super) fn encode(digest: Digest, protocol: Protocol, reply: &[u8]) -> Vec<u8> {
         let version = match protocol {
             Protocol::Resp2 => 2,
@@ -74,7 +74,7 @@ impl<'v> Stored<'v> {
         [&MAGIC[..], &[VERSION, version], &digest.0, reply].concat()
     }
 
-    /// Reads a value; `None` if IDEMP has not made it.
+    /// Parses a value; `None` if it does not have the format of IDEMP.
     pub(super) fn parse(value: &'v [u8]) -> Option<Stored<'v>> {
         let rest = value.strip_prefix(MAGIC)?.strip_prefix(&[VERSION])?;
         let (version, rest) = rest.split_first()?;
@@ -87,7 +87,8 @@ impl<'v> Stored<'v> {
         Some(Stored { digest: Digest(*digest), protocol, reply })
     }
 
-    /// Writes the reply in the version of the protocol of the writer. Returns whether it is one.
+    /// Writes the reply in the writer's version of the protocol. Returns false if the stored bytes are not a
+    /// valid reply.
     pub(super) fn write(&self, reply: &mut ReplyWriter<'_>) -> bool {
         let Some(value) = read(self.reply) else { return false };
         if self.protocol == reply.protocol() {
@@ -99,7 +100,7 @@ impl<'v> Stored<'v> {
     }
 }
 
-/// Whether these bytes are one reply, which can be told again.
+/// Whether these bytes are exactly one valid reply.
 pub(super) fn is_reply(bytes: &[u8]) -> bool {
     read(bytes).is_some()
 }
@@ -177,7 +178,7 @@ mod tests {
         {
             assert_ne!(of(one), of(other), "{one} {other}");
         }
-        // On disk: it must not change.
+        // The digest is stored on disk: it must not change.
         assert_eq!(
             u128::from_le_bytes(of("INCR counter").0),
             297_205_774_860_029_058_710_501_217_445_882_764_516

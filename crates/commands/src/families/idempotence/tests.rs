@@ -67,7 +67,7 @@ fn what_fails_is_not_kept() {
         ("EXISTS k", ":0"),
         ("DEL c", ":1"),
         ("IDEMP k 1000 INCR c", ":1"),
-        // An error behind effects is a reply like others.
+        // An error after effects is stored like any reply.
         ("IDEMP e 1000 EVAL \"redis.call('INCR', 'c') return redis.error_reply('NO')\" 0", "-ERR NO"),
         ("IDEMP e 1000 EVAL \"redis.call('INCR', 'c') return redis.error_reply('NO')\" 0", "-ERR NO"),
         ("GET c", "\"2\""),
@@ -357,7 +357,7 @@ fn others_see_what_it_does() {
     assert_eq!((calls("idemp"), calls("incr")), (2, 1));
 }
 
-/// Something that a client does.
+/// A step of a client.
 #[derive(Debug, Clone)]
 enum Step {
     /// IDEMP with one of a few keys and one of a few commands.
@@ -366,7 +366,7 @@ enum Step {
         command: usize,
         in_transaction: bool,
     },
-    /// One of the commands alone.
+    /// One of the commands without IDEMP.
     Direct(usize),
     Forget(usize),
     Pass(u64),
@@ -388,7 +388,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Beside a server that runs each command only if the model says that it has not run under its key.
+    /// Compares with a server that runs a command only if the model says that it has not run under its key.
     #[test]
     fn nothing_runs_twice(steps in proptest::collection::vec(step(), 1..60)) {
         let (mut server, mut plain) = (TestServer::new(), TestServer::new());

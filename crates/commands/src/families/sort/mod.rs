@@ -1,10 +1,9 @@
 //! SORT: the elements of a list, a set or a sorted set in another order.
 //!
-//! What it is: SORT, which may store the result as a list, and SORT_RO, which may not.
-//! What it is not: changing what it sorts.
+//! SORT may store the result as a list; SORT_RO may not. The sorted collection itself never changes.
 //!
 //! Invariants
-//! - A call with patterns has locked every slot: which keys it reads depends on the elements.
+//! - A call with patterns has locked every slot, because the keys that it reads depend on the elements.
 
 mod options;
 mod pattern;
@@ -18,12 +17,13 @@ use crate::{CommandError, Context, EventClass, Family, Flags, Keys, Row, Unit};
 use options::Options;
 use pattern::Pattern;
 
-/// Most bytes of what GET shows: nothing that is stored bounds them, and they are gathered in memory.
+/// The maximum size of the values shown by GET: they are gathered in memory, and no stored value bounds their
+/// number.
 const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// About what one value takes beside its bytes.
+/// The approximate overhead per value.
 const VALUE_HEAD_BYTES: usize = 16;
 
-/// What both commands have in common.
+/// Shared fields of both rows.
 const ROW: Row = Row {
     name: "sort_ro",
     arity: -2,
@@ -39,7 +39,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sort",
@@ -63,7 +62,7 @@ fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
 }
 
-/// Of a call that will be refused only the first key.
+/// Visits only the first key if the call is invalid and will be refused.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
     if let Some(at) = Options::parse(args, true).ok().and_then(|options| options.store) {
@@ -103,7 +102,7 @@ fn show(cx: &mut Context<'_, '_>, key: &[u8], options: &Options<'_>) -> Result<(
     for_each_shown(&cx.unit, db, &elements, options, |value| cx.reply.bulk_or_null(value))
 }
 
-/// Makes the result the value of `destination`, whatever that holds; if it is empty there will be no key.
+/// Stores the result in `destination`, whatever its type was; an empty result deletes the key.
 fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -130,7 +129,7 @@ fn store(
     Ok(())
 }
 
-/// Visits what GET shows of each element, or the elements if there is no GET.
+/// Visits the GET values of each element, or the elements if there is no GET.
 fn for_each_shown(
     unit: &Unit<'_>,
     db: DbId,
@@ -157,7 +156,7 @@ fn for_each_shown(
     Ok(())
 }
 
-/// The elements at the key that are shown, in their new order.
+/// The selected elements of the key, in their new order.
 fn sorted<'u>(
     unit: &'u Unit<'_>,
     db: DbId,
@@ -172,7 +171,7 @@ fn sorted<'u>(
     let mut alphabetic = options.alphabetic;
     let elements: Vec<Element<'u>> = match view {
         View::String(_) => return Err(CommandError::WrongType),
-        // These have an order of their own.
+        // Lists and sorted sets have an order of their own.
         View::List(list) if options.unsorted && options.descending => {
             return Ok(list.range(mirrored).rev().collect());
         }
@@ -212,7 +211,7 @@ fn directed(ordering: Ordering, descending: bool) -> Ordering {
     if descending { ordering.reverse() } else { ordering }
 }
 
-/// Elements without a weight are the least.
+/// Sorts by bytes. Elements without a weight come first.
 fn by_bytes<'u>(
     elements: Vec<Element<'u>>,
     descending: bool,
@@ -223,7 +222,8 @@ fn by_bytes<'u>(
     weighted.into_iter().map(|(_, element)| element).collect()
 }
 
-/// Elements without a weight have the weight 0; those of equal weight are sorted by bytes.
+/// Sorts by number. Elements without a weight have the weight 0; equal weights are ordered by the bytes of
+/// the elements.
 fn by_number<'u>(
     elements: Vec<Element<'u>>,
     descending: bool,
@@ -243,8 +243,8 @@ fn by_number<'u>(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be hexadecimal,
-/// and what is too small for a normal number is refused.
+/// Parses a number as `strtod` does: empty text is 0, leading space is ignored, integers may be hexadecimal,
+/// and subnormal numbers are refused.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);
@@ -258,7 +258,7 @@ fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     }
 }
 
-/// Reads `0x`, with or without a sign before it, and up to 16 digits.
+/// Parses `0x` and up to 16 digits, with an optional sign before.
 fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     let (sign, text) = match text {
         [b'-', text @ ..] => (-1.0, text),

@@ -8,32 +8,32 @@ use wire::{Args, number::parse_i64};
 use super::pattern::Pattern;
 use crate::CommandError;
 
-/// What SORT was asked for.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
-    /// What the order depends on instead of the elements.
+    /// BY: the pattern of the weights; without it the elements are their own weights.
     pub(super) by: Option<Pattern<'a>>,
-    /// The elements keep the order that they have: a BY without an asterisk says so, wherever it stands.
+    /// The elements keep their present order: set by any BY without an asterisk.
     pub(super) unsorted: bool,
-    /// From the greatest to the least.
+    /// DESC.
     pub(super) descending: bool,
-    /// Members are sorted by their bytes, not left in the order of memory: for STORE and for scripts.
+    /// Without sorting, members of sets are ordered by their bytes instead of their order in memory: for
+    /// STORE and scripts.
     pub(super) reproducible: bool,
-    /// By bytes instead of by numbers.
+    /// ALPHA: by bytes instead of by number.
     pub(super) alphabetic: bool,
-    /// What is shown of each element; if empty, the element.
+    /// GET: the values shown for each element; the element itself if empty.
     pub(super) gets: SmallVec<[Pattern<'a>; 4]>,
-    /// The index of the key that takes the result.
+    /// The index of the argument with the destination key.
     pub(super) store: Option<usize>,
     offset: i64,
     count: i64,
 }
 
 impl<'a> Options<'a> {
-    /// Reads what follows the key.
+    /// Parses the options after the key.
     ///
     /// # Errors
-    /// An unknown option, or a LIMIT that is no number.
+    /// An unknown option, or a LIMIT that is not an integer.
     pub(super) fn parse(args: Args<'a>, stores: bool) -> Result<Options<'a>, CommandError> {
         let mut options = Options {
             by: None,
@@ -84,12 +84,12 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether keys are read that no argument names.
+    /// Whether the call reads keys that are not among its arguments.
     pub(super) fn reads_keys(&self) -> bool {
         self.by.iter().chain(&self.gets).any(Pattern::reads_keys)
     }
 
-    /// Which of `len` elements are shown, in their new order.
+    /// The selected part of `len` elements, in their new order.
     pub(super) fn range(&self, len: usize) -> Range<usize> {
         let clamped = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX).min(len);
         let start = clamped(self.offset);

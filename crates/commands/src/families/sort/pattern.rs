@@ -1,33 +1,32 @@
-//! Patterns of SORT: which value belongs to an element.
+//! Patterns of SORT: the value that belongs to an element.
 //!
-//! What it is: `weight_*`, the string at the key with the element for the asterisk; `object_*->field`, a field of the hash
-//! there; `#`, the element itself.
-//! What it is not: a glob. Only the first asterisk means anything.
+//! `weight_*` is the string at the key with the element in place of the asterisk; `object_*->field`, a field
+//! of the hash at that key; `#`, the element itself. Patterns are no globs: only the first asterisk is
+//! special.
 
 use keyspace::{DbId, Element, View};
 
 use crate::Unit;
 
-/// See the module documentation.
+/// A parsed pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// Nothing: there is no asterisk, so it would be one value for all elements.
+    /// No value: without an asterisk it would be the same for all elements.
     Nothing,
-    /// What is at a key.
+    /// The value at a key.
     Key {
-        /// The key before the element.
+        /// The part of the key before the element.
         prefix: &'a [u8],
-        /// The key after the element.
+        /// The part of the key after the element.
         suffix: &'a [u8],
-        /// A field of the hash at the key, instead of the string there.
+        /// The field of the hash at the key; without it, the string at the key.
         field: Option<&'a [u8]>,
     },
 }
 
 impl<'a> Pattern<'a> {
-    /// Reads a pattern.
     pub(super) fn parse(text: &'a [u8]) -> Pattern<'a> {
         let Some(asterisk) = text.iter().position(|byte| *byte == b'*') else {
             return if text == b"#" { Pattern::Element } else { Pattern::Nothing };
@@ -41,13 +40,13 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether looking up takes keys that the pattern does not name.
+    /// Whether values come from keys other than the sorted one.
     pub(super) fn reads_keys(&self) -> bool {
         matches!(self, Pattern::Key { .. })
     }
 
-    /// The value that belongs to the element; none if the key or field is not there or holds another type. Every slot is
-    /// locked if the pattern reads keys. `key` is a buffer.
+    /// The value of the element; `None` if the key or field does not exist or has another type. Every slot
+    /// must be locked if the pattern reads keys. `key` is a reusable buffer.
     pub(super) fn value<'u>(
         &self,
         unit: &'u Unit<'_>,

@@ -11,7 +11,7 @@ use crate::{
     unit::Unit,
 };
 
-/// A transaction of more commands runs on a thread of its own.
+/// A transaction with more commands runs on a thread of its own.
 const LONG_COMMANDS: usize = 4096;
 
 /// `EXEC`
@@ -39,7 +39,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let bytes = record_bytes(&mut cx.unit, cx.session.db, transaction);
     match cx.require_room(bytes) {
         Ok(()) => {}
-        // It runs again, once there is room.
+        // EXEC runs again once the log has room.
         Err(error @ CommandError::NeedsRoom(_)) => return Err(error),
         Err(error) => {
             cx.session.end_transaction();
@@ -63,7 +63,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     outcome
 }
 
-/// Runs a transaction with documents: the first command on them that fails undoes all, and says why.
+/// Runs a transaction with documents: the first document command that fails undoes the whole transaction, and
+/// its error becomes the reply.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
@@ -91,8 +92,9 @@ fn run(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), Comman
     commands.try_for_each(|queued| cx.run_inner(queued.found, queued.args.as_args(), None).map(|_| ()))
 }
 
-/// Runs a transaction in which something may take long. All scripts together have the time that one has. If that is over, all is
-/// undone to run elsewhere, unless the transaction has to stay.
+/// Runs a transaction that may take long. All its scripts together have the time limit of a single one. When
+/// it has passed, everything is undone and the transaction runs again on a thread of its own, unless its
+/// mobility forbids that.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -121,7 +123,7 @@ fn run_in_time(
     outcome
 }
 
-/// Whether a command that does not always take the same time has to do with a large value, or with many keys.
+/// Whether a command whose duration varies works on a large value, or on many keys.
 fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
     transaction.commands().iter().any(|queued| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {
@@ -136,8 +138,9 @@ fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction
     })
 }
 
-/// About how large the record can be: the arguments, the values that are copied, and the libraries, which each FLUSHALL
-/// logs. Values that the transaction itself makes before it copies them are not counted twice.
+/// The estimated size of the record: the arguments, the copied values, and the libraries and settings, which
+/// each FLUSHALL logs. Values that the transaction itself creates before it copies them are not counted
+/// again.
 fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
     let mut bytes = transaction.args_bytes();
     if !transaction.any(Flags::COPIES) {
@@ -145,7 +148,7 @@ fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64
     }
     for queued in transaction.commands().iter().filter(|it| it.flags.has(Flags::COPIES)) {
         let args = queued.args.as_args();
-        // FLUSHALL: the only one of these that is about all slots.
+        // FLUSHALL is the only COPIES command on all slots.
         if let Keys::AllSlots = innermost(queued.found, args).0.row.keys {
             bytes += (unit.libraries().encoded_bytes() + unit.data_settings().encoded_bytes()) as u64;
         }

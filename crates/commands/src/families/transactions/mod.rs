@@ -1,13 +1,14 @@
-//! Transactions: several commands as one, on the condition that what they are based on is still so.
+//! Transactions: several commands as one, on condition that watched keys have not changed.
 //!
-//! What it is: MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it is not: queueing, which happens before a command gets to its
-//! family (see `queueing`), nor who notices that a watched key changes (see `interest`).
+//! This module has MULTI, EXEC, DISCARD, WATCH and UNWATCH. Commands are queued before they reach their
+//! family (see `queueing`); changes of watched keys are detected in `interest`.
 //!
 //! Invariants
-//! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its effects are one
-//!   record: whoever looks, also after a crash, sees all of it or nothing.
-//! - A command that fails does not undo the others, as in Redis, unless it is one on documents: that undoes the whole EXEC, which
-//!   then is one error. What cannot be undone is not queued together with commands on documents.
+//! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its
+//!   effects are one record: readers see all of it or nothing, also after a crash.
+//! - A command that fails does not undo the others, as in Redis, except a document command: its failure
+//!   undoes the whole EXEC, whose reply is then one error. Commands that cannot be undone are not queued
+//!   together with document commands.
 
 mod exec;
 mod watch;
@@ -16,7 +17,7 @@ use wire::Args;
 
 use crate::{CommandError, Context, Family, Flags, Keys, Row, Transaction};
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -33,7 +34,6 @@ const ROW: Row = Row {
 
 const IMMEDIATE: Flags = ROW.flags.or(Flags::IMMEDIATE);
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "discard",

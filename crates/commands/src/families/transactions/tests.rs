@@ -1,4 +1,4 @@
-//! Transactions of one client, and of two that get in each other's way.
+//! Transactions of one client, and of two that interfere.
 
 use std::mem::swap;
 
@@ -268,7 +268,7 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy a b{number}")), "+QUEUED");
     }
-    // These copy what the transaction itself has made.
+    // These copy values that the transaction itself has created.
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy b{number} c{number}")), "+QUEUED");
         assert_eq!(server.run(&format!("rename b{number} d{number}")), "+QUEUED");
@@ -314,7 +314,7 @@ fn libraries_that_every_flushall_logs_are_asked_room_for() {
     server.assert_replays();
 }
 
-/// Sets a key to a value that is moved as it is.
+/// Sets a key to a value so large that it is moved without a copy.
 fn set_large(key: char) -> String {
     format!("set {key} {}", "v".repeat(20_000))
 }
@@ -341,7 +341,7 @@ fn a_watched_key_that_changes_stops_exec() {
         ("set a 1", "swapdb 0 1"),
         ("set a 1", "getdel a"),
         ("set a 1", "expire a -1"),
-        // What is written is not compared with what is there.
+        // Writing the same value counts as a change.
         ("set a 1", "set a 1"),
         ("rpush a 1", "lset a 0 1"),
         ("rpush a 1", "lmove a a right right"),
@@ -464,26 +464,26 @@ fn several_clients_watch_one_key() {
 fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
     let mut server = TestServer::new();
     let exec = [("multi", "+OK"), ("ping", "+QUEUED")];
-    // Expired since, and still in memory.
+    // Expired after WATCH, and still in memory.
     server.check(&[("set a 1 px 10", "+OK"), ("watch a", "+OK"), ("after 10", "")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "nil");
-    // Expired before.
+    // Expired before WATCH.
     server.check(&[("watch a", "+OK")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "[+PONG]");
-    // Expired before, and removed since.
+    // Expired before WATCH, and removed after it.
     server.check(&[("watch a", "+OK")]);
     server.check(&exec);
     let (first, last) = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
     assert_eq!(server.executor.expire_due(first, last, 10, &server.host), 1);
     assert_eq!(server.run("exec"), "[+PONG]");
-    // Expired and removed since.
+    // Expired and removed after WATCH.
     server.check(&[("set a 1 px 10", "+OK"), ("watch a", "+OK"), ("after 10", "")]);
     server.check(&exec);
     assert_eq!(server.executor.expire_due(first, last, 10, &server.host), 1);
     assert_eq!(server.run("exec"), "nil");
-    // Expired before, and set since.
+    // Expired before WATCH, and set after it.
     server.check(&[("set a 1 px 10", "+OK"), ("after 10", ""), ("watch a", "+OK"), ("set a 2", "+OK")]);
     server.check(&exec);
     assert_eq!(server.run("exec"), "nil");

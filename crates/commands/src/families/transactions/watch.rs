@@ -1,4 +1,4 @@
-//! WATCH, UNWATCH.
+//! WATCH and UNWATCH.
 
 use wire::Args;
 

@@ -1,7 +1,7 @@
-//! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
+//! Adding members and changing scores: ZADD, ZINCRBY, and GEOADD, whose scores are positions.
 //!
-//! Without conditions nothing is read: the effect does not depend on what there is. With conditions what is
-//! to be put is decided first, and the effect holds only that.
+//! Without conditions nothing is read: the effect does not depend on the present content. With conditions,
+//! the handler first decides which members to put, and the effect holds only those.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,27 @@ use wire::{Args, number::parse_f64};
 use super::zset;
 use crate::{CommandError, Context, EventClass};
 
-/// Scores and members of one command; a single pair needs no memory.
+/// Scores and members of one command; a single pair needs no allocation.
 pub(in crate::families) type Members<'a> = SmallVec<[(f64, &'a [u8]); 2]>;
 
-/// The flags of ZADD.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::families) struct AddOptions {
     /// NX: only new members.
     pub(in crate::families) only_new: bool,
-    /// XX: only members that are there.
+    /// XX: only existing members.
     pub(in crate::families) only_old: bool,
     /// GT: only scores above the old one.
     only_greater: bool,
     /// LT: only scores below the old one.
     only_less: bool,
-    /// CH: changed members count, not only new ones.
+    /// CH: counts changed members in addition to new ones.
     pub(in crate::families) counts_changed: bool,
     /// INCR: the score is added to the old one.
     increments: bool,
 }
 
 impl AddOptions {
-    /// Reads the flags at the start of `words` and returns the others.
+    /// Parses the flags at the start of `words` and returns the remaining words.
     fn read<'a>(&mut self, mut words: Args<'a>) -> Args<'a> {
         while let Some(word) = words.get(0) {
             let flag = match word {
@@ -67,12 +66,12 @@ impl AddOptions {
         Ok(())
     }
 
-    /// Whether what is put depends on what is there.
+    /// Whether the members to put depend on the present content.
     fn has_conditions(self) -> bool {
         self.only_new || self.only_old || self.only_greater || self.only_less || self.increments
     }
 
-    /// The score that a member gets, if it gets one.
+    /// The new score of a member; `None` if it stays as it is.
     fn decide(self, old: Option<f64>, given: f64) -> Result<Option<f64>, CommandError> {
         let Some(old) = old else {
             return Ok((!self.only_old).then_some(given));
@@ -96,7 +95,7 @@ pub(super) fn zadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `ZINCRBY key increment member`
 pub(super) fn zincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    // Flags are read here too, as Redis does: ZINCRBY key nx member is a syntax error.
+    // Flags are parsed here too, as in Redis: ZINCRBY key nx member is a syntax error.
     add(cx, args, AddOptions { increments: true, ..AddOptions::default() })
 }
 
@@ -115,7 +114,7 @@ fn add(cx: &mut Context<'_, '_>, args: Args<'_>, mut options: AddOptions) -> Res
     add_members(cx, key, options, members)
 }
 
-/// Adds members as the options say, and replies.
+/// Adds members according to the options, and replies.
 pub(in crate::families) fn add_members(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -138,7 +137,7 @@ pub(in crate::families) fn add_members(
     Ok(())
 }
 
-/// Leaves the members that the options let through, with the scores that they get.
+/// Keeps the members that the options allow, with their new scores.
 fn choose<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -147,7 +146,7 @@ fn choose<'a>(
 ) -> Result<(), CommandError> {
     let db = cx.db();
     let zset = zset(cx.unit.get(db, key))?;
-    // A member that is named again meets the score that it got before.
+    // A member that is named again starts from the score that it got before.
     let mut chosen: HashMap<&[u8], f64> = HashMap::new();
     let can_repeat = members.len() > 1;
     let mut kept = Members::new();
@@ -164,7 +163,8 @@ fn choose<'a>(
     Ok(())
 }
 
-/// Puts members and tells so if that has changed anything; returns how many are new and how many are new or have another score.
+/// Puts members and notifies a change; returns the number of new members, and of members that are new or have
+/// another score.
 fn put(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -1,7 +1,7 @@
 //! Waiting for members: BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that gets members while the client waits (see
-//! `crate::blocking`).
+//! Each tries its non-blocking core at once, and again on the key that receives members while the client
+//! waits (see `crate::blocking`).
 
 use keyspace::ValueType;
 use wire::Args;
@@ -26,7 +26,6 @@ const POP: Row = Row {
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bzpopmin",
@@ -98,7 +97,7 @@ fn bzmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// What a client that has waited got.
+/// Checks the result of serving a blocked client.
 fn served(popped: Result<bool, CommandError>) -> Result<(), CommandError> {
     let popped = popped?;
     debug_assert!(popped, "only a key that holds a sorted set is served from");

@@ -1,9 +1,8 @@
-//! Sorted sets out of several: ZUNION, ZINTER, ZDIFF, their STORE forms, and ZINTERCARD.
+//! Combining sorted sets: ZUNION, ZINTER, ZDIFF, their STORE forms, and ZINTERCARD. Sets are read as sorted
+//! sets whose scores are 1.
 //!
-//! What it is: reading what is wanted, and replying with or storing what it gives. Sets are read as sorted sets whose scores
-//! are 1.
-//! What it is not: in need of a structure to gather members in: they are sorted twice instead, by their bytes to find equal
-//! ones and by score.
+//! Members are not gathered in a hash table. Instead they are sorted twice: by their bytes to find equal
+//! ones, and by score.
 
 mod members;
 mod options;
@@ -26,17 +25,16 @@ use super::{
 };
 use crate::{CommandError, Context, Unit};
 
-/// How sorted sets are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Union,
     Intersection,
-    /// The first without the others.
+    /// The members of the first source that are in no other.
     Difference,
 }
 
-/// Reads the keys, which the number at `at` counts, and the options. The checks are made in the order in which Redis makes
-/// them: types before options.
+/// Parses the keys, whose number is at `at`, and the options. The checks are made in Redis' order: types
+/// before options.
 fn prepare<'a>(
     cx: &mut Context<'_, '_>,
     args: Args<'a>,
@@ -59,7 +57,7 @@ fn prepare<'a>(
     Ok((keys, Options::parse(words, keys.len(), operation, form)?))
 }
 
-/// The sources at the keys, with their weights.
+/// The values at the keys, with their weights.
 fn sources<'u>(
     unit: &'u Unit<'_>,
     db: DbId,
@@ -105,7 +103,8 @@ fn show(
     Ok(())
 }
 
-/// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]`
+/// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN |
+/// MAX>]`
 pub(super) fn zunionstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     store_combined(cx, args, Operation::Union, "zunionstore")
 }

@@ -1,4 +1,4 @@
-//! Reading single members: scores, ranks, how many there are.
+//! Reading members: ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK.
 
 use wire::Args;
 

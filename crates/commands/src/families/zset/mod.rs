@@ -1,10 +1,10 @@
 //! Sorted sets: members ordered by score at one key.
 //!
-//! What it is: the commands on values of type zset. What it is not: how sorted sets lie in memory (see `keyspace`).
+//! The memory layout of sorted sets is in `keyspace`.
 //!
 //! Invariants
-//! - No score is NaN: what gives none is refused, or is 0 where Redis says so.
-//! - Members that are removed by where they are, and those that are popped, are logged as ranks.
+//! - No score is NaN: operations that would produce one are refused, or give 0 where Redis does.
+//! - Members that are removed by rank, score or name range, and popped members, are logged as ranks.
 
 mod add;
 mod blocking;
@@ -30,10 +30,10 @@ pub(crate) use blocking::ROWS as BLOCKING_ROWS;
 pub(crate) use rows::ROWS;
 pub(super) use store::store;
 
-/// The sorted set at a key, if there is one.
+/// The sorted set at a key; `None` if the key is absent.
 ///
 /// # Errors
-/// If the key holds another type.
+/// The key holds another type.
 #[inline]
 pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
@@ -43,7 +43,7 @@ pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, 
     }
 }
 
-/// The keys that the number at `at` counts, and what follows them; `None` if there are not so many.
+/// The keys whose number is at `at`, and the arguments after them; `None` if there are fewer arguments.
 fn counted(args: Args<'_>, at: usize) -> Option<(Args<'_>, Args<'_>)> {
     let keys = counted_keys(args, at)?;
     Some((args.skip(keys.start).take(keys.len()), args.skip(keys.end)))
@@ -87,7 +87,7 @@ mod tests {
             ("ZMPOP 2 none z MAX", "zpopmax z, del z"),
         ] {
             server.run(command);
-            // Keys that come into being are told elsewhere.
+            // Events of new keys have tests elsewhere.
             let events: Vec<_> =
                 server.events().into_iter().filter(|event| !event.starts_with("new ")).collect();
             assert_eq!(events.join(", "), expected, "{command}");

@@ -1,5 +1,5 @@
-//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and what BZPOPMIN, BZPOPMAX and
-//! BZMPOP do when there is something to pop.
+//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and the non-blocking
+//! cores of BZPOPMIN, BZPOPMAX and BZMPOP.
 
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{CommandError, Context};
 
-/// The end of a sorted set that members are popped from.
+/// The end of a sorted set from which members are popped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScoreEnd {
     /// The lowest scores.
@@ -20,8 +20,8 @@ pub(super) enum ScoreEnd {
     Max,
 }
 
-/// Takes up to `count` members from one end of the sorted set at a key; `show` gets them first, those nearest to the end
-/// before others. Returns whether there is such a key.
+/// Removes up to `count` members from one end of the sorted set at a key, after passing them to `show`, the
+/// outermost first. Returns whether the key exists.
 fn pop(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -84,7 +84,7 @@ pub(super) fn zmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// What ZMPOP and BZMPOP are asked for.
+/// The arguments of ZMPOP and BZMPOP.
 pub(super) struct Several<'a> {
     pub(super) keys: Args<'a>,
     pub(super) end: ScoreEnd,
@@ -92,7 +92,7 @@ pub(super) struct Several<'a> {
 }
 
 impl<'a> Several<'a> {
-    /// Reads the arguments from the number of keys, which is at `at`, on.
+    /// Parses the arguments from the number of keys, which is at `at`, to the end.
     pub(super) fn parse(args: Args<'a>, at: usize) -> Result<Several<'a>, CommandError> {
         let positive =
             |text: &[u8]| parse_i64(text).and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
@@ -116,11 +116,11 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Pops up to `count` members from the first of these keys that there is and replies as ZMPOP does, with the key and
-/// pairs. Returns whether there was one: if not, there is no reply.
+/// Pops up to `count` members from the first existing key, and replies as ZMPOP does, with the key and pairs.
+/// Returns whether a key exists: if not, it writes no reply.
 ///
 /// # Errors
-/// If the first key that there is holds another type.
+/// The first existing key holds another type.
 pub(super) fn pop_several<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,
@@ -140,11 +140,11 @@ pub(super) fn pop_several<'a>(
     Ok(false)
 }
 
-/// Pops one member from the first of these keys that there is and replies as BZPOPMIN does, with the key, the member and
-/// its score. Returns whether there was one: if not, there is no reply.
+/// Pops one member from the first existing key, and replies as BZPOPMIN does, with the key, the member and
+/// its score. Returns whether a key exists: if not, it writes no reply.
 ///
 /// # Errors
-/// If the first key that there is holds another type.
+/// The first existing key holds another type.
 pub(super) fn pop_one<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,

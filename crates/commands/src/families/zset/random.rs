@@ -1,4 +1,4 @@
-//! Members at random: ZRANDMEMBER.
+//! ZRANDMEMBER.
 
 use keyspace::{Element, Sequence, ZsetView};
 use wire::{Args, Protocol};
@@ -9,7 +9,7 @@ use crate::{
     families::sample::{Drawn, distinct, parse_count, verify_drawn_bytes},
 };
 
-/// Up to so many members, all are looked up at once where several are drawn.
+/// Sorted sets of up to this length are listed once before several members are drawn.
 const LISTED_LEN_MAX: usize = 1024;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`
@@ -61,15 +61,15 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     Ok(())
 }
 
-/// The members by rank.
+/// Access to members by rank.
 enum Members<'a> {
-    /// Few enough to be looked up all at once: in packed form one at a time takes as long.
+    /// A list of all members, for short sorted sets: in the packed form, one access takes as long as listing.
     Listed(Vec<(Element<'a>, f64)>),
     ByRank(ZsetView<'a>),
 }
 
 impl<'a> Members<'a> {
-    /// For so many calls of `get`.
+    /// `gets` is the number of calls of `get` to come.
     fn of(zset: ZsetView<'a>, gets: usize) -> Members<'a> {
         if gets > 1 && zset.len() <= LISTED_LEN_MAX {
             Members::Listed(zset.iter().collect())

@@ -1,4 +1,5 @@
-//! Members in order: ZRANGE and the older commands that are special cases of it, ZRANGESTORE, ZCOUNT and ZLEXCOUNT.
+//! Members in order: ZRANGE and the older commands that are special cases of it, ZRANGESTORE, ZCOUNT and
+//! ZLEXCOUNT.
 
 use std::ops::Range;
 
@@ -12,17 +13,17 @@ use super::{
 };
 use crate::{CommandError, Context};
 
-/// What of a sorted set is wanted, and in which direction.
+/// The selected part of a sorted set, and its direction.
 #[derive(Debug, Clone, Copy)]
 struct Query<'a> {
     span: Span<'a>,
     is_reverse: bool,
-    /// Members that are left out at the start, and how many are wanted at most; negative: all of them.
+    /// The number of members to skip, and the maximum number to show; negative: all.
     limit: (i64, i64),
     with_scores: bool,
 }
 
-/// What a command says by its name already.
+/// The options that are implied by the name of the command.
 #[derive(Debug, Clone, Copy)]
 struct Fixed {
     by: Option<By>,
@@ -31,7 +32,7 @@ struct Fixed {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the two ends and the options after them. The checks are made in the order in which Redis makes them.
+    /// Parses the two ends and the options after them, with Redis' order of checks.
     fn parse(args: Args<'a>, fixed: Fixed) -> Result<Query<'a>, CommandError> {
         let Fixed { mut by, mut is_reverse, stores } = fixed;
         let mut limit = (0, -1);
@@ -69,17 +70,17 @@ impl<'a> Query<'a> {
         }
         let (min, max) = (args.at(0), args.at(1));
         let (min, max) = if is_reverse && by != By::Rank { (max, min) } else { (min, max) };
-        // A LIMIT that is allowed with ranks wants all of them, from whatever offset.
+        // A LIMIT that is accepted with ranks always means all of them, whatever its offset.
         let limit = if by == By::Rank { (0, -1) } else { limit };
         Ok(Query { span: Span::parse(by, min, max)?, is_reverse, limit, with_scores })
     }
 
-    /// The ranks of the members that are wanted.
+    /// The ranks of the selected members.
     fn ranks(&self, zset: ZsetView<'_>) -> Range<usize> {
         let Range { start, end } = self.span.ranks(zset, self.is_reverse);
         let (offset, count) = self.limit;
         let len = end - start;
-        // A negative offset leaves nothing, as in Redis.
+        // A negative offset selects nothing, as in Redis.
         let skipped = usize::try_from(offset).map_or(len, |offset| offset.min(len));
         let wanted = usize::try_from(count).map_or(len, |count| count.min(len)).min(len - skipped);
         if self.is_reverse {

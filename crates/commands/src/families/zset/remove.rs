@@ -1,4 +1,4 @@
-//! Removing members: by name, by rank, by score, by the bytes of their names.
+//! Removing members: by name, rank, score, or range of names.
 
 use std::ops::Range;
 
@@ -64,7 +64,8 @@ fn remove_span(
     Ok(())
 }
 
-/// Removes the members with these ranks out of `len`, and tells so. The key goes at once where none is left, however many there are.
+/// Removes the members with these ranks out of `len`, and notifies it. If none is left the whole key is
+/// deleted at once, whatever its size.
 pub(super) fn remove_ranks(
     cx: &mut Context<'_, '_>,
     key: &[u8],

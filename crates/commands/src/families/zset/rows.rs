@@ -7,11 +7,11 @@ const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const GROW_FAST: Flags = GROW.or(Flags::FAST);
-/// Changes a sorted set without making it larger.
+/// Flags of commands that change a sorted set without making it larger.
 const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 
-/// What most commands on one sorted set have in common.
+/// Shared fields of most rows.
 pub(super) const ROW: Row = Row {
     name: "",
     arity: 4,
@@ -30,7 +30,7 @@ const LOG_N: &str = "O(log(N)) where N is the number of members.";
 const LOG_N_EACH: &str = "O(log(N)) for each member in question, where N is the number of members.";
 const COUNTED: Keys = Keys::Counted { at: 1, before: None };
 
-/// What commands that combine sorted sets have in common.
+/// Shared fields of the rows that combine sorted sets.
 const COMBINE: Row = Row {
     arity: -3,
     flags: READ.or(Flags::WALKS),
@@ -41,7 +41,7 @@ const COMBINE: Row = Row {
     ..ROW
 };
 
-/// The same where the result is stored.
+/// Shared fields of the rows that combine sorted sets and store the result.
 const COMBINE_AND_STORE: Row = Row {
     arity: -4,
     flags: GROW.or(Flags::COPIES).or(Flags::WALKS),
@@ -51,7 +51,6 @@ const COMBINE_AND_STORE: Row = Row {
     ..COMBINE
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "zadd",

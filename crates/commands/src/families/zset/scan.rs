@@ -1,4 +1,4 @@
-//! Walking a sorted set bit by bit: ZSCAN.
+//! ZSCAN.
 
 use wire::{Args, ReplyWriter};
 
@@ -13,9 +13,9 @@ pub(super) fn zscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let cursor = parse_cursor(args.at(2))?;
     let (db, elements_max) = (cx.db(), cx.elements_max());
     let zset = zset(cx.unit.read(db, args.at(1)))?;
-    // The new cursor comes first in the reply, so the members are kept until it is known.
+    // The reply begins with the new cursor, so members are buffered until it is known.
     let (mut members, mut found, mut next) = (Vec::new(), 0, 0);
-    // Redis does not look at the options if there is nothing to walk over.
+    // As in Redis, options are not parsed for an absent key.
     if let Some(zset) = zset {
         let options = ScanOptions::parse(args.skip(3), ScanTarget::Members)?;
         elements_max.require(options.count.min(zset.len()))?;

@@ -1,7 +1,5 @@
-//! Spans: the part of a sorted set between two ends, given as ranks, scores or members.
-//!
-//! What it is: reading the ends as clients write them, and finding the ranks between them.
-//! What it is not: concerned with what is done to the members there.
+//! Spans: the part of a sorted set between two ends, given as ranks, scores or members. This module parses
+//! the ends and finds the ranks between them.
 
 use std::ops::Range;
 
@@ -10,19 +8,19 @@ use wire::number::parse_i64;
 
 use crate::CommandError;
 
-/// How the ends of a span are given.
+/// The form of the ends of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
     Score,
-    /// By the bytes of members, which all have one score.
+    /// By the bytes of members; all members should have the same score.
     Lex,
 }
 
-/// Two ends.
+/// A part of a sorted set, given by its two ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Span<'a> {
-    /// Both included; negative ranks count from the end.
+    /// Inclusive; negative ranks count from the end.
     Ranks(i64, i64),
     Scores(ScoreEnd, ScoreEnd),
     Members(LexEnd<'a>, LexEnd<'a>),
@@ -42,7 +40,7 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// The ranks between the ends. `is_reverse`: given ranks count from the last member down.
+    /// The ranks in the span. With `is_reverse`, given ranks count downwards from the last member.
     pub(super) fn ranks(&self, zset: ZsetView<'_>, is_reverse: bool) -> Range<usize> {
         let (start, end) = match *self {
             Span::Ranks(first, last) => {
@@ -72,14 +70,15 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The indices from `first` to `last`, both included and counted from the end if negative, that there are out of `len`.
+/// The indices from `first` to `last` that exist in `len` elements; inclusive, negative ones count from the
+/// end.
 fn between(first: i64, last: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| {
         let magnitude = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
         if index < 0 { len.checked_sub(magnitude) } else { Some(magnitude) }
     };
     let start = from_start(first).unwrap_or(0).min(len);
-    // A last index before the first one of all leaves nothing.
+    // A last index before the first element selects nothing.
     let end = from_start(last).map_or(0, |last| last.saturating_add(1)).min(len);
     start..end.max(start)
 }
@@ -92,8 +91,8 @@ pub(super) struct ScoreEnd {
 }
 
 impl ScoreEnd {
-    /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come before the
-    /// number, a zero byte ends it, and what is too large is infinite.
+    /// Parses `1.5`, `(1.5` or `-inf`. As lenient as Redis is here, and only here: empty text is 0, spaces
+    /// may precede the number, a zero byte ends it, and numbers that are too large are infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),

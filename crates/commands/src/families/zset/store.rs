@@ -1,10 +1,11 @@
-//! Storing the result of a command at a key, whatever the key held.
+//! Storing a sorted set as the result of a command.
 
 use keyspace::{Effect, ScoredItemsBuf, Value};
 
 use crate::{CommandError, Context, EventClass};
 
-/// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
+/// Stores the members at a key, whatever its type was, or deletes the key if there are none; replies with
+/// their number.
 pub(in crate::families) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],

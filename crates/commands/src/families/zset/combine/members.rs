@@ -1,6 +1,4 @@
-//! The members and scores that a combination gives.
-//!
-//! What it is: unions, intersections and differences of what there is. What it is not: aware of keys.
+//! Unions, intersections and differences of sorted sets and sets, without access to keys.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +8,7 @@ use smallvec::SmallVec;
 use super::Operation;
 use crate::CommandError;
 
-/// The score of a member that several have.
+/// The aggregation of the scores of a member that several sources have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aggregate {
     Sum,
@@ -19,7 +17,7 @@ pub(super) enum Aggregate {
 }
 
 impl Aggregate {
-    /// Infinities that cancel each other out give 0, as in Redis.
+    /// Infinities that cancel each other give 0, as in Redis.
     fn combine(self, score: f64, other: f64) -> f64 {
         match self {
             Aggregate::Sum => number_or_zero(score + other),
@@ -34,7 +32,7 @@ fn number_or_zero(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// A sorted set, or a set, that is combined with others.
+/// A sorted set or a set that is combined with others.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Nothing,
@@ -84,7 +82,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A source and what its scores are multiplied with.
+/// A source with the factor of its scores.
 #[derive(Clone, Copy)]
 pub(super) struct Weighted<'a> {
     pub(super) source: Source<'a>,
@@ -94,7 +92,7 @@ pub(super) struct Weighted<'a> {
 pub(super) type Sources<'a> = SmallVec<[Weighted<'a>; 4]>;
 pub(super) type Members<'a> = Vec<(Element<'a>, f64)>;
 
-/// The members that the operation gives, in order.
+/// The resulting members, in order of score.
 pub(super) fn combine<'u>(
     mut sources: Sources<'u>,
     operation: Operation,
@@ -119,7 +117,7 @@ pub(super) fn combine<'u>(
     members
 }
 
-/// From the smallest on, as Redis does it: the order in which scores are added shows in their last digits.
+/// Starts with the smallest source, as in Redis: the order of additions affects the last digits of scores.
 fn sort_by_len(sources: &mut Sources<'_>) {
     sources.sort_by_key(|weighted| weighted.source.len());
 }
@@ -131,7 +129,7 @@ fn union<'u>(sources: &mut Sources<'u>, aggregate: Aggregate) -> Members<'u> {
         source.for_each(|member, score| members.push((member, number_or_zero(weight * score))));
     }
     if sources.len() > 1 {
-        // Equal members stay in the order of their sources.
+        // The sort is stable: equal members stay in the order of their sources.
         members.sort_by(|(member, _), (other, _)| member[..].cmp(other));
         members.dedup_by(|(member, score), (kept, kept_score)| {
             let is_equal = member == kept;
@@ -144,7 +142,7 @@ fn union<'u>(sources: &mut Sources<'u>, aggregate: Aggregate) -> Members<'u> {
     members
 }
 
-/// Visits the members that all sources have, in no order, until `visit` breaks.
+/// Visits the members that all sources have, in no particular order, until `visit` breaks.
 pub(super) fn intersect<'u>(
     sources: &mut Sources<'u>,
     aggregate: Aggregate,
@@ -162,7 +160,7 @@ pub(super) fn intersect<'u>(
     })
 }
 
-/// The members of the first source that no other has.
+/// The members of the first source that no other source has.
 fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
     let mut members = Members::new();
     let Some((first, others)) = sources.split_first() else { return members };
@@ -175,7 +173,7 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // There are few others: one search among them for each member instead of one in each source.
+    // The others are small: search each member in their sorted union instead of in each source.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
     excluded.sort_unstable_by(|member, other| member[..].cmp(other));

@@ -1,4 +1,4 @@
-//! What comes after the keys of a combination.
+//! The options after the keys of a combination.
 
 use wire::{
     Args,
@@ -8,17 +8,16 @@ use wire::{
 use super::{Operation, members::Aggregate};
 use crate::CommandError;
 
-/// What comes after the keys.
 pub(super) struct Options {
-    /// One for each key, or none: all are 1.
+    /// One weight for each key; empty if all are 1.
     pub(super) weights: Vec<f64>,
     pub(super) aggregate: Aggregate,
     pub(super) with_scores: bool,
-    /// Members that are counted at most; 0 for all.
+    /// The maximum number of members to count; 0 counts all.
     pub(super) limit: usize,
 }
 
-/// Which options a command has.
+/// The kind of command, which decides the allowed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// It replies with members.
