@@ -1,13 +1,14 @@
-//! Databases named by an argument.
+//! Parsing of database numbers in arguments.
 
 use engine::CommandError;
 use keyspace::DbId;
 use wire::number::parse_i64;
 
-/// The database of this number.
+/// Parses the number of a database.
 ///
 /// # Errors
-/// The text is no number, no 32-bit number (Redis tells these two apart), or names no database.
+/// `value is out of range` if the text is not an integer or not a 32-bit one, as Redis tells these two apart;
+/// [`CommandError::DbOutOfRange`] if it names no database.
 pub(super) fn parse_db(text: &[u8]) -> Result<DbId, CommandError> {
     let number = parse_i64(text).ok_or(CommandError::NotAnInteger)?;
     i32::try_from(number).map_err(|_| {

@@ -1,9 +1,9 @@
-//! Deadlines: how the numbers that commands take become the unix milliseconds that entries hold.
+//! Deadlines: the four forms of an expiry (EX, PX, EXAT, PXAT), and their conversion to the unix milliseconds
+//! of entries.
 //!
-//! What it is: the four forms of an expiry (EX, PX, EXAT, PXAT) and their arithmetic.
-//! What it is not: a decision about a key. Whether a deadline may lie in the past is up to the command.
+//! Whether a deadline may lie in the past is up to the command.
 
-/// How a number says when a key expires.
+/// The unit and origin of the number that gives an expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Seconds from now.
@@ -17,15 +17,15 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form that an option of SET and GETEX names, whatever its case.
+    /// The form that an option of SET and GETEX names, in any case.
     pub(super) fn named(word: &[u8]) -> Option<Form> {
         const NAMES: [(&[u8], Form); 4] =
             [(b"ex", Form::Ex), (b"px", Form::Px), (b"exat", Form::ExAt), (b"pxat", Form::PxAt)];
         NAMES.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name)).map(|(_, form)| form)
     }
 
-    /// The deadline that `number` means, in unix milliseconds, possibly before now and before 1970; `None` if it does not
-    /// fit 64 bits.
+    /// The deadline in unix milliseconds, possibly before now and before 1970; `None` if it does not fit 64
+    /// bits.
     pub(super) fn deadline_ms(self, number: i64, now_ms: u64) -> Option<i64> {
         let now_ms = i64::try_from(now_ms).ok()?;
         match self {

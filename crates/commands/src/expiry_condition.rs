@@ -1,25 +1,24 @@
-//! The options NX, XX, GT and LT of EXPIRE and HEXPIRE.
-//!
-//! What it is: reading and judging them. What it is not: a change of a deadline.
+//! The options NX, XX, GT and LT of EXPIRE and HEXPIRE: parsing and evaluation. The deadline itself is
+//! changed by the commands.
 
 use engine::CommandError;
 use wire::Args;
 
-/// When EXPIRE and its like change a deadline.
+/// The conditions under which a command may change a deadline.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
-    /// NX: only if there is none.
+    /// NX: only if the key or field has no deadline.
     absent: bool,
-    /// XX: only if there is one.
+    /// XX: only if it has one.
     present: bool,
-    /// GT: only to a later one; none is later than all.
+    /// GT: only to a later one; no deadline counts as the latest.
     later: bool,
-    /// LT: only to an earlier one.
+    /// LT: only to an earlier one; no deadline counts as the latest.
     earlier: bool,
 }
 
 impl Conditions {
-    /// Reads all options.
+    /// Parses the options.
     ///
     /// # Errors
     /// An unknown option, or options that exclude each other.
@@ -49,7 +48,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether the deadline may change from one to the other, in Unix milliseconds.
+    /// Whether the conditions allow the change. Both deadlines are unix milliseconds.
     pub(super) fn allow(&self, old_ms: Option<u64>, new_ms: u64) -> bool {
         match old_ms {
             None => !self.present && !self.later,

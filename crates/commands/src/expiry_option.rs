@@ -1,27 +1,27 @@
-//! What SET and GETEX are told about the expiry of their key.
+//! The expiry options of SET and GETEX.
 
 use engine::CommandError;
 use wire::{ArgsIter, number::parse_i64};
 
 use crate::deadline::Form;
 
-/// The one option about the expiry, of which a command takes some kinds.
+/// The expiry option of a command; each command allows some of the variants.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum ExpiryOption<'a> {
-    /// None was given.
+    /// No option was given.
     #[default]
     Unsaid,
     /// KEEPTTL.
     Keep,
     /// PERSIST.
     Persist,
-    /// EX and its like, with the number that followed.
+    /// EX, PX, EXAT or PXAT, with the number that followed.
     At(Form, &'a [u8]),
 }
 
 impl<'a> ExpiryOption<'a> {
-    /// Reads one option; its number, if it takes one, comes from `rest`. The same option given again replaces the former,
-    /// two different ones exclude each other.
+    /// Reads one option; its number, if it takes one, comes from `rest`. Repeating an option replaces its
+    /// number; two different options are a syntax error.
     pub(super) fn read(&mut self, word: &[u8], rest: &mut ArgsIter<'a>) -> Result<(), CommandError> {
         let option = match Form::named(word) {
             Some(form) => ExpiryOption::At(form, rest.next().ok_or(CommandError::Syntax)?),
@@ -46,10 +46,11 @@ impl<'a> ExpiryOption<'a> {
         }
     }
 
-    /// The deadline in unix milliseconds; `None` if no form was given. `command` is the name in the error.
+    /// The deadline in unix milliseconds; `None` unless the option is [`ExpiryOption::At`]. `command` is the
+    /// name in the error.
     ///
     /// # Errors
-    /// The number is none, is not positive, or does not fit.
+    /// The number is not an integer, not positive, or does not fit.
     pub(super) fn deadline_ms(self, now_ms: u64, command: &'static str) -> Result<Option<u64>, CommandError> {
         match self {
             ExpiryOption::At(form, number) => positive_deadline_ms(form, number, now_ms, command).map(Some),
@@ -58,10 +59,10 @@ impl<'a> ExpiryOption<'a> {
     }
 }
 
-/// The deadline in unix milliseconds that a positive number means. `command` is the name in the error.
+/// The deadline in unix milliseconds of a positive number. `command` is the name in the error.
 ///
 /// # Errors
-/// The text is no number, not positive, or does not fit.
+/// The text is not an integer, not positive, or does not fit.
 pub(super) fn positive_deadline_ms(
     form: Form,
     number: &[u8],

@@ -1,9 +1,9 @@
-//! HELP of the containers, written from the rows.
+//! HELP of container commands, generated from their rows.
 
 use engine::{CommandError, Context};
 use wire::Args;
 
-/// `CONTAINER HELP`: every subcommand with what it does.
+/// `CONTAINER HELP`: lists each subcommand with its summary.
 pub(super) fn help(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let container = crate::resolve(args.at(0)).ok_or(CommandError::Syntax)?;
     cx.reply.array(1 + 2 * container.subcommands.len());
@@ -19,7 +19,8 @@ pub(super) fn help(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// What a container runs when it is called without a subcommand, which its arity rules out.
+/// The handler of a container's own row. It is never reached without a subcommand, because the arity rules
+/// that out.
 pub(super) fn no_subcommand(_cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     Err(CommandError::Syntax)
 }

@@ -11,12 +11,13 @@ use wire::Args;
 
 use crate::{deadline::Form, expiry_option::positive_deadline_ms};
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 4,
     flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST).or(Flags::NOSCRIPT),
-    // Not `Keys::First`: several of them are no one unit, because each token is a position of its own.
+    // Not `Keys::First`: pipelined commands must not be merged into one unit, because each token is the
+    // position of its own record.
     keys: Keys::Range { first: 1, last: 1, step: 1 },
     family: Family::Connection,
     since: "7.2.4",
@@ -27,7 +28,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lease",
@@ -46,7 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Who has the key.
+/// The holder of the key, as seen by the asking owner.
 enum Holder {
     Nobody,
     Asker,

@@ -59,18 +59,19 @@ use wire::Args;
 
 pub use generic::{encode_value, stream_effect};
 
-/// Arguments that are handed on to an effect; a few of them without allocating.
+/// Arguments that are passed on to an effect; up to 16 need no allocation.
 type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// Gathers arguments for an effect in `slices`, where they stay: moving so large a thing about costs as much as using it.
+/// Gathers arguments for an effect in the caller's `slices`: moving an array of this size costs as much as
+/// using it.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
-    // Not pushed one by one: each would wait for the length that the one before has written.
+    // Not pushed one by one: each push would wait for the length that the previous one has stored.
     slices.extend(args.iter());
     Items::Slices(slices)
 }
 
-/// What clients take the server for: the commands and their texts are those of this version of Redis.
+/// The Redis version that clients see: commands and error texts are compatible with it.
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.

@@ -1,7 +1,7 @@
-//! What commands that choose elements at random have in common: HRANDFIELD, SRANDMEMBER, SPOP, ZRANDMEMBER.
+//! Shared parts of the commands that choose random elements: HRANDFIELD, SRANDMEMBER, SPOP, ZRANDMEMBER.
 //!
-//! What it is: how many are wanted, and choices among ranks.
-//! What it is not: a source of randomness (a command has `Unit::seed`), nor aware of what has the ranks.
+//! This module parses counts and chooses ranks. It has no source of randomness of its own (a command has
+//! `Unit::seed`), and does not know the collections.
 
 use std::collections::HashSet;
 
@@ -9,17 +9,18 @@ use engine::CommandError;
 use keyspace::Sequence;
 use wire::number::parse_i64;
 
-/// Most elements that are drawn with repetition: replies are built in memory, and these are as many as a command can name.
+/// The maximum number of elements that one command draws with repetition: replies are built in memory.
 const DRAWN_MAX: usize = 1 << 20;
 
-/// Most bytes of a reply that elements are drawn into with repetition.
+/// The maximum size of a reply with elements that are drawn with repetition.
 const DRAWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
-/// `count` different numbers below `end`, or all if there are fewer, in ascending order.
+/// Draws `count` different numbers below `end`, or all of them if there are fewer, in ascending order.
 pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec<usize> {
     let count = count.min(end);
     if count > end / 8 {
-        // Each number is taken with the probability that is left.
+        // Selection sampling: each number is taken with the probability (numbers still wanted) / (numbers
+        // left).
         let mut left = count;
         return (0..end)
             .filter(|number| {
@@ -29,7 +30,7 @@ pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec
             })
             .collect();
     }
-    // One number for each of the last `count`: itself, if the one that was drawn up to it is taken already.
+    // Floyd's sampling: draw a number up to `last`; if it is taken already, take `last` itself.
     let mut taken = HashSet::with_capacity(count);
     for last in end - count..end {
         let drawn = sequence.below(last + 1);
@@ -42,7 +43,7 @@ pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec
     numbers
 }
 
-/// Reads a count, of which a negative one allows repetition.
+/// Parses a count; a negative one allows repetition.
 pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
     match parse_i64(text) {
         None => Err(CommandError::NotAnInteger),
@@ -53,20 +54,20 @@ pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
     }
 }
 
-/// How many elements are wanted.
+/// The number of wanted elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drawn {
-    /// Up to so many different ones.
+    /// Up to this many different elements.
     Distinct(usize),
-    /// So many, each of them any.
+    /// Exactly this many elements, each drawn independently.
     Repeated(usize),
 }
 
 impl Drawn {
-    /// What a count means.
+    /// Interprets a count: negative ones allow repetition.
     ///
     /// # Errors
-    /// If more are wanted, with repetition, than a reply holds.
+    /// More than [`DRAWN_MAX`] elements with repetition.
     pub(super) fn of(count: i64) -> Result<Drawn, CommandError> {
         let magnitude = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
         match count {
@@ -78,20 +79,20 @@ impl Drawn {
 }
 
 impl Drawn {
-    /// For how many elements out of `len` something is done.
+    /// The estimated number of elements out of `len` that drawing visits.
     pub(super) fn work(self, len: usize) -> usize {
         match self {
-            // Where many are wanted, all are walked over.
+            // If a large share is wanted, drawing walks over all elements.
             Drawn::Distinct(count) => count.saturating_mul(8).min(len),
             Drawn::Repeated(count) => count,
         }
     }
 }
 
-/// For each element drawn with repetition: that the reply, now so many bytes long, has not become too long.
+/// Checked after each element drawn with repetition: limits the reply to [`DRAWN_BYTES_MAX`].
 ///
 /// # Errors
-/// If it has.
+/// The reply is already longer.
 pub(super) fn verify_drawn_bytes(reply_bytes: usize) -> Result<(), CommandError> {
     if reply_bytes <= DRAWN_BYTES_MAX {
         Ok(())

@@ -1,15 +1,13 @@
-//! What SCAN, HSCAN, SSCAN and ZSCAN have in common: cursors and options.
-//!
-//! What it is: reading them, and deciding what is shown. What it is not: a walk.
+//! Cursors and options of SCAN, HSCAN, SSCAN and ZSCAN: parsing and filtering. The walks are in the families.
 
 use engine::CommandError;
 use keyspace::ValueType;
 use wire::{Args, glob, number::parse_i64};
 
-/// Keys or elements that are looked at unless it is told otherwise.
+/// The default of COUNT.
 const COUNT_DEFAULT: usize = 10;
 
-/// What is walked over; some options belong to one only.
+/// The collection that is scanned; some options belong to one kind only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanTarget {
     /// The keys of a database: TYPE is allowed.
@@ -20,11 +18,11 @@ pub(super) enum ScanTarget {
     Members,
 }
 
-/// Reads a cursor as loosely as Redis does: no digit at all is 0, a sign and leading zeros are allowed, a negative
-/// number wraps.
+/// Reads a cursor as loosely as Redis does: no digit at all is 0, a sign and leading zeros are allowed, a
+/// negative number wraps.
 ///
 /// # Errors
-/// The text is no number.
+/// The text is not a number.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     let (negative, digits) = match text {
         [] => return Ok(0),
@@ -40,22 +38,22 @@ pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     Ok(if negative { number.wrapping_neg() } else { number })
 }
 
-/// What a scan was asked for.
+/// The options of a scan.
 #[derive(Debug)]
 pub(super) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     type_name: Option<&'a [u8]>,
-    /// About how many keys or elements are looked at.
+    /// The approximate number of keys or elements to visit.
     pub(super) count: usize,
-    /// Whether only the fields of a hash are shown.
+    /// Whether the reply of HSCAN has only fields, without values.
     pub(super) no_values: bool,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the words after the cursor.
+    /// Parses the words after the cursor.
     ///
     /// # Errors
-    /// An unknown option or a count that is none.
+    /// An unknown option or an invalid count.
     pub(super) fn parse(words: Args<'a>, target: ScanTarget) -> Result<ScanOptions<'a>, CommandError> {
         let mut options =
             ScanOptions { pattern: None, type_name: None, count: COUNT_DEFAULT, no_values: false };
@@ -81,13 +79,13 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
-    /// Whether a key or an element with this name is shown.
+    /// Whether a key or an element with this name matches the pattern.
     #[inline]
     pub(super) fn accepts(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
     }
 
-    /// Whether keys of this type are shown. A type that there is not accepts nothing.
+    /// Whether keys of this type match. A TYPE that does not exist matches nothing.
     pub(super) fn accepts_type(&self, value_type: ValueType) -> bool {
         self.type_name.is_none_or(|name| name.eq_ignore_ascii_case(value_type.name().as_bytes()))
     }

@@ -1,11 +1,11 @@
-//! The timeout of a command that blocks.
+//! The timeout of blocking commands.
 
 use engine::CommandError;
 use wire::number::parse_f64;
 
-/// Milliseconds of a timeout in seconds, rounded up; `None` for 0: for ever.
+/// Parses a timeout in seconds into milliseconds, rounded up; `None` for 0, which waits for ever.
 pub(super) fn parse_timeout_ms(seconds: &[u8]) -> Result<Option<u64>, CommandError> {
-    /// Beyond this, milliseconds since 1970 would not fit 63 bits.
+    /// Leaves room to add the time of day: larger sums with unix milliseconds would not fit 63 bits.
     const MS_MAX: f64 = i64::MAX as f64 / 2.0;
     let seconds =
         parse_f64(seconds).ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;

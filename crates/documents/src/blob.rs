@@ -7,7 +7,6 @@
 //! - Bytes in memory remember the place where a checkpoint stored them, so that another document that shares
 //!   them does not store them twice. The place is valid in one file only (compaction makes another), and only
 //!   until a checkpoint fails, because the blobs of a failed checkpoint do not exist.
-//!   nowhere.
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,7 +7,7 @@
 //!
 //! | tree | key | value |
 //! |------|-----|-------|
-//! | 0, documents | id | deleted (0 or 1); bytes of bodies; bytes of attachments; update sequence; revisions |
+//! | 0, documents | id | deleted (0 or 1); bytes of bodies, of attachments; update sequence; revisions |
 //! | 1, feed | update sequence (u64, big endian) | deleted (0 or 1); id text; count; leaves, winner first |
 //! | 2, local | `d`, id of a `_local` document | revision number; 0 and body bytes, or 1 and a pointer |
 //! | 2, local | `u`, upload (u64), number of the chunk (u32), both big endian | pointer |

@@ -22,7 +22,7 @@ pub(super) fn setbit(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     };
     let byte = old.unwrap_or(0);
     let changed = if sets { byte | mask } else { byte & !mask };
-    // A string that is too short grows even if the bit stays 0.
+    // A string that is too short grows, even if the bit stays 0.
     if old != Some(changed) {
         cx.apply(&Effect::SetRange { db, key, offset: offset as u64, bytes: &[changed] });
         cx.notify(EventClass::STRING, "setbit", key);
@@ -42,7 +42,7 @@ pub(super) fn getbit(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Where the bit at an offset is.
+/// The index of the byte with this bit, and the mask of the bit.
 fn byte_and_mask(offset: u64) -> (usize, u8) {
     ((offset / 8) as usize, 0x80 >> (offset % 8))
 }

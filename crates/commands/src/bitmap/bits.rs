@@ -1,6 +1,6 @@
 //! Counting and finding bits in bytes.
 //!
-//! What it is: functions on a range of bits that lies within the bytes. What it is not: the meaning of a client's range.
+//! All ranges here must lie within the bytes; ranges of clients are interpreted in `range`.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ pub(super) fn count_ones(bytes: &[u8], range: Range<u64>) -> u64 {
     let covered = covered(bytes, &range);
     let (Some(first), Some(last)) = (covered.first(), covered.last()) else { return 0 };
     let before = first & !(0xFF >> (range.start % 8));
-    // How many bits of the last byte are behind the range: none if it ends with the byte.
+    // The bits of the last byte beyond the range: none if the range ends with the byte.
     let behind = last & !(0xFF << ((8 - range.end % 8) % 8));
     ones(covered) - u64::from(before.count_ones() + behind.count_ones())
 }
 
-/// The first bit in a range that is set (`value`) or clear.
+/// Finds the first bit in a range that is set (`value`) or clear (`!value`).
 pub(super) fn find(bytes: &[u8], range: Range<u64>, value: bool) -> Option<u64> {
     // A clear bit is a set bit of the complement.
     let flip = if value { 0x00 } else { 0xFF };
@@ -33,7 +33,7 @@ pub(super) fn find(bytes: &[u8], range: Range<u64>, value: bool) -> Option<u64> 
     (found < range.end).then_some(found)
 }
 
-/// The bytes that hold a range.
+/// The bytes that contain the range.
 fn covered<'b>(bytes: &'b [u8], range: &Range<u64>) -> &'b [u8] {
     if range.is_empty() {
         return &[];
@@ -41,7 +41,7 @@ fn covered<'b>(bytes: &'b [u8], range: &Range<u64>) -> &'b [u8] {
     &bytes[(range.start / 8) as usize..range.end.div_ceil(8) as usize]
 }
 
-/// The number of set bits, 8 bytes at a time: as fast as memory delivers them.
+/// The number of set bits, 8 bytes at a time: as fast as the memory bandwidth.
 fn ones(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let in_words: u64 = words.iter().map(|word| u64::from(u64::from_ne_bytes(*word).count_ones())).sum();
@@ -59,7 +59,7 @@ mod tests {
         bytes[(index / 8) as usize] & (0x80 >> (index % 8)) != 0
     }
 
-    /// Bytes with long stretches of the same bits, and a range in them.
+    /// Bytes with long runs of equal bits, and a range in them.
     fn bytes_and_range() -> impl Strategy<Value = (Vec<u8>, Range<u64>)> {
         let byte = prop_oneof![4 => Just(0x00), 4 => Just(0xFF), 1 => any::<u8>()];
         let stretch = (byte, 1..40usize).prop_map(|(byte, len)| vec![byte; len]);

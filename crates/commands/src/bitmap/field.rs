@@ -1,4 +1,4 @@
-//! Integers within strings: BITFIELD, BITFIELD_RO.
+//! Integers in strings: BITFIELD, BITFIELD_RO.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::Effect;
@@ -10,36 +10,35 @@ use super::{
 };
 use crate::string::string;
 
-/// What is done to a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Replies with its number.
+    /// Replies with the number.
     Get,
-    /// Stores a number, replies with the one that was there.
+    /// Stores a number; replies with the old one.
     Set(i64),
-    /// Adds to its number, replies with the sum.
+    /// Adds to the number; replies with the sum.
     Increment(i64),
 }
 
-/// One of the operations of a BITFIELD.
+/// One operation of a BITFIELD.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     action: Action,
     encoding: Encoding,
-    /// In bits.
+    /// The position of the field, in bits.
     offset: u64,
     overflow: Overflow,
 }
 
 impl Operation {
-    /// The number of bytes that a string has if it holds the field.
+    /// The minimum length in bytes of a string that contains the field.
     fn end(&self) -> u64 {
         (self.offset + u64::from(self.encoding.width())).div_ceil(8)
     }
 }
 
-/// `BITFIELD key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset
-/// increment> ...]`
+/// `BITFIELD key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY
+/// encoding offset increment> ...]`
 pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let operations = parse(args.skip(2), cx.bulk_bytes_max)?;
     let writes = operations.iter().filter(|operation| operation.action != Action::Get);
@@ -54,7 +53,7 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         Some(entry) => string(entry)?.len() as u64,
         None => 0,
     };
-    // From here on nothing fails. The string grows even if no number changes, as in Redis.
+    // Nothing fails from here on. The string grows even if no number changes, as in Redis.
     let mut changed = len < end;
     if changed {
         cx.apply(&Effect::SetRange { db, key, offset: end - 1, bytes: &[0] });
@@ -93,8 +92,8 @@ fn get_all(cx: &mut Context<'_, '_>, key: &[u8], operations: &[Operation]) -> Re
     Ok(())
 }
 
-/// Does one operation on a string that is long enough for all that write. Returns its reply; `None` if the number did not fit
-/// and was to be left alone.
+/// Runs one operation on a string that is long enough for all writes. Returns its reply; `None` if the number
+/// did not fit and `overflow` is [`Overflow::Fail`].
 fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation, changed: &mut bool) -> Option<i64> {
     let db = cx.db();
     let Operation { action, encoding, offset, overflow } = *operation;
@@ -115,7 +114,6 @@ fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation, changed: &mu
     Some(reply)
 }
 
-/// Reads the operations.
 fn parse(args: Args<'_>, bulk_bytes_max: usize) -> Result<Vec<Operation>, CommandError> {
     let mut operations = Vec::with_capacity(args.len() / 3);
     let mut overflow = Overflow::Wrap;
@@ -149,7 +147,7 @@ fn parse_overflow(name: &[u8]) -> Result<Overflow, CommandError> {
     }
 }
 
-/// Reads `GET encoding offset`, `SET encoding offset value` or `INCRBY encoding offset increment`.
+/// Parses `GET encoding offset`, `SET encoding offset value` or `INCRBY encoding offset increment`.
 fn parse_operation(
     args: Args<'_>,
     overflow: Overflow,

@@ -1,9 +1,7 @@
-//! Integers of any width at any bit of a string.
-//!
-//! What it is: how they lie in bytes (the highest bit first, not aligned to anything) and what happens to a number that does
-//! not fit. What it is not: the command.
+//! Integers of any width at any bit offset of a string, with the most significant bit first and without
+//! alignment, and the handling of overflow. The commands are in `field`.
 
-/// The most bytes that an integer touches: 64 bits that begin in the middle of a byte.
+/// The maximum number of bytes that an integer touches: 64 bits that start within a byte.
 const BYTES_MAX: usize = 9;
 
 /// The type of a field: `u1` to `u63`, `i1` to `i64`.
@@ -13,19 +11,19 @@ pub(super) struct Encoding {
     width: u32,
 }
 
-/// What becomes of a number that does not fit.
+/// The handling of a number that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// Its upper bits are lost.
+    /// Discard its upper bits.
     Wrap,
-    /// It becomes the nearest number that fits.
+    /// Store the nearest number that fits.
     Saturate,
-    /// It is not stored.
+    /// Do not store it.
     Fail,
 }
 
 impl Encoding {
-    /// Reads a name as `u8` or `i16`.
+    /// Parses a name such as `u8` or `i16`.
     pub(super) fn parse(name: &[u8]) -> Option<Encoding> {
         let (signed, width_max, digits) = match name {
             [b'i', digits @ ..] => (true, 64, digits),
@@ -36,17 +34,18 @@ impl Encoding {
         (1..=width_max).contains(&width).then_some(Encoding { signed, width })
     }
 
-    /// Bits of a number.
+    /// The width in bits.
     pub(super) fn width(self) -> u32 {
         self.width
     }
 
-    /// A number that a client wants to store. Without a sign it is the 64 bits that count, as in Redis: -1 is large.
+    /// The number that a client wants to store. For an unsigned field its 64 bits are read as unsigned, as in
+    /// Redis: -1 is large.
     pub(super) fn wanted(self, number: i64) -> i128 {
         if self.signed { number.into() } else { (number as u64).into() }
     }
 
-    /// The number as it is stored; `None` if it is not.
+    /// The number to store; `None` if it does not fit and `overflow` is [`Overflow::Fail`].
     pub(super) fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (min, max) = match self.signed {
             true => (-1i128 << (self.width - 1), (1i128 << (self.width - 1)) - 1),
@@ -62,14 +61,13 @@ impl Encoding {
         }
     }
 
-    /// The number in a string at a bit offset; bits behind its end are 0.
+    /// Reads the number at a bit offset of a string; bits beyond its end are 0.
     pub(super) fn read(self, bytes: &[u8], offset: u64) -> i64 {
         let window = window(bytes, offset);
         self.extend((window >> self.shift(offset)) as u64)
     }
 
-    /// What to write to have `number` at a bit offset of a string: bytes and where they go, only those that change. `None` if
-    /// none does.
+    /// The smallest patch that stores `number` at a bit offset of a string; `None` if no byte changes.
     pub(super) fn write(self, bytes: &[u8], offset: u64, number: i64) -> Option<Patch> {
         let (old, shift) = (window(bytes, offset), self.shift(offset));
         let mask = u128::from(u64::MAX >> (64 - self.width)) << shift;
@@ -84,22 +82,22 @@ impl Encoding {
         })
     }
 
-    /// How far the last bit of a number is from that of its window.
+    /// The distance of the number's last bit from the end of its window.
     fn shift(self, offset: u64) -> u32 {
         u128::BITS - self.width - (offset % 8) as u32
     }
 
-    /// The number in the lower bits.
+    /// Extends the lower bits to 64 bits, with or without sign.
     fn extend(self, bits: u64) -> i64 {
         let idle = 64 - self.width;
         if self.signed { (bits << idle) as i64 >> idle } else { (bits << idle >> idle) as i64 }
     }
 }
 
-/// Bytes that replace those of a string.
+/// Bytes to write into a string.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Patch {
-    /// Where they go.
+    /// The byte offset in the string.
     pub(super) offset: u64,
     window: [u8; 16],
     range: (usize, usize),
@@ -112,7 +110,8 @@ impl Patch {
     }
 }
 
-/// The bytes around a number, from the one with its first bit on, in the upper bits.
+/// The bytes of a string from the one with the number's first bit on, in the upper bits; zeros beyond the
+/// end.
 fn window(bytes: &[u8], offset: u64) -> u128 {
     let tail = usize::try_from(offset / 8).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
     let len = tail.len().min(BYTES_MAX);

@@ -1,16 +1,17 @@
 //! Bitmaps: strings as arrays of bits and of small integers.
 //!
-//! What it is: the commands on single bits, ranges of bits and bit fields of strings. Bit 0 is the highest bit of the first
-//! byte; bits behind the end of a string are 0. What it is not: a type. Every string is a bitmap.
+//! The commands work on single bits, ranges of bits and bit fields of strings. Bit 0 is the highest bit of
+//! the first byte; bits beyond the end of a string are 0. Bitmaps are no type of their own: every string is a
+//! bitmap.
 //!
-//! Arguments are checked before the key is looked up, as in Redis 7.2; Redis 7.0 does not look at the range of BITCOUNT and
-//! BITPOS if the key is absent.
+//! Arguments are checked before the key is looked up, as in Redis 7.2; Redis 7.0 ignores the range of
+//! BITCOUNT and BITPOS if the key is absent.
 //!
-//! A SET of BITFIELD that saturates a signed field goes to the smallest number if the wanted one is too small. In Redis a number
-//! below about -2^63 + 2^(bits - 1) overflows on the way and gives the largest one.
+//! A SET of BITFIELD that saturates a signed field stores the smallest number if the wanted one is too small.
+//! In Redis, numbers below about -2^63 + 2^(bits - 1) overflow internally and store the largest one.
 //!
 //! Invariants
-//! - What is logged is the bytes that changed, never the whole string, but for BITOP, whose result is new.
+//! - The log gets the changed bytes, never the whole string, except for BITOP, whose result is new.
 //! - No string grows beyond `bulk_bytes_max`. Redis lets BITFIELD exceed it by up to 8 bytes.
 
 mod bit;
@@ -29,7 +30,7 @@ const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 
-/// What most of the commands have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,
@@ -44,7 +45,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "setbit",
@@ -120,8 +120,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// The offset of a bit, or of a field of `width` bits; with `scale` it counts units of so many bits. It must lie within the
-/// longest string there may be.
+/// Parses the offset of a bit, or of a field of `width` bits; with `scale`, in units of `scale` bits. It must
+/// lie within the longest possible string, `bulk_bytes_max`.
 fn bit_offset(text: &[u8], scale: u32, bulk_bytes_max: usize) -> Result<u64, CommandError> {
     let number = parse_i64(text).ok_or(OFFSET)?;
     let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(scale.into()));

@@ -1,4 +1,4 @@
-//! Combining whole strings: BITOP.
+//! BITOP: bitwise operations on whole strings.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, Value};
@@ -6,7 +6,6 @@ use wire::Args;
 
 use crate::string::string;
 
-/// How strings are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     And,
@@ -26,8 +25,8 @@ impl Operation {
         }
     }
 
-    /// Combines the result so far with a string that is not longer; what it lacks counts as zeros. Written so that it
-    /// compiles to operations on whole words.
+    /// Combines the result so far with a source that is not longer; its missing bytes count as zeros. Written
+    /// so that it compiles to operations on whole words.
     fn fold(self, result: &mut [u8], source: &[u8]) {
         let (head, tail) = result.split_at_mut(source.len());
         let pairs = head.iter_mut().zip(source);

@@ -22,7 +22,7 @@ pub(super) fn bitcount(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     let count = match cx.unit.read(cx.session.db, args.at(1)) {
         Some(entry) => {
             let bytes = string(entry)?;
-            // As in Redis, which has the same two numbers mean the first byte to BITPOS.
+            // As in Redis; BITPOS instead treats such a range as the first byte.
             let is_empty = range.start < 0 && range.end < 0 && range.start > range.end;
             if is_empty { 0 } else { bits::count_ones(bytes, range.within(bytes)) }
         }
@@ -50,7 +50,7 @@ pub(super) fn bitpos(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         Some(entry) => {
             let bytes = string(entry)?;
             let range = range.within(bytes);
-            // Without an end the string goes on with zeros for ever, if there is anything in the range at all.
+            // Without an end, zeros follow the string indefinitely, unless the range is empty.
             let beyond = (!wanted && end.is_none() && !range.is_empty()).then_some(range.end);
             bits::find(bytes, range, wanted).or(beyond)
         }
@@ -63,19 +63,19 @@ pub(super) fn bitpos(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// A range as a client gives it: both ends are part of it, negative numbers count from the end of the string.
+/// A range as given by a client: inclusive; negative numbers count from the end of the string.
 struct BitRange {
     start: i64,
     end: i64,
-    /// 8 if the numbers are those of bytes.
+    /// The unit of the indices: 8 for bytes, 1 for bits.
     bits_per_index: u64,
 }
 
 impl BitRange {
-    /// All bits of a string.
+    /// The whole string.
     const WHOLE: BitRange = BitRange { start: 0, end: -1, bits_per_index: 8 };
 
-    /// The bits of a string that it covers.
+    /// The covered bits of a string.
     fn within(&self, bytes: &[u8]) -> Range<u64> {
         let len = bytes.len() as u64 * (8 / self.bits_per_index);
         let position = |index: i64| match u64::try_from(index) {

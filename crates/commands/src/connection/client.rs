@@ -9,7 +9,6 @@ use crate::help::help;
 /// For administrators.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 19] = [
     Row {
         name: "client|caching",

@@ -17,14 +17,14 @@ use engine::{Family, Flags, Keys, Row};
 
 use crate::help::no_subcommand;
 
-/// Allowed at any time.
+/// Allowed at any time, also while loading or stale.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// The same, but not in scripts.
 const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
 /// Also before authentication.
 const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -39,7 +39,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "auth",

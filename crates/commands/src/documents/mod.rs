@@ -14,7 +14,7 @@ use documents::{
 use engine::{CommandError, Context, Family, Flags, Keys, Row, unit::Named};
 use wire::Args;
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 3,
@@ -29,7 +29,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "doc.del",

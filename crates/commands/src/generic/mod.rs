@@ -47,7 +47,6 @@ const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 const MOVE_COMPLEXITY: &str = "O(1); O(N) for a string of N bytes, which is copied in memory.";
 const PER_KEY: &str = "O(N) where N is the number of keys.";
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "del",

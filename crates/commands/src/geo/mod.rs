@@ -44,7 +44,6 @@ const SEARCH: Row = Row {
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "geoadd",

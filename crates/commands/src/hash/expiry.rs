@@ -1,4 +1,4 @@
-//! Fields that expire: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
+//! Expiry of fields: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, HashField, Items};
@@ -7,21 +7,21 @@ use wire::{Args, ArgsIter, number::parse_i64};
 use super::{hash, set::notify_removed};
 use crate::{Slices, deadline::Form, expiry_condition::Conditions, expiry_option::ExpiryOption, gather};
 
-/// What is said of a field that is not there.
+/// Reply: the field does not exist.
 const NO_FIELD: i64 = -2;
-/// What is said of a field that never expires.
+/// Reply: the field has no deadline.
 const NEVER: i64 = -1;
-/// A condition was not met.
+/// Reply: a condition was not met.
 const NOT_SET: i64 = 0;
-/// The deadline is set or removed.
+/// Reply: the deadline was set or removed.
 const SET: i64 = 1;
-/// The deadline has passed: the field is gone.
+/// Reply: the deadline has passed, and the field was deleted.
 const DELETED: i64 = 2;
 
-/// Longest time from 1970 that a field may be given, in milliseconds: as in Redis, 46 bits.
+/// The latest deadline of a field, in unix milliseconds: 46 bits, as in Redis.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
-/// Reads `FIELDS count name ...` to the end, `per_field` arguments a field.
+/// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field.
 fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandError> {
     if words.get(0).is_none_or(|word| !word.eq_ignore_ascii_case(b"fields")) {
         return Err(CommandError::Text(
@@ -39,14 +39,15 @@ fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandEr
     Ok(fields)
 }
 
-/// The field of a name, unless it has expired; `None` also if there is no hash.
+/// The field of this name, unless it has expired; `None` also if there is no hash.
 fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<HashField<'u>>, CommandError> {
     let as_of_ms = cx.as_of_ms();
     let hash = hash(cx.unit.peek(cx.db(), key))?;
     Ok(hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms)))
 }
 
-/// Removes fields of a hash that have expired, so that what happens to them next does not depend on the time of a replay.
+/// Removes the expired ones among the named fields, so that the effects of the command do not depend on the
+/// time of a replay.
 pub(super) fn bury<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -66,7 +67,7 @@ pub(super) fn bury<'a>(
     Ok(())
 }
 
-/// Removes fields and tells so.
+/// Removes fields and notifies the removal.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], fields: Items<'_>) {
     let db = cx.db();
     let applied = cx.apply(&Effect::HashRemove { db, key, fields });
@@ -118,7 +119,7 @@ fn set_deadlines(
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
-            // What was named twice has its deadline already.
+            // The field was named twice, and its first occurrence deletes it.
             Some(_) if deadline_ms <= as_of_ms && changed.contains(&name) => NO_FIELD,
             Some(field) if !conditions.allow(field.expire_at_ms, deadline_ms) => NOT_SET,
             Some(_) => {
@@ -162,7 +163,7 @@ pub(super) fn hpexpiretime(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     reply_deadlines(cx, args, |deadline_ms| deadline_ms)
 }
 
-/// Whole seconds, the started one included.
+/// Seconds, rounded up.
 fn rounded_seconds(ms: u64) -> u64 {
     ms.div_ceil(1000)
 }
@@ -179,7 +180,7 @@ fn reply_deadlines(
     for name in names.iter() {
         let outcome = match live(cx, args.at(1), name)? {
             None => NO_FIELD,
-            // No deadline is later than `DEADLINE_MS_MAX`.
+            // The cast is lossless: no deadline is later than `DEADLINE_MS_MAX`.
             Some(field) => field.expire_at_ms.map_or(NEVER, |ms| show(ms) as i64),
         };
         cx.reply.integer(outcome);
@@ -213,7 +214,7 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Replies with the values of fields, nil for those that are not there.
+/// Replies with the values of fields, null for absent ones.
 fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result<(), CommandError> {
     let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, key))?;
@@ -236,7 +237,7 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Reads options up to FIELDS; returns what follows, FIELDS included.
+/// Parses the options before FIELDS; returns the rest, including FIELDS.
 fn parse_options<'a>(
     words: Args<'a>,
     mut read: impl FnMut(&'a [u8], &mut ArgsIter<'a>) -> Result<(), CommandError>,
@@ -279,7 +280,8 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// `HSETEX key [FNX | FXX] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL] FIELDS count field value [field value ...]`
+/// `HSETEX key [FNX | FXX] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL] FIELDS count field value [field
+/// value ...]`
 pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;

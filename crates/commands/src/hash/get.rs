@@ -6,7 +6,7 @@ use wire::Args;
 
 use super::hash;
 
-/// The field of a hash, unless it has expired.
+/// A field, unless it has expired.
 fn field<'u>(
     cx: &'u mut Context<'_, '_>,
     key: &[u8],
@@ -76,7 +76,7 @@ pub(super) fn hvals(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     whole(cx, args, Shown::Values)
 }
 
-/// What is shown of each field.
+/// The parts of each field in the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Names,

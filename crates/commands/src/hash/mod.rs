@@ -1,9 +1,9 @@
 //! Hashes: fields with values at one key.
 //!
-//! What it is: the commands on values of type hash. What it is not: how hashes lie in memory (see `keyspace`).
+//! The memory layout of hashes is in `keyspace`.
 //!
 //! Invariants
-//! - A field that has expired is absent for every command, whether or not it has been removed.
+//! - An expired field is absent for every command, whether or not it has been removed.
 
 mod expiry;
 mod get;
@@ -14,10 +14,10 @@ mod walk;
 use engine::{CommandError, Family, Flags, Keys, Row};
 use keyspace::{EntryRef, HashView, View};
 
-/// The hash at a key, if there is one.
+/// The hash at a key; `None` if the key is absent.
 ///
 /// # Errors
-/// If the key holds another type.
+/// The key holds another type.
 #[inline]
 fn hash(entry: Option<EntryRef<'_>>) -> Result<Option<HashView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
@@ -28,10 +28,10 @@ fn hash(entry: Option<EntryRef<'_>>) -> Result<Option<HashView<'_>>, CommandErro
 }
 
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST);
-/// Changes a hash without making it larger.
+/// Flags of commands that change a hash without making it larger.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// What most commands on one hash have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,
@@ -46,14 +46,13 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// What commands that reply with a whole hash have in common.
+/// Shared fields of the rows that reply with a whole hash.
 const WHOLE: Row = Row {
     flags: Flags::READONLY.or(Flags::WALKS),
     complexity: "O(N) where N is the size of the hash.",
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hset",

@@ -1,6 +1,6 @@
-//! Fields that hold numbers.
+//! Hash fields that hold numbers: HINCRBY, HINCRBYFLOAT.
 //!
-//! Every sum is logged as the value it gives; the field keeps its expiry.
+//! Every sum is logged as its result; the field keeps its expiry.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, Items};
@@ -38,7 +38,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, name, as_of_ms) = (cx.db(), args.at(1), args.at(2), cx.as_of_ms());
     let mut sum = Vec::new();
-    // The increment alone first: its error comes before that of the key's type.
+    // The increment is checked on its own first: its error precedes that of a wrong type.
     decimal::add(b"0", args.at(3), &mut sum).map_err(|error| match error {
         AddError::NotAFloat => CommandError::NotAFloat,
         AddError::NotFinite => CommandError::Text("ERR value is NaN or Infinity"),

@@ -1,4 +1,4 @@
-//! Changing fields of hashes.
+//! Changing hash fields: HSET, HMSET, HSETNX, HDEL.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Applied, Effect, Items};
@@ -61,7 +61,7 @@ pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Tells that fields are gone, and the key if they were the last.
+/// Notifies the removal of fields, and of the key if it became empty.
 pub(super) fn notify_removed(cx: &Context<'_, '_>, event: &'static str, key: &[u8], applied: Applied) {
     if applied.removed > 0 {
         cx.notify(EventClass::HASH, event, key);

@@ -1,4 +1,4 @@
-//! Walking hashes bit by bit, and fields at random.
+//! HSCAN and HRANDFIELD.
 
 use engine::{CommandError, Context};
 use keyspace::{HashField, HashView, Sequence};
@@ -10,20 +10,20 @@ use crate::{
     scan::{ScanOptions, ScanTarget, parse_cursor},
 };
 
-/// Up to so many fields, all are looked up at once where several are drawn.
+/// Hashes of up to this length are listed once before several fields are drawn with repetition.
 const LISTED_LEN_MAX: usize = 1024;
-/// Random fields that are looked at for one that has not expired.
+/// The number of random draws in search of a field that has not expired.
 const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
 pub(super) fn hscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, as_of_ms, elements_max) = (cx.db(), cx.as_of_ms(), cx.elements_max());
     let cursor = parse_cursor(args.at(2))?;
-    // The new cursor comes first in the reply, so the fields are kept until it is known.
+    // The reply begins with the new cursor, so fields are buffered until it is known.
     let (mut fields, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut fields, cx.reply.protocol());
     let cursor = match hash(cx.unit.read(db, args.at(1)))? {
-        // Nobody looks at the options then.
+        // Options are not parsed for an absent key.
         None => 0,
         Some(hash) => {
             let options = ScanOptions::parse(args.skip(3), ScanTarget::Fields)?;
@@ -69,7 +69,7 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     let (drawn, elements_max) = (Drawn::of(count)?, cx.elements_max());
     let hash = hash(cx.unit.read(db, args.at(1)))?;
     elements_max.require(drawn.work(hash.map_or(0, |hash| hash.len())))?;
-    // Pairs are arrays of their own where there are maps.
+    // With RESP3, pairs are arrays of their own.
     let nests = with_values && cx.reply.protocol() == Protocol::Resp3;
     let array = cx.reply.begin_deferred();
     let (start, mut found) = (cx.reply.position(), 0);
@@ -86,7 +86,7 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     };
     match (hash, drawn) {
         (None, _) => {}
-        // Fields that have expired come up too, and are left out: the cycle that removes them follows soon.
+        // Expired fields are drawn too and left out of the reply; the expiry cycle removes them soon.
         (Some(hash), Drawn::Distinct(count)) => hash.sample(count, seed, |field| {
             if !field.is_expired(as_of_ms) {
                 show(&field);
@@ -105,9 +105,9 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// Fields to draw from with repetition.
+/// The fields to draw from with repetition.
 enum Fields<'a> {
-    /// Few enough to be looked up all at once: in packed form one at a time takes as long.
+    /// All live fields, for short hashes: in the packed form, one draw takes as long as listing.
     Listed(Vec<HashField<'a>>),
     Drawn(HashView<'a>, u64),
 }
@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that has not expired; `None` if there is none.
+    /// Draws a field that has not expired; `None` if there is none.
     fn draw(&self, sequence: &mut Sequence) -> Option<HashField<'a>> {
         match self {
             Fields::Listed(fields) => fields.get(sequence.below(fields.len())).copied(),
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A random field that has not expired. If most have, the first that has not.
+/// A random field that has not expired. If most fields have expired, the first that has not.
 fn random_field<'a>(hash: HashView<'a>, sequence: &mut Sequence, as_of_ms: u64) -> Option<HashField<'a>> {
     let live = |field: &HashField<'a>| !field.is_expired(as_of_ms);
     let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next()).filter(live));

@@ -10,7 +10,7 @@ use crate::string::string;
 pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, elements) = (cx.db(), args.at(1), args.skip(2));
     let change = match cx.unit.get(db, key) {
-        // A key comes into being even without elements.
+        // An absent key is created even without elements.
         None => Some(Change::new_key(with(Sketch::new(SPARSE_BYTES_MAX), elements)?.0)),
         Some(entry) => {
             let old = sketch(entry)?;
@@ -31,7 +31,7 @@ pub(super) fn pfadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// A sketch with elements added, as a string, and whether they changed it.
+/// Adds elements. Returns the sketch as a string, and whether it changed.
 fn with(mut sketch: Sketch, elements: Args<'_>) -> Result<(Vec<u8>, bool), CommandError> {
     let mut changed = false;
     for element in elements {
@@ -69,7 +69,7 @@ mod tests {
         ]);
     }
 
-    /// Strings that Redis 7.0.15 makes of the same commands.
+    /// Strings that Redis 7.0.15 produces for the same commands.
     #[test]
     fn the_string_is_that_of_redis() {
         check(&[
@@ -88,7 +88,7 @@ mod tests {
         ]);
     }
 
-    /// Lengths and estimates that Redis 7.0.15 gives for the same elements in the same order.
+    /// Lengths and estimates of Redis 7.0.15 for the same elements in the same order.
     #[test]
     fn a_sketch_becomes_dense_when_that_is_shorter() {
         let mut server = TestServer::new();

@@ -1,14 +1,14 @@
-//! Registers of 6 bits each, packed: four of them in three bytes, the first one in the lowest bits.
+//! The dense encoding: registers of 6 bits, four of them in three bytes, the first one in the lowest bits.
 
 use super::sketch::{REGISTERS, Run};
 
-/// Four registers.
+/// Four packed registers.
 pub(super) type Quad = [u8; 3];
 
-/// Bytes that all registers take.
+/// The size of all registers.
 pub(super) const BYTES: usize = REGISTERS / 4 * size_of::<Quad>();
 
-/// All registers, each with the value 0.
+/// All registers, with value 0.
 pub(super) fn zeros() -> Box<[Quad]> {
     vec![[0; 3]; REGISTERS / 4].into()
 }
@@ -18,7 +18,7 @@ pub(super) fn get(quads: &[Quad], index: usize) -> u8 {
     registers(quads[index / 4])[index % 4]
 }
 
-/// Makes the value of a register at least `value`. Returns whether that changed it.
+/// Raises a register to at least `value`. Returns whether it changed.
 pub(super) fn raise(quads: &mut [Quad], index: usize, value: u8) -> bool {
     let quad = &mut quads[index / 4];
     let mut registers = registers(*quad);

@@ -1,15 +1,15 @@
-//! From registers to a cardinality: the improved raw estimator of Otmar Ertl, "New cardinality estimation algorithms for
-//! HyperLogLog sketches" (2017), algorithm 6, with the constants and the rounding of Redis.
+//! Cardinality from registers: the improved raw estimator of Otmar Ertl, "New cardinality estimation
+//! algorithms for HyperLogLog sketches" (2017), algorithm 6, with the constants and the rounding of Redis.
 
 use super::sketch::{HASH_BITS_LEFT, REGISTERS};
 
-/// Different values that a register of 6 bits can have.
+/// The number of values of a 6-bit register.
 pub(super) const VALUES: usize = 64;
 
 /// 1 / (2 ln 2).
 const ALPHA_INFINITY: f64 = 0.721_347_520_444_481_7;
 
-/// The number of different elements that were added, from how many registers have each value.
+/// The estimated number of different elements. `histogram` counts the registers with each value.
 pub(super) fn cardinality(histogram: &[u32; VALUES]) -> u64 {
     const COUNT: f64 = REGISTERS as f64;
     let share = |value: usize| f64::from(histogram[value]) / COUNT;

@@ -1,9 +1,8 @@
-//! The hash that tells elements apart: MurmurHash64A (Austin Appleby, public domain) with the seed of Redis.
+//! The hash of elements: MurmurHash64A (Austin Appleby, public domain) with the seed of Redis.
 
 const SEED: u64 = 0xADC8_3B19;
 const MULTIPLIER: u64 = 0xC6A4_A793_5BD1_E995;
 
-/// The hash of an element.
 pub(super) fn hash(element: &[u8]) -> u64 {
     let (words, rest) = element.as_chunks();
     let mut hash = SEED ^ (element.len() as u64).wrapping_mul(MULTIPLIER);

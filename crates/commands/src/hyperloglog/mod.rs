@@ -1,15 +1,15 @@
-//! HyperLogLogs: strings that tell how many different elements were added to them, in at most 12 KiB and with an error of
-//! about 0.8 %.
+//! HyperLogLogs: strings that estimate the number of different elements added to them, in at most 12 KiB and
+//! with an error of about 0.8 %.
 //!
-//! What it is: the commands, and the strings as Redis stores them: what is dumped here counts there and the other way round.
-//! What it is not: a type. GET, SET, and STRLEN work on them as on any string.
+//! The strings are those of Redis: a sketch dumped here works there, and vice versa. Sketches are no type of
+//! their own: GET, SET, and STRLEN work on them as on any string.
 //!
-//! Redis' PFCOUNT of one key stores the cardinality in the string, so that it can answer at once the next time. Here it reads
-//! such a cardinality but does not store one: a command that reads never writes.
+//! Redis' PFCOUNT of one key caches the cardinality in the string, so that the next one is immediate. Sheaf
+//! uses such a cached cardinality but does not store one: read commands never write.
 //!
 //! Invariants
-//! - A handler works on a copy; what is logged is the bytes in which the copy differs.
-//! - Whatever a string holds, the commands end in an error or a number.
+//! - A handler works on a copy; the log gets the bytes that differ.
+//! - For any content of a string, the commands end in an error or a number.
 
 mod add;
 mod count;
@@ -27,7 +27,7 @@ use sketch::{Corrupted, SketchRef};
 
 use crate::string::string;
 
-/// Longest string with the sparse encoding, as Redis' `hll-sparse-max-bytes`.
+/// The maximum length of a string with the sparse encoding; Redis' `hll-sparse-max-bytes`.
 const SPARSE_BYTES_MAX: usize = 3000;
 
 impl From<Corrupted> for CommandError {
@@ -45,7 +45,7 @@ fn sketch(entry: EntryRef<'_>) -> Result<SketchRef<'_>, CommandError> {
 
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,
@@ -60,7 +60,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "pfadd",
@@ -137,7 +136,7 @@ mod tests {
     fn registers_that_make_no_sense_are_corrupted() {
         check(&[
             ("PFADD a 1 2 3", ":1"),
-            // One register short.
+            // One register is missing.
             (r#"SET c "HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x7f\xfe""#, "+OK"),
             ("PFCOUNT c", CORRUPTED),
             ("PFCOUNT a c", CORRUPTED),
@@ -145,18 +144,18 @@ mod tests {
             ("PFMERGE a c", CORRUPTED),
             ("PFMERGE new a c", CORRUPTED),
             ("EXISTS new", ":0"),
-            // No register at all: none of the elements has one.
+            // No registers. Without elements to add, none is looked up.
             (r#"SET c "HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80""#, "+OK"),
             ("PFADD c", ":0"),
             ("PFADD c 1", CORRUPTED),
-            // Only the first 100 registers: one of the elements has one of them.
+            // Only the first 100 registers exist; one of the elements hashes into them.
             (r#"SET c "HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x40\x63""#, "+OK"),
             ("PFADD c 1 2 3", CORRUPTED),
             ("PFCOUNT a", ":3"),
         ]);
     }
 
-    /// Strings that begin as sketches do, often whole ones with some bytes changed.
+    /// Strings with the header of a sketch, often valid ones with some bytes changed.
     fn strings() -> impl Strategy<Value = Vec<u8>> {
         let body = prop_oneof![
             4 => prop::collection::vec(any::<u8>(), 0..200),

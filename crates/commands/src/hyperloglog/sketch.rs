@@ -5,12 +5,12 @@
 //! | 0..4 | `HYLL` |
 //! | 4 | 0: dense registers follow, 1: sparse ones |
 //! | 5..8 | 0 |
-//! | 8..16 | the cardinality as it was counted last, little-endian; the highest bit says that it is out of date |
+//!  8..16 | the cached cardinality, little-endian; its highest bit marks it out of date |
 //!
-//! That is the form in which Redis stores them, byte by byte.
+//! This is the format of Redis, byte for byte.
 //!
 //! Invariants
-//! - Reading any bytes at all ends in an error or a number, never in a panic.
+//! - Reading arbitrary bytes ends in an error or a number, never in a panic.
 //! - A changed sketch has no valid cardinality in its header.
 
 use super::{
@@ -20,27 +20,27 @@ use super::{
     sparse::{self, Cursor, Raised},
 };
 
-/// Bits of a hash that choose the register.
+/// The bits of a hash that choose the register.
 const INDEX_BITS: usize = 14;
 /// The number of registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
-/// Bits of a hash that make up the value of a register, which is at most one more.
+/// The remaining bits of a hash, which give the value of the register; the value is at most one more.
 pub(super) const HASH_BITS_LEFT: usize = 64 - INDEX_BITS;
 
 const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"HYLL";
-/// Where the encoding stands in the header.
+/// The offset of the encoding in the header.
 const ENCODING: usize = MAGIC.len();
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// In the last byte of the header.
+/// A flag in the last byte of the header: the cached cardinality is out of date.
 const OUT_OF_DATE: u8 = 0x80;
 
-/// The registers do not make sense.
+/// The registers are malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Corrupted;
 
-/// Registers in a row with the same value.
+/// Consecutive registers with the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: usize,
@@ -49,21 +49,21 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The register behind it.
+    /// The index of the register after the run.
     pub(super) fn end(&self) -> usize {
         self.first + self.len
     }
 }
 
-/// The register an element belongs to, and the value it must at least have: the position of the lowest set bit of what is
-/// left of the hash.
+/// The register of an element, and its minimum value: the position, from 1, of the lowest set bit in the
+/// remaining bits of the hash.
 fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let left = hash >> INDEX_BITS | 1 << HASH_BITS_LEFT;
     (hash as usize % REGISTERS, left.trailing_zeros() as u8 + 1)
 }
 
-/// A sketch in a string.
+/// A sketch in a string, read in place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SketchRef<'a> {
     header: &'a [u8; HEADER_BYTES],
@@ -78,7 +78,7 @@ enum Registers<D, S> {
 }
 
 impl<'a> SketchRef<'a> {
-    /// Takes a string for a sketch; `None` if its header or its length is none of a sketch.
+    /// Interprets a string as a sketch; `None` if the header or the length does not match.
     pub(super) fn new(bytes: &'a [u8]) -> Option<SketchRef<'a>> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let registers = match header[ENCODING] {
@@ -90,12 +90,13 @@ impl<'a> SketchRef<'a> {
         Some(SketchRef { header, registers })
     }
 
-    /// Whether its registers are in the dense encoding.
+    /// Whether the registers use the dense encoding.
     pub(super) fn is_dense(&self) -> bool {
         matches!(self.registers, Registers::Dense(_))
     }
 
-    /// Whether an element surely changes nothing. For a sparse sketch that is as much work as adding it, and is not tried.
+    /// Whether adding the element would certainly change nothing. Always false for sparse sketches, where the
+    /// check would cost as much as adding.
     pub(super) fn holds(&self, element: &[u8]) -> bool {
         let (index, value) = register_of(element);
         match self.registers {
@@ -104,7 +105,7 @@ impl<'a> SketchRef<'a> {
         }
     }
 
-    /// The number of different elements that were added.
+    /// The estimated number of different elements; cached if the header has a valid cardinality.
     pub(super) fn cardinality(&self) -> Result<u64, Corrupted> {
         if self.header[HEADER_BYTES - 1] & OUT_OF_DATE == 0 {
             let cached = self.header.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -127,17 +128,17 @@ impl<'a> SketchRef<'a> {
     }
 }
 
-/// A sketch that is being changed.
+/// A modifiable copy of a sketch.
 #[derive(Debug, Clone)]
 pub(super) struct Sketch {
     header: [u8; HEADER_BYTES],
     registers: Registers<Box<[Quad]>, Vec<u8>>,
-    /// Longest string with sparse registers.
+    /// The maximum length of the string with sparse registers.
     sparse_bytes_max: usize,
 }
 
 impl Sketch {
-    /// A sketch without elements, sparse up to `sparse_bytes_max`.
+    /// An empty sketch, which stays sparse up to `sparse_bytes_max`.
     pub(super) fn new(sparse_bytes_max: usize) -> Sketch {
         let mut header = [0; HEADER_BYTES];
         header[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -154,13 +155,13 @@ impl Sketch {
         Sketch { header: *sketch.header, registers, sparse_bytes_max }
     }
 
-    /// Adds an element. Returns whether that changed anything.
+    /// Adds an element. Returns whether the sketch changed.
     pub(super) fn add(&mut self, element: &[u8]) -> Result<bool, Corrupted> {
         let (index, value) = register_of(element);
         self.raise(&mut Cursor::default(), index, value)
     }
 
-    /// Makes the value of a register at least `value`. Returns whether that changed it.
+    /// Raises a register to at least `value`. Returns whether it changed.
     fn raise(&mut self, cursor: &mut Cursor, index: usize, value: u8) -> Result<bool, Corrupted> {
         if let Registers::Sparse(runs) = &mut self.registers {
             let runs_bytes_max = self.sparse_bytes_max.saturating_sub(HEADER_BYTES);
@@ -173,7 +174,7 @@ impl Sketch {
         Ok(dense::raise(self.make_dense()?, index, value))
     }
 
-    /// Changes the encoding to dense.
+    /// Converts the registers to the dense encoding.
     pub(super) fn make_dense(&mut self) -> Result<&mut [Quad], Corrupted> {
         if let Registers::Sparse(runs) = &self.registers {
             let mut quads = dense::zeros();
@@ -192,7 +193,7 @@ impl Sketch {
         }
     }
 
-    /// The string that holds it.
+    /// The string of the sketch, without a valid cached cardinality.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         self.header[HEADER_BYTES - 1] |= OUT_OF_DATE;
         match &self.registers {
@@ -202,7 +203,7 @@ impl Sketch {
     }
 }
 
-/// The union of sketches, each register with its largest value.
+/// The union of sketches: the largest value of each register.
 pub(super) struct Union(Box<[u8; REGISTERS]>);
 
 impl Union {
@@ -211,7 +212,7 @@ impl Union {
         Union(Box::new([0; REGISTERS]))
     }
 
-    /// Takes a sketch in.
+    /// Adds a sketch to the union.
     pub(super) fn include(&mut self, sketch: &SketchRef<'_>) -> Result<(), Corrupted> {
         sketch.for_each_run(|run| {
             for value in &mut self.0[run.first..run.end()] {
@@ -220,14 +221,14 @@ impl Union {
         })
     }
 
-    /// The number of different elements.
+    /// The estimated number of different elements.
     pub(super) fn cardinality(&self) -> u64 {
         let mut histogram = [0; VALUES];
         self.0.iter().for_each(|&value| histogram[usize::from(value)] += 1);
         cardinality(&histogram)
     }
 
-    /// Makes a sketch hold all of it.
+    /// Merges the union into a sketch.
     pub(super) fn add_to(&self, sketch: &mut Sketch) -> Result<(), Corrupted> {
         let mut cursor = Cursor::default();
         for (index, &value) in self.0.iter().enumerate().filter(|(_, value)| **value > 0) {

@@ -1,4 +1,4 @@
-//! Registers as runs of the same value, for the many sketches that hold few elements.
+//! The sparse encoding: registers as runs of the same value, for sketches with few elements.
 //!
 //! | bits | run |
 //! |------|-----|
@@ -6,47 +6,47 @@
 //! | `01llllll llllllll` | `l` + 1 registers of value 0, the high bits of `l` first |
 //! | `1vvvvvll` | `l` + 1 registers of value `v` + 1 |
 //!
-//! Changes are made in place and join runs of the same value only near by, exactly as Redis does: the same elements in the
-//! same order give the same bytes.
+//! Changes are made in place and join only nearby runs of the same value, exactly as Redis does: the same
+//! elements in the same order give the same bytes.
 
 use smallvec::SmallVec;
 
 use super::sketch::{Corrupted, REGISTERS, Run};
 
-/// The largest value a run can have.
+/// The largest value of a run.
 const VALUE_MAX: u8 = 32;
-/// The most registers in a run of values other than 0.
+/// The maximum number of registers in a run with a value other than 0.
 const VALUES_MAX: usize = 4;
-/// The most registers in a run of zeros that takes one byte.
+/// The maximum number of registers in a run of zeros that takes one byte.
 const SHORT_ZEROS_MAX: usize = 64;
-/// How many runs are looked at for joining, from the one before the change on.
+/// The number of runs considered for joining, starting before the change.
 const JOINS_MAX: usize = 5;
 
-/// The runs of a sketch without elements.
+/// The encoding of all registers at 0.
 pub(super) const EMPTY: [u8; 2] = [0x40 | ((REGISTERS - 1) >> 8) as u8, (REGISTERS - 1) as u8];
 
-/// What raising a register did.
+/// The result of raising a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// Nothing: the value was as large.
+    /// Unchanged: the register had at least this value.
     No,
     /// The runs have changed.
     Yes,
-    /// Nothing: the runs would become too long, or cannot hold the value.
+    /// Unchanged: the runs would become too long, or cannot hold the value.
     NeedsDense,
 }
 
-/// Where to begin looking for a register; by default at the first run. After a register was raised it may be used for those
-/// behind it, so that raising many of them in order takes one pass.
+/// The position at which to start searching for a register; by default the first run. After raising a
+/// register it can be reused for later registers, so that raising many in order takes one pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
-    /// Of a run, in bytes.
+    /// The offset of a run, in bytes.
     offset: usize,
-    /// The first register of the run.
+    /// The first register of that run.
     first: usize,
 }
 
-/// An encoded run and where it is.
+/// An encoded run and its position.
 #[derive(Debug, Clone, Copy)]
 struct Encoded {
     run: Run,
@@ -57,7 +57,7 @@ struct Encoded {
 }
 
 impl Encoded {
-    /// Reads the run at an offset; `None` at the end and if it is cut short.
+    /// Decodes the run at an offset; `None` at the end, or if it is truncated.
     fn at(bytes: &[u8], Cursor { offset, first }: Cursor) -> Option<Encoded> {
         let (value, len, size) = match *bytes.get(offset..)? {
             [byte, ..] if byte & 0x80 != 0 => ((byte >> 2 & 31) + 1, usize::from(byte & 3) + 1, 1),
@@ -68,7 +68,7 @@ impl Encoded {
         Some(Encoded { run: Run { first, len, value }, offset, size })
     }
 
-    /// The run behind it.
+    /// The following run.
     fn next(&self, bytes: &[u8]) -> Option<Encoded> {
         Encoded::at(bytes, self.end())
     }
@@ -95,10 +95,10 @@ fn encode_values(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
-/// Makes the value of a register at least `value`, unless the runs would become longer than `bytes_max`.
+/// Raises a register to at least `value`, unless the runs would become longer than `bytes_max`.
 ///
 /// # Errors
-/// There is no such register.
+/// The runs do not contain this register.
 pub(super) fn raise(
     bytes: &mut Vec<u8>,
     cursor: &mut Cursor,
@@ -109,7 +109,7 @@ pub(super) fn raise(
     let mut found = Encoded::at(bytes, *cursor).ok_or(Corrupted)?;
     let mut before = found;
     while found.run.end() <= index {
-        // Joining may change the run before the one that is found, but none before that.
+        // Joining may change the run before the found one, but none before that.
         *cursor = before.start();
         before = found;
         found = found.next(bytes).ok_or(Corrupted)?;
@@ -133,7 +133,7 @@ pub(super) fn raise(
     Ok(Raised::Yes)
 }
 
-/// Joins runs of the same value, beginning with one of them.
+/// Joins runs of the same value, beginning with the run at `start`.
 fn join(bytes: &mut Vec<u8>, start: Cursor) {
     let Some(mut run) = Encoded::at(bytes, start) else { return };
     for _ in 0..JOINS_MAX {
@@ -152,7 +152,7 @@ fn join(bytes: &mut Vec<u8>, start: Cursor) {
 /// Visits all runs in order.
 ///
 /// # Errors
-/// They are not those of all registers. Some of them may have been visited.
+/// The runs do not add up to all registers. Some of them may have been visited.
 pub(super) fn for_each_run(bytes: &[u8], mut visit: impl FnMut(Run)) -> Result<(), Corrupted> {
     let mut cursor = Cursor::default();
     while let Some(encoded) = Encoded::at(bytes, cursor) {

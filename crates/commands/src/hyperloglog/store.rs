@@ -1,23 +1,24 @@
-//! Storing a changed string by what changed.
+//! Storing a changed string as a minimal set of effects.
 
 use std::ops::Range;
 
 use engine::{CommandError, Context};
 use keyspace::{Effect, Value};
 
-/// Equal bytes between differences that are written with them: about what another effect costs beside its key.
+/// Differences separated by at most this many equal bytes are written together: about the overhead of another
+/// effect, apart from its key.
 const GAP_BYTES: usize = 16;
 
-/// A new value of a key, and how it comes about.
+/// A new value of a key, and the effects that store it.
 pub(super) struct Change {
     value: Vec<u8>,
     how: How,
 }
 
 enum How {
-    /// The key gets this value, with an expiry.
+    /// Replace the value, with this expiry.
     Replace { expire_at_ms: Option<u64> },
-    /// These parts of the value are written over the old one.
+    /// Overwrite these ranges of the old value.
     Overwrite(Vec<Range<usize>>),
 }
 
@@ -27,7 +28,7 @@ impl Change {
         Change { value, how: How::Replace { expire_at_ms: None } }
     }
 
-    /// Another value of a key, which keeps its expiry.
+    /// A new value of an existing key, which keeps its expiry.
     pub(super) fn between(old: &[u8], value: Vec<u8>, expire_at_ms: Option<u64>) -> Change {
         let how = if value.len() < old.len() {
             How::Replace { expire_at_ms }
@@ -37,10 +38,10 @@ impl Change {
         Change { value, how }
     }
 
-    /// Makes the change.
+    /// Applies the effects.
     ///
     /// # Errors
-    /// As [`Context::require_room`]: nothing has happened.
+    /// As [`Context::require_room`]; nothing has changed then.
     pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         let (db, value) = (cx.db(), self.value.as_slice());
         cx.require_room((key.len() + value.len()) as u64)?;
@@ -60,7 +61,7 @@ impl Change {
     }
 }
 
-/// Where `new` differs from `old`, which is not longer.
+/// The ranges in which `new` differs from `old`. `old` must not be longer.
 fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut add = |differing: Range<usize>| match parts.last_mut() {

@@ -37,7 +37,6 @@ const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[Row {
     name: "idemp",
     arity: -4,

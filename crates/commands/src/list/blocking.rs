@@ -35,7 +35,6 @@ const MOVE: Row = Row {
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "blpop",

@@ -126,7 +126,6 @@ const POP: Row = Row {
 const MOVE: Row =
     Row { flags: GROW.or(Flags::BRIEF), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "lpush", summary: "Adds elements to the head of a list.", handler: push::lpush, ..PUSH },
     Row { name: "rpush", summary: "Adds elements to the tail of a list.", handler: push::rpush, ..PUSH },

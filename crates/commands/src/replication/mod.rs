@@ -10,7 +10,7 @@ use engine::{Family, Flags, Keys, Row};
 
 use crate::help::no_subcommand;
 
-/// For administrators, at any time.
+/// For administrators, at any time, not in scripts.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE);
 
 const ROW: Row = Row {
@@ -27,7 +27,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "failover",

@@ -52,7 +52,6 @@ const FUNCTION: Row = Row {
     ..SCRIPT
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
     Row {

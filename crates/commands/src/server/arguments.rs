@@ -1,10 +1,10 @@
-//! What COMMAND DOCS says about the arguments of a command: the tree that clients make hints from.
+//! The argument tree of COMMAND DOCS, from which clients make hints.
 
 use engine::Row;
 
 use super::syntax::{self, Element};
 
-/// What stands in the place of an argument.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Key,
     Pattern,
     UnixTime,
-    /// The token itself and no value.
+    /// A token without a value.
     PureToken,
     /// One of the inner arguments.
     OneOf,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The name in the reply.
+    /// The name in the reply of COMMAND DOCS.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Text => "string",
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// Values are known by their names.
+    /// The kind of a value, inferred from its name.
     fn of_value(name: &str) -> Kind {
         match name {
             "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "src" | "destination"
@@ -52,16 +52,16 @@ impl Kind {
     }
 }
 
-/// One argument, or several that belong together.
+/// One argument, or a group of arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Argument {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// The word that comes before it.
+    /// The token before the value.
     pub(super) token: Option<String>,
     pub(super) optional: bool,
     pub(super) multiple: bool,
-    /// Whether each repetition has the token.
+    /// Whether each repetition repeats the token.
     pub(super) multiple_token: bool,
     pub(super) inner: Vec<Argument>,
 }
@@ -111,7 +111,7 @@ impl Argument {
     }
 }
 
-/// Values have names with lower case letters.
+/// Only names of values contain lower-case letters.
 fn is_token(word: &str) -> bool {
     !word.contains(|c: char| c.is_ascii_lowercase())
 }
@@ -123,7 +123,7 @@ fn leading_token<'s>(list: &[Element<'s>]) -> Option<&'s str> {
     }
 }
 
-/// Arguments one after the other. A token belongs to the value that follows it.
+/// Consecutive arguments. A token belongs to the value that follows it.
 fn sequence(list: &[Element<'_>]) -> Vec<Argument> {
     let mut arguments = Vec::new();
     let mut rest = list;
@@ -177,7 +177,7 @@ fn choice(lists: &[Vec<Element<'_>>]) -> Argument {
     }
 }
 
-/// A list as one argument. A token before several is the token of all of them.
+/// A list as one argument. A token before several arguments is the token of the group.
 fn together(list: &[Element<'_>]) -> Argument {
     if let (Some(token), [_, rest @ ..]) = (leading_token(list), list)
         && rest.len() > 1
@@ -196,7 +196,8 @@ mod tests {
     use super::*;
     use crate::rows;
 
-    /// `name:kind`, the token before it, inner arguments in parentheses, `?` optional, `*` multiple, `!` multiple token.
+    /// Test notation: `name:kind`, the token before it, inner arguments in parentheses, `?` optional, `*`
+    /// multiple, `!` multiple token.
     fn shown(arguments: &[Argument]) -> String {
         let one = |it: &Argument| {
             let token = it.token.as_ref().map_or(String::new(), |token| format!("{token} "));

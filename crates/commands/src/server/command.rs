@@ -1,4 +1,4 @@
-//! COMMAND: the table of commands as clients see it.
+//! COMMAND: shows the command table to clients.
 
 use engine::{CommandError, Context, Family, Flags, Keys, Row};
 use wire::{Aggregate, Args, ReplyWriter, glob};
@@ -6,7 +6,6 @@ use wire::{Aggregate, Args, ReplyWriter, glob};
 use super::{ALWAYS, HELP, ROW, command_docs, key_specifications};
 use crate::{resolve_call, rows};
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 6] = [
     Row {
         name: "command|count",
@@ -60,12 +59,12 @@ pub(super) const ROWS: [Row; 6] = [
     },
 ];
 
-/// The rows that are no subcommands.
+/// The rows of commands, without subcommands.
 pub(super) fn top_level_rows() -> impl Iterator<Item = &'static Row> {
     rows().iter().copied().filter(|row| !row.name.contains('|'))
 }
 
-/// The command or subcommand (`container|sub`) of this name.
+/// The row of a command or subcommand (`container|sub`), in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
     rows().iter().copied().find(|row| row.name.as_bytes().eq_ignore_ascii_case(name))
 }
@@ -108,10 +107,10 @@ fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What COMMAND LIST shows.
+/// The filter of COMMAND LIST.
 enum Filter<'a> {
     All,
-    /// There are no modules.
+    /// Matches nothing, because Sheaf has no modules.
     Module,
     Category(&'a [u8]),
     Pattern(&'a [u8]),
@@ -172,10 +171,10 @@ fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
-/// The groups that Redis' access lists put the command into.
+/// The ACL categories of a command, as in Redis.
 fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
     let flags = row.flags;
-    // Scripts read and write what their commands do; a container does nothing by itself.
+    // Scripts access data through their commands, and a container does nothing by itself.
     let reads = flags.has(Flags::READONLY) && row.family != Family::Scripting;
     let is_stream = row.family == Family::Stream && !flags.has(Flags::CONTAINER);
     let touches_data = flags.has(Flags::WRITE) || flags.has(Flags::READONLY);
@@ -213,7 +212,7 @@ fn write_all(reply: &mut ReplyWriter<'_>) {
     top_level_rows().for_each(|row| write_row(reply, row));
 }
 
-/// The ten fields of COMMAND INFO.
+/// Writes the ten fields of COMMAND INFO.
 fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     reply.array(10);
     reply.bulk(row.name.as_bytes());
@@ -222,7 +221,7 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     write_set(reply, row.flags.names().chain(movable.then_some("movablekeys")));
     key_specifications::positions(row.keys).into_iter().for_each(|position| reply.integer(position));
     write_set(reply, categories(row));
-    // No tips.
+    // No command tips.
     reply.set(0);
     key_specifications::write(reply, row);
     reply.set(row.subcommands.len());

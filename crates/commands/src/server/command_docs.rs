@@ -1,4 +1,4 @@
-//! COMMAND DOCS: the rows as documentation, which redis-cli makes its hints and its HELP from.
+//! COMMAND DOCS: documentation from the rows, the source of the hints and the HELP of redis-cli.
 
 use engine::{CommandError, Context, Row};
 use wire::{Aggregate, Args, ReplyWriter};
@@ -9,7 +9,7 @@ use super::{
     key_specifications,
 };
 
-/// `COMMAND DOCS [command-name [command-name ...]]`. Names that are no command are left out.
+/// `COMMAND DOCS [command-name [command-name ...]]`. Unknown names are left out.
 pub(super) fn docs(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let rows: Vec<&'static Row> = match args.len() {
         2 => top_level_rows().collect(),
@@ -20,10 +20,10 @@ pub(super) fn docs(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// A pair: the name, and what is known about the command.
+/// Writes the name and the documentation of a command as a pair of the map.
 fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     reply.bulk(row.name.as_bytes());
-    // Every syntax follows the notation: there is a test for it.
+    // Cannot fail: a test checks that every syntax follows the notation.
     let arguments = arguments(row).unwrap_or_default();
     reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(!row.subcommands.is_empty()));
     for (field, text) in [
@@ -44,8 +44,8 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     }
 }
 
-/// Counts the specifications that the keys of a command belong to, in the order of the keys. The last one holds for all
-/// that follow.
+/// Assigns the keys of a command, in order, to its key specifications. The last specification covers all
+/// remaining keys.
 struct KeyIndex {
     next: usize,
     last: usize,

@@ -6,7 +6,6 @@ use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "config|get",
@@ -104,7 +103,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What looks like a setting for the sake of those who have only a client at hand.
+/// A pseudo-setting of CONFIG SET, so that any client can confirm a forced recovery.
 const FORCE_RECOVERY: &[u8] = b"force-recovery";
 
 /// `CONFIG SET force-recovery confirmed`: the reply comes when the server takes writes again.

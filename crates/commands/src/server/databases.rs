@@ -1,4 +1,4 @@
-//! What concerns all keys at once: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB.
+//! Commands on whole databases: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB.
 
 use engine::{CommandError, Context};
 use keyspace::{DbId, Effect};
@@ -24,7 +24,8 @@ pub(super) fn flushdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 /// `FLUSHALL [ASYNC | SYNC]`
 pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     check_flush_mode(args)?;
-    // It is about keys. The log before its record will go, so the record has the libraries, and the settings of the data.
+    // Only keys are removed. The log before this record will be deleted, so the record repeats the libraries
+    // and the settings that belong to the data.
     let (libraries, settings) = (cx.unit.libraries(), cx.unit.data_settings());
     if !libraries.is_empty() || !settings.is_empty() {
         cx.require_room((libraries.encoded_bytes() + settings.encoded_bytes()) as u64)?;
@@ -38,7 +39,7 @@ pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Both modes are the same here: keys go at once, their memory is freed aside.
+/// Both modes are the same here: keys disappear at once, and their memory is freed in the background.
 fn check_flush_mode(args: Args<'_>) -> Result<(), CommandError> {
     let known = |mode: &[u8]| mode.eq_ignore_ascii_case(b"async") || mode.eq_ignore_ascii_case(b"sync");
     if args.len() > 2 || !args.get(1).is_none_or(known) {
@@ -59,7 +60,8 @@ pub(super) fn swapdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Redis tells first which argument is no number, and then that a number names no database.
+/// Redis first checks that both arguments are numbers, and then that both name databases. The outer error is
+/// the first check, the inner result the second.
 fn parse_swapped_db(text: &[u8], which: &'static str) -> Result<Result<DbId, CommandError>, CommandError> {
     let is_number = parse_i64(text).is_some_and(|number| i32::try_from(number).is_ok());
     if is_number { Ok(parse_db(text)) } else { Err(CommandError::InvalidDbIndex(which)) }

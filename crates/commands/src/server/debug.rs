@@ -1,7 +1,8 @@
-//! DEBUG: what tests of servers and clients look at.
+//! DEBUG: inspection for tests of servers and clients.
 //!
-//! What it is: digests, which say whether two servers hold the same data; what is known about one value; a client that waits.
-//! What it is not: a way to harm the server. It is refused all the same unless `enable-debug-command` allows it, as in Redis.
+//! Digests show whether two servers hold the same data; DEBUG OBJECT describes one value; DEBUG SLEEP delays
+//! a client. Nothing here can harm the server. DEBUG is refused all the same unless `enable-debug-command`
+//! allows it, as in Redis.
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,
@@ -13,15 +14,14 @@ use wire::{Args, number::parse_f64};
 use super::{ADMIN, HELP, ROW};
 use crate::generic::{encoded_value, encoding_name};
 
-/// Longest pause a client can ask for: one day.
+/// The longest DEBUG SLEEP: one day.
 const SLEEP_SECONDS_MAX: f64 = 86_400.0;
-/// Redis keeps the second of the last access in so many bits.
+/// Redis keeps the second of the last access in this many bits.
 const ACCESS_SECOND_BITS: u32 = 24;
 
-/// Looks at data, which is not whole while loading.
+/// The flags of subcommands that inspect data: not allowed while loading, when the data is incomplete.
 const LOOKS: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::PROTECTED);
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 5] = [
     Row {
         name: "debug|digest",
@@ -68,8 +68,8 @@ pub(super) const ROWS: [Row; 5] = [
     },
 ];
 
-/// `DEBUG DIGEST`. Every slot is locked, so that it is the digest of one moment. It counts keys that have expired and are not
-/// removed yet.
+/// `DEBUG DIGEST`. Locks every slot, so that the digest is of one moment. Includes keys that have expired but
+/// are not removed yet.
 fn digest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let patience = LockPolicy(cx.host);
     let digests = SlotId::all().map(|slot| cx.unit.with_slot(patience, slot, |slot| slot.digest()));
@@ -89,16 +89,16 @@ fn digest_value(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandE
     Ok(())
 }
 
-/// `DEBUG OBJECT key`. The fields of Redis; where the value lies in memory is nobody's business.
+/// `DEBUG OBJECT key`. The fields of Redis, with a constant for the address of the value.
 fn object(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (policy, now_ms) = (cx.host.memory_limits().policy.access_policy(), cx.now_ms());
     let Some(entry) = cx.unit.peek_expired(cx.session.db, args.at(2)) else {
         return Err(CommandError::NoSuchKey);
     };
-    // The frequency lies where the time would be.
+    // Under LFU the entry stores the access frequency in place of the access time.
     let idle_seconds = if policy == keyspace::AccessPolicy::Lfu { 0 } else { entry.idle_seconds(now_ms) };
     let accessed_second = (now_ms / 1000).saturating_sub(idle_seconds.into()) % (1 << ACCESS_SECOND_BITS);
-    // Without its type, as Redis counts.
+    // Without the type byte, as in Redis.
     let serialized_bytes = encoded_value(entry.view(), now_ms).len() - 1;
     cx.reply.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{} serializedlength:{serialized_bytes} lru:{accessed_second} \
@@ -108,7 +108,7 @@ fn object(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// `DEBUG SLEEP seconds`: the worker serves others meanwhile.
+/// `DEBUG SLEEP seconds`. Pauses only this connection; the worker serves others meanwhile.
 fn sleep(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let seconds = parse_f64(args.at(2)).ok_or(CommandError::NotAFloat)?;
     if !(0.0..=SLEEP_SECONDS_MAX).contains(&seconds) {
@@ -148,7 +148,7 @@ mod tests {
         server.session.authenticated = false;
         server.check(&[("debug sleep 0", REFUSED)]);
         server.session.authenticated = true;
-        // The client of the test is on this machine.
+        // The test client counts as local.
         for access in [DebugAccess::Local, DebugAccess::Everybody] {
             *server.host.debug_access.lock() = access;
             server.check(&[("debug sleep 0", "+OK")]);

@@ -1,4 +1,4 @@
-//! HOTKEYS: the keys that are used most.
+//! HOTKEYS: the most used keys.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,11 @@ use engine::{
 use keyspace::DbId;
 use wire::{Args, number::parse_i64};
 
-/// Keys shown if it is not said how many.
+/// The default of COUNT.
 const SHOWN_BY_DEFAULT: usize = 10;
 
-/// `HOTKEYS [COUNT count]`: one in [`KEYS_SAMPLED_EVERY`] commands is looked at, and what is old fades.
+/// `HOTKEYS [COUNT count]`. One in [`KEYS_SAMPLED_EVERY`] commands is sampled, and the counts decay over
+/// time.
 pub(super) fn hotkeys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let count = parse_count(args)?;
     let (keys, accesses_per_s) = gather(cx);
@@ -47,7 +48,7 @@ fn parse_count(args: Args<'_>) -> Result<usize, CommandError> {
     }
 }
 
-/// The type of a key as TYPE names it.
+/// The current type of a key, named as in TYPE.
 fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str, CommandError> {
     let hash = cx.keyspace.hash(key);
     let name = cx.unit.with_slot(LockPolicy(cx.host), hash.slot(), |slot| {
@@ -56,7 +57,8 @@ fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str,
     Ok(name)
 }
 
-/// The keys of all workers, the most used first, and the accesses of all keys per second.
+/// Merges the hot keys of all workers: the keys in descending order of use, and the accesses of all keys per
+/// second.
 fn gather(cx: &Context<'_, '_>) -> (Vec<HotKey>, f64) {
     let (mut rates, mut total) = (HashMap::new(), 0.0);
     for (keys, per_s) in cx.host.command_stats().hot_keys(cx.now_ms()) {
@@ -111,7 +113,7 @@ mod tests {
         let keys = hot(&mut server, "hotkeys count 2");
         assert_eq!(keys.len(), 2);
         assert!(keys[0].starts_with("\"busy\" :2 :") && keys[0].ends_with(" \"none\""), "{keys:?}");
-        // Half of the commands use the one key, a quarter the two others, in a second's time.
+        // Half of the commands use one key, a quarter each the two others, within about a second.
         let numbers: Vec<f64> =
             keys[0].split(' ').skip(2).take(2).map(|text| text[1..].parse().expect("a number")).collect();
         assert!((15_000.0..25_000.0).contains(&numbers[0]), "{keys:?}");

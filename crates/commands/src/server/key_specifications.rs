@@ -1,14 +1,15 @@
-//! Where the keys of a command are, as COMMAND INFO tells it: three positions, and the specifications that can say more.
+//! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
+//! express more.
 //!
-//! What happens to the keys is what may happen at most: the rows say no more than whether a command writes. Of streams, whose
-//! keys are found by a word in two commands, a table here says it as Redis does.
+//! The access flags are upper bounds: rows only say whether a command writes. For streams, a table here gives
+//! the exact flags of Redis; two of their commands find their keys by a keyword.
 
 use engine::{Flags, Keys, Row};
 use wire::ReplyWriter;
 
 use super::command::write_set;
 
-/// (first, last, step) of the first specification, if it is a range; zeros for any other.
+/// (first, last, step) of the first specification if it is a range, otherwise zeros.
 pub(super) fn positions(keys: Keys) -> [i64; 3] {
     let one = |index: u8| [index.into(), index.into(), 1];
     match keys {
@@ -27,7 +28,7 @@ pub(super) fn positions(keys: Keys) -> [i64; 3] {
     }
 }
 
-/// How many specifications there are.
+/// The number of key specifications.
 pub(super) fn count(keys: Keys) -> usize {
     match keys {
         Keys::None | Keys::AllSlots | Keys::Libraries | Keys::Settings | Keys::Queued => 0,
@@ -37,7 +38,7 @@ pub(super) fn count(keys: Keys) -> usize {
     }
 }
 
-/// What a command does to its stream.
+/// The access flags of a stream command, as in Redis.
 fn stream_access(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "xlen" => &["RO"],
@@ -49,7 +50,7 @@ fn stream_access(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// From which argument on the word is looked for behind which the keys of a command stand.
+/// The argument at which the search for the keyword STREAMS, which precedes the keys, starts.
 fn streams_from(name: &str) -> Option<i64> {
     match name {
         "xread" => Some(1),
@@ -58,7 +59,7 @@ fn streams_from(name: &str) -> Option<i64> {
     }
 }
 
-/// The specifications of the keys of a command.
+/// Writes the key specifications of a command.
 pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     const READS: &[&str] = &["RO", "access"];
     const OVERWRITES: &[&str] = &["OW", "update"];
@@ -103,7 +104,7 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     }
 }
 
-/// How something is searched: the kind, and what belongs to it.
+/// A search of a key specification: its kind and its fields.
 type Search<'a> = (&'a str, &'a [(&'a str, Field)]);
 
 #[derive(Clone, Copy)]
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::testing::notation;
 
-    /// The specifications of a command like GET but for its keys and flags.
+    /// The specifications of a command with GET's row except for keys and flags.
     fn written(keys: Keys, flags: Flags) -> String {
         let get = crate::resolve(b"get").expect("a row");
         let row = Row { keys, flags, ..*get };

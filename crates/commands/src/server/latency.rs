@@ -1,4 +1,4 @@
-//! LATENCY: how long things take, as a history of the worst and as a distribution.
+//! LATENCY: the history of latency spikes, and the distribution of command durations.
 
 use engine::{CommandError, Context, Row, observe::LatencyEvent, stats::Histogram};
 use wire::{Aggregate, Args};
@@ -6,7 +6,6 @@ use wire::{Aggregate, Args};
 use super::{ADMIN, HELP, ROW, latency_text};
 use crate::rows;
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 7] = [
     Row {
         name: "latency|doctor",
@@ -129,8 +128,8 @@ fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// `LATENCY HISTOGRAM [command [command ...]]`. A container stands for its subcommands; commands that are not known or were
-/// not called are left out.
+/// `LATENCY HISTOGRAM [command [command ...]]`. A container stands for its subcommands; unknown commands and
+/// commands without calls are left out.
 fn histogram(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut wanted: Vec<&'static Row> = Vec::new();
     if args.len() == 2 {
@@ -156,13 +155,13 @@ fn histogram(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandErro
     Ok(())
 }
 
-/// The row of a command, or of a subcommand as `container|sub`.
+/// The row of a command, or of a subcommand (`container|sub`).
 fn find(name: &[u8]) -> Option<&'static Row> {
     let subcommand = || rows().iter().find(|row| row.name.as_bytes().eq_ignore_ascii_case(name)).copied();
     crate::resolve(name).or_else(subcommand)
 }
 
-/// Cumulative counts at the upper bounds of the buckets that are not empty.
+/// Writes cumulative counts at the upper bounds of the buckets that are not empty.
 fn write_histogram(cx: &mut Context<'_, '_>, histogram: &Histogram) {
     cx.reply.map(2);
     cx.reply.bulk(b"calls");

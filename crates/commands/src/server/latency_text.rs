@@ -1,23 +1,23 @@
-//! LATENCY GRAPH and LATENCY DOCTOR: the history of events for people.
+//! The texts of LATENCY GRAPH and LATENCY DOCTOR.
 
 use std::fmt::Write as _;
 
 use engine::observe::{LatencyEvent, Sample, Series};
 
-/// Samples that fit a line of a terminal.
+/// The maximum number of samples in a graph: the width of a terminal line.
 const COLUMNS_MAX: usize = 80;
-/// Lines of the drawing.
+/// The height of the graph in lines.
 const LINES: u64 = 4;
-/// What a column ends with, by how much of its last line it fills.
+/// The top character of a column, by the thirds of its last line that it fills.
 const TOPS: [char; 3] = ['_', 'o', '#'];
 
-/// The history as columns, the oldest at the left, with the age of each written below it from top to bottom.
+/// Draws the history as columns, the oldest at the left, with the age of each below it, written downwards.
 pub(super) fn graph(event: LatencyEvent, series: &Series, now_s: u64) -> String {
     let skipped = series.samples.len().saturating_sub(COLUMNS_MAX);
     let samples: Vec<Sample> = series.samples.iter().skip(skipped).copied().collect();
     let high = samples.iter().map(|sample| sample.ms).max().unwrap_or(0);
     let low = samples.iter().map(|sample| sample.ms).min().unwrap_or(0);
-    // In thirds of a line; the highest column fills all lines.
+    // Heights are in thirds of a line; the highest column fills all lines.
     let steps = LINES * TOPS.len() as u64 - 1;
     let height = |sample: &Sample| match high - low {
         0 => steps,
@@ -53,7 +53,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// What was slow, how often, and what to do about it.
+/// Describes each event: how often it was slow, how slow, and the advice.
 pub(super) fn diagnosis(is_on: bool, noted: &[(LatencyEvent, Series)]) -> String {
     let mut text = String::new();
     if noted.is_empty() {

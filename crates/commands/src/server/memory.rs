@@ -1,4 +1,4 @@
-//! MEMORY: where it goes.
+//! MEMORY: usage, statistics and diagnosis.
 
 use engine::{CommandError, Context, Flags, Keys, Row, host::MemoryFigures};
 use keyspace::{DbId, Keyspace};
@@ -6,7 +6,6 @@ use wire::{Aggregate, Args, number::parse_i64};
 
 use super::{HELP, ROW, memory_text};
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 6] = [
     Row {
         name: "memory|doctor",
@@ -40,7 +39,7 @@ pub(super) const ROWS: [Row; 6] = [
     Row {
         name: "memory|stats",
         arity: 2,
-        // It counts keys.
+        // It counts the keys of all slots.
         flags: Flags::READS_ALL,
         since: "4.0.0",
         summary: "Shows how much memory is used for what.",
@@ -97,16 +96,16 @@ fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// What is known about the use of memory, in bytes.
+/// The memory usage of the server, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
-    /// What the process says.
+    /// The figures of the process and the allocator.
     pub(super) figures: MemoryFigures,
-    /// Keys, values, and what finds them.
+    /// Keys, values and their indexes.
     pub(super) data: u64,
-    /// Connections: what they keep and have not sent yet.
+    /// The buffers of connections.
     pub(super) clients: u64,
-    /// How many of them.
+    /// The number of connections.
     pub(super) client_count: u64,
 }
 
@@ -121,18 +120,18 @@ impl Usage {
         }
     }
 
-    /// What an empty server takes: the slots and the ring of the log.
+    /// The memory of an empty server: the slots and the ring of the log.
     pub(super) fn fixed(&self) -> u64 {
         Keyspace::FIXED_BYTES + self.figures.log_buffer_bytes
     }
 
-    /// All that is accounted for.
+    /// All accounted memory.
     pub(super) fn used(&self) -> u64 {
         self.fixed() + self.data + self.clients
     }
 }
 
-/// `MEMORY STATS`: the fields of Redis, as far as there is something to say, and zero where tools expect them.
+/// `MEMORY STATS`: the fields of Redis that apply, and zeros where tools expect a field.
 fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let usage = Usage::gather(cx);
     let index = cx.keyspace.index_bytes();
@@ -189,7 +188,7 @@ fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// Writes pairs of a map, and counts them.
+/// Writes the pairs of a map and counts them.
 struct Fields<'c, 'a, 'k> {
     cx: &'c mut Context<'a, 'k>,
     count: usize,
@@ -217,12 +216,12 @@ impl Fields<'_, '_, '_> {
     }
 }
 
-/// A part of `whole` that is as large as `count` of `all`.
+/// The share of `whole` that corresponds to `count` of `all`; 0 if `all` is 0.
 fn part(whole: u64, count: u64, all: u64) -> u64 {
     (u128::from(whole) * u128::from(count)).checked_div(all.into()).unwrap_or(0) as u64
 }
 
-/// 1 where there is nothing to divide by.
+/// The ratio, or 1 if `of` is 0.
 pub(super) fn ratio(bytes: u64, of: u64) -> f64 {
     if of == 0 { 1.0 } else { bytes as f64 / of as f64 }
 }

@@ -1,4 +1,4 @@
-//! MEMORY DOCTOR: what the use of memory means, for people.
+//! The text of MEMORY DOCTOR.
 
 use engine::MemoryLimits;
 use keyspace::EvictionPolicy;
@@ -6,14 +6,14 @@ use keyspace::EvictionPolicy;
 use super::memory::{Usage, ratio};
 
 const MIB: u64 = 1 << 20;
-/// Below this there is nothing to say about ratios.
+/// Below this amount of data, ratios are not meaningful.
 const DATA_BYTES_MIN: u64 = 5 * MIB;
-/// Differences below this are not worth a word.
+/// Smaller differences are not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
-/// More than this per client means that some do not read.
+/// More than this per client suggests that some clients do not read their replies.
 const CLIENT_BYTES_MAX: u64 = 200 << 10;
 
-/// What is wrong, one finding a paragraph.
+/// The findings, one paragraph each.
 pub(super) fn diagnosis(usage: &Usage, limits: &MemoryLimits) -> String {
     let findings: Vec<String> =
         [limit(usage, limits), machine(usage, limits), waste(usage), past(usage), clients(usage)]

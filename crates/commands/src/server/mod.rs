@@ -30,15 +30,15 @@ use engine::{Family, Flags, Keys, Row};
 
 use crate::help::{help, no_subcommand};
 
-/// Allowed at any time.
+/// Allowed at any time, also while loading or stale.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
-/// For administrators, at any time.
+/// For administrators, at any time, not in scripts.
 const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
 
-/// For administrators, once the server has loaded.
+/// For administrators, once the server has loaded, not in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -53,11 +53,10 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// HELP of a container, but for its name.
+/// The row of HELP, except for its name.
 const HELP: Row =
     Row { arity: 2, since: "5.0.0", summary: "Describes the subcommands.", handler: help, ..ROW };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bgrewriteaof",
@@ -117,7 +116,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "flushall",
         arity: -1,
-        // Of the libraries.
+        // It copies the libraries into its record.
         flags: Flags::WRITE.or(Flags::DANGEROUS).or(Flags::COPIES).or(Flags::FLUSHES),
         keys: Keys::AllSlots,
         complexity: "O(1) while commands wait; memory is freed aside.",

@@ -1,9 +1,9 @@
-//! MONITOR: this connection is shown every command.
+//! MONITOR: streams every command to this connection.
 
 use engine::{CommandError, Context};
 use wire::Args;
 
-/// `MONITOR`, until RESET or the end of the connection. As in Redis, a second one has no reply.
+/// `MONITOR`, until RESET or the end of the connection. As in Redis, a second MONITOR gets no reply.
 pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     if cx.in_transaction {
         return Err(CommandError::Text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
@@ -17,7 +17,7 @@ pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Shows it no more commands; for RESET.
+/// Stops the stream of commands; for RESET.
 pub(crate) fn stop(cx: &mut Context<'_, '_>) {
     if cx.session.monitoring {
         cx.session.monitoring = false;
@@ -32,7 +32,7 @@ mod tests {
 
     use crate::testing::{START_MS, TestServer};
 
-    /// A server with a client that monitors (id 2) and one that is in use (id 1).
+    /// A server with a monitoring client (id 2) and an active one (id 1).
     fn monitored() -> TestServer {
         let mut server = TestServer::new();
         let mut monitor = server.connect();

@@ -18,7 +18,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// `TIME`. All commands of a round have the same time, to the millisecond.
+/// `TIME`, in milliseconds. All commands of one tick see the same time.
 pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let now_ms = cx.now_ms() as i64;
     cx.reply.array(2);
@@ -27,7 +27,7 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `SAVE`: the reply comes when the snapshot is taken. Only this client waits.
+/// `SAVE`: the reply is deferred until the snapshot is taken. Only this client waits.
 pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let host = cx.host;
     cx.responder(|responder| host.save_and_tell(responder)).map_err(CommandError::Text)
@@ -43,7 +43,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     match cx.host.save(false) {
         SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
-        // As in Redis, where none begins before a transaction has ended.
+        // As in Redis, which does not begin one before the transaction has ended.
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Started => cx.reply.simple("Background saving started"),
@@ -51,7 +51,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// `BGREWRITEAOF`: what shortens the log here is a snapshot.
+/// `BGREWRITEAOF`: takes a snapshot, which allows the log before it to be removed.
 pub(super) fn bgrewriteaof(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     match cx.host.save(true) {
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
@@ -69,8 +69,8 @@ pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. What was written is durable or becomes so in any case; with a snapshot
-/// the next start is faster. There is no reply: the connection ends with the server.
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`. Completed writes are or become durable in every mode; a
+/// snapshot makes the next start faster. There is no reply: the server closes the connection.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
     cx.host.shutdown(mode).map_err(CommandError::Composed)?;

@@ -1,16 +1,15 @@
-//! SLOWLOG: the commands that took long.
+//! SLOWLOG: the log of slow commands.
 
 use engine::{CommandError, Context, Flags, Row};
 use wire::{Args, number::parse_i64};
 
 use super::{ALWAYS, HELP, ROW};
 
-/// For administrators, also in scripts.
+/// For administrators, at any time, also in scripts.
 const FLAGS: Flags = ALWAYS.or(Flags::ADMIN);
-/// Entries that GET shows if it is not told how many.
+/// The default count of SLOWLOG GET.
 const SHOWN_BY_DEFAULT: usize = 10;
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 4] = [
     Row {
         name: "slowlog|get",
@@ -45,7 +44,7 @@ pub(super) const ROWS: [Row; 4] = [
     },
 ];
 
-/// `SLOWLOG GET [count]`: -1 for all.
+/// `SLOWLOG GET [count]`: -1 shows all entries.
 fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let count = match (args.get(2), args.len()) {
         (None, _) => SHOWN_BY_DEFAULT,

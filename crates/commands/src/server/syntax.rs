@@ -1,4 +1,4 @@
-//! The notation in which rows and the Redis manual write down arguments.
+//! The notation of command arguments in rows and in the Redis manual.
 //!
 //! ```text
 //! word            NAME is a token, name stands for a value
@@ -7,7 +7,6 @@
 //! x y [x y ...]   once or more often; alone: as often as one likes
 //! ```
 
-/// A part of a syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Element<'s> {
     /// A token or the name of a value.
@@ -20,7 +19,7 @@ pub(super) enum Element<'s> {
     Repeated(Vec<Element<'s>>),
 }
 
-/// The elements of a syntax; `None` if its brackets do not match or the notation is used in another way.
+/// Parses a syntax; `None` if its brackets do not match or it does not follow the notation.
 pub(super) fn parse(syntax: &str) -> Option<Vec<Element<'_>>> {
     let mut symbols = Symbols { rest: syntax };
     let (mut lists, repeats) = parse_lists(&mut symbols, None)?;
@@ -30,8 +29,8 @@ pub(super) fn parse(syntax: &str) -> Option<Vec<Element<'_>>> {
     }
 }
 
-/// Reads lists of elements, separated by `|`, up to the closing bracket or the end. Also tells whether the last one ended in
-/// `...`.
+/// Parses lists of elements, separated by `|`, up to the closing bracket or the end. The flag is whether the
+/// last list ended in `...`.
 fn parse_lists<'s>(symbols: &mut Symbols<'s>, close: Option<&str>) -> Option<(Vec<Vec<Element<'s>>>, bool)> {
     let mut lists = vec![Vec::new()];
     let mut repeats = false;
@@ -62,7 +61,7 @@ fn parse_lists<'s>(symbols: &mut Symbols<'s>, close: Option<&str>) -> Option<(Ve
     }
 }
 
-/// `[x ...]` belongs to the `x` before it, if there is one.
+/// Pushes `[x ...]`: merges it with the `x` before it, if there is one.
 fn push_repetition<'s>(list: &mut Vec<Element<'s>>, repeated: Vec<Element<'s>>) {
     if list.ends_with(&repeated) {
         list.truncate(list.len() - repeated.len());
@@ -72,7 +71,7 @@ fn push_repetition<'s>(list: &mut Vec<Element<'s>>, repeated: Vec<Element<'s>>) 
     }
 }
 
-/// Words and brackets.
+/// Splits a syntax into words and special characters.
 struct Symbols<'s> {
     rest: &'s str,
 }

@@ -62,7 +62,6 @@ const STORING: Row = Row {
 /// The time that an intersection takes.
 const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M the number of sets.";
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sadd",

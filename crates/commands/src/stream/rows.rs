@@ -134,7 +134,6 @@ const XINFO: &[Row] = &[
     Row { name: "xinfo|help", ..HELP },
 ];
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "xadd",

@@ -1,4 +1,4 @@
-//! Reading one string: GET, and the commands that change its key on the way.
+//! Reading a string: GET, and the commands that change its key at the same time.
 
 use engine::{
     CommandError, Context, EventClass,
@@ -16,7 +16,7 @@ pub(super) fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     reply_string(cx, args.at(1)).map(drop)
 }
 
-/// Replies with the string at a key, or with no value. Returns whether the key exists.
+/// Replies with the string at a key, or null. Returns whether the key exists.
 #[inline]
 pub(super) fn reply_string(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<bool, CommandError> {
     match cx.unit.read(cx.session.db, key) {
@@ -46,7 +46,8 @@ pub(super) fn getdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// `GETEX key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]`
+/// `GETEX key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds |
+/// PERSIST]`
 pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
@@ -58,7 +59,7 @@ pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         return Err(CommandError::Syntax);
     }
     let Some(entry) = cx.unit.read(db, key) else {
-        // As in Redis, a deadline that is none is not noticed here.
+        // As in Redis, an invalid deadline is not noticed for an absent key.
         cx.reply.null();
         return Ok(());
     };

@@ -1,25 +1,26 @@
 //! LCS: the longest common subsequence of two strings.
 //!
-//! Redis fills a table with one number for each pair of a byte of `a` and a byte of `b`. Neighbours in a row of that table
-//! differ by 0 or 1, and one bit for each pair says all: whether this byte of `b` makes the longest common subsequence of the
-//! prefixes one longer. A row of bits follows from the one before by an addition, 64 pairs at a time (Crochemore et al., 2001;
-//! Hyyrö, 2004). The way back through the bits is the one through the numbers, so the matches are those that Redis shows.
+//! Redis fills a table with one number for each pair of a byte of `a` and a byte of `b`. Neighbours in a row
+//! of that table differ by 0 or 1, so one bit per pair suffices: whether this byte of `b` makes the longest
+//! common subsequence of the prefixes one longer. Each row of bits follows from the previous one by an
+//! addition, 64 pairs at a time (Crochemore et al., 2001; Hyyrö, 2004). Backtracking through the bits takes
+//! the same path as through the numbers, so the matches are those of Redis.
 //!
-//! The strings are refused where the table of Redis would not fit its limit. That is 32 times the memory needed here; it also
-//! bounds the time.
+//! Strings are refused where the table of Redis would exceed its limit. That table takes 32 times the memory
+//! needed here; the limit also bounds the time.
 
 use engine::{CommandError, Context};
 use wire::{Args, number::parse_i64};
 
 use super::string;
 
-/// Cells of the table that take about as long as an element of a collection.
+/// Cells of the table that take about as long as one element of a collection.
 const CELLS_PER_ELEMENT: u64 = 64;
 
-/// Bytes of a number in the table of Redis.
+/// The size of a number in the table of Redis.
 const REDIS_CELL_BYTES: u64 = 4;
 
-/// What LCS replies.
+/// The options of LCS.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options {
     len: bool,
@@ -103,17 +104,17 @@ pub(super) fn lcs(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// Where each byte value occurs in a string: a bit for each position.
+/// The positions of each byte value in a string, as one row of bits per value.
 struct Positions {
-    /// Words of 64 bits for the positions of one value.
+    /// The length of a row, in words of 64 bits.
     words: usize,
-    /// The place of each byte value in `bits`, in rows.
+    /// The row of each byte value, as an index into `bits` in units of rows.
     rows: [u16; 256],
     bits: Vec<u64>,
 }
 
 impl Positions {
-    /// The positions in `text` of the values that occur in `values`.
+    /// The positions in `text` of the byte values that occur in `values`.
     fn new(text: &[u8], values: &[u8]) -> Positions {
         const ABSENT: u16 = u16::MAX;
         let words = text.len().div_ceil(64);
@@ -135,15 +136,15 @@ impl Positions {
         Positions { words, rows, bits }
     }
 
-    /// The positions of one of the values.
+    /// The row of one of the values.
     fn of(&self, value: u8) -> &[u64] {
         let start = usize::from(self.rows[usize::from(value)]) * self.words;
         &self.bits[start..start + self.words]
     }
 }
 
-/// From the row of a prefix of `a` to that of the next one, whose last byte occurs in `b` at `positions`. A bit of a row is
-/// CLEAR where this byte of `b` makes the common subsequence longer.
+/// Advances the row of a prefix of `a` to that of the next prefix, whose last byte occurs in `b` at
+/// `positions`. A bit of a row is CLEAR where this byte of `b` makes the common subsequence longer.
 fn advance(row: &mut [u64], positions: &[u64]) {
     let mut carry = false;
     for (word, &occurs) in row.iter_mut().zip(positions) {
@@ -158,25 +159,25 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
     let positions = Positions::new(b, a);
     let mut row = vec![u64::MAX; positions.words];
     a.iter().for_each(|&value| advance(&mut row, positions.of(value)));
-    // Bits behind the end of `b` occur nowhere and stay set.
+    // Bits beyond the end of `b` match no byte and stay set.
     row.iter().map(|word| word.count_zeros() as usize).sum()
 }
 
-/// A stretch of bytes that the strings have in common.
+/// A run of consecutive bytes that is part of the common subsequence.
 #[derive(Debug, PartialEq, Eq)]
 struct Match {
-    /// Where it begins in `a`.
+    /// Its start in `a`.
     a: usize,
-    /// Where it begins in `b`.
+    /// Its start in `b`.
     b: usize,
     len: usize,
 }
 
-/// The stretches that make up the longest common subsequence, the last one first.
+/// The runs of the longest common subsequence, the last one first.
 fn matches(a: &[u8], b: &[u8]) -> Vec<Match> {
     let positions = Positions::new(b, a);
     let words = positions.words;
-    // The rows of all prefixes of `a`, that of the empty one first.
+    // The rows of all prefixes of `a`, beginning with the empty one.
     let mut rows = Vec::with_capacity((a.len() + 1) * words);
     rows.resize(words, u64::MAX);
     for &value in a {
@@ -196,7 +197,7 @@ fn matches(a: &[u8], b: &[u8]) -> Vec<Match> {
                 _ => matches.push(Match { a: i, b: j, len: 1 }),
             }
         } else if rows[i * words + (j - 1) / 64] >> ((j - 1) % 64) & 1 == 0 {
-            // Without this byte of `b` it would be shorter.
+            // The subsequence needs this byte of `b`, so skip the byte of `a`.
             i -= 1;
         } else {
             j -= 1;
@@ -284,7 +285,7 @@ mod tests {
         ]);
     }
 
-    /// The table of numbers, and the way back through it that Redis takes.
+    /// The reference: the table of numbers, and Redis' way of backtracking through it.
     fn matches_by_numbers(a: &[u8], b: &[u8]) -> Vec<Match> {
         let mut lens = vec![vec![0; b.len() + 1]; a.len() + 1];
         for i in 1..=a.len() {

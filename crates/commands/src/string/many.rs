@@ -10,7 +10,7 @@ pub(super) fn mget(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let keys = args.skip(1);
     cx.reply.array(keys.len());
     for key in keys {
-        // A value of another type reads as none: MGET never fails.
+        // A value of another type reads as null: MGET never fails.
         cx.reply.bulk_or_null(cx.unit.read(db, key).and_then(|entry| entry.string()));
     }
     Ok(())
@@ -36,7 +36,7 @@ pub(super) fn msetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Every key needs a value, which the arity of the row cannot say.
+/// The arity of the row cannot express that every key needs a value.
 fn require_pairs(args: Args<'_>, command: &'static str) -> Result<(), CommandError> {
     if args.len().is_multiple_of(2) { Err(CommandError::WrongArity(command)) } else { Ok(()) }
 }

@@ -1,9 +1,9 @@
 //! Strings: bytes, counters and parts of strings.
 //!
-//! What it is: the commands on values of type string. What it is not: commands on keys of any type (see `generic`).
+//! Commands on keys of any type are in `generic`.
 //!
 //! Invariants
-//! - A command that replaces a value says in its one Put whether the expiry stays.
+//! - A command that replaces a value does so with one Put, which also states whether the expiry stays.
 //! - No string grows beyond `bulk_bytes_max`.
 
 mod get;
@@ -27,10 +27,10 @@ const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const WRITE_BRIEF: Flags = WRITE.or(Flags::BRIEF);
 const WRITE_FAST: Flags = WRITE.or(Flags::FAST);
-/// Changes a key without making it larger.
+/// Flags of commands that change a key without making it larger.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// What most commands on one string have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,
@@ -48,7 +48,6 @@ const ROW: Row = Row {
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 const PAIRS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "get", summary: "Replies with the string at a key.", ..ROW },
     Row {

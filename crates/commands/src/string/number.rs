@@ -1,9 +1,10 @@
-//! Strings that hold numbers: INCR and its like.
+//! Strings that hold numbers: INCR, DECR, INCRBY, DECRBY and INCRBYFLOAT.
 //!
-//! Every sum is logged as the value it gives, so that replaying never computes.
+//! Every sum is logged as its result, so that replay never computes.
 //!
-//! INCRBYFLOAT adds decimals exactly (see [`wire::decimal`]). Redis adds in 80 bits and shows 17 digits after the point, so that
-//! its sums of about 100 and more end in noise that there is not here: 948.12 + 622.6 is 1570.71999999999999997 there.
+//! INCRBYFLOAT adds decimals exactly (see [`wire::decimal`]). Redis adds in 80-bit floating point and shows
+//! 17 digits after the point, so its sums of about 100 and more end in noise: 948.12 + 622.6 is
+//! 1570.71999999999999997 there.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, Value};
@@ -15,7 +16,7 @@ use wire::{
 
 use super::string;
 
-/// Most bytes that a sum of everyday decimals takes.
+/// The initial capacity for a sum, sufficient for everyday decimals.
 const SUM_BYTES: usize = 48;
 
 /// `INCR key`

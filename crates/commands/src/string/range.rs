@@ -1,6 +1,6 @@
 //! Parts of strings: APPEND, STRLEN, GETRANGE, SETRANGE.
 //!
-//! Growing is logged as what was added, never as the whole value.
+//! Growth is logged as the added bytes, never as the whole value.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let (db, key, suffix) = (cx.db(), args.at(1), args.at(2));
     let (exists, len) = string_len(cx, key)?;
     let grown_len = len + suffix.len();
-    // What the client sent is within its own limit.
+    // `value` itself is already limited by the size of a request.
     if exists && grown_len > cx.bulk_bytes_max {
         return Err(CommandError::StringTooLong);
     }
-    // An absent key comes into being even if nothing is added.
+    // An absent key is created even if nothing is appended.
     if !exists || !suffix.is_empty() {
         cx.apply(&Effect::Append { db, key, suffix });
     }
@@ -28,7 +28,7 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Whether a key that is about to change exists, and the length of its string.
+/// Whether the key exists, and the length of its string; for commands that change it.
 fn string_len(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(bool, usize), CommandError> {
     let db = cx.db();
     match cx.unit.get(db, key) {
@@ -59,8 +59,9 @@ pub(super) fn getrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// The bytes from `start` to `end` (included; negative numbers count from the end of the string) of a string of `len`
-/// bytes. As in Redis, an end before the first byte is the first byte, unless both numbers are negative and out of order.
+/// The bytes from `start` to `end` (included; negative numbers count from the end of the string) of a string
+/// of `len` bytes. As in Redis, an end before the first byte is the first byte, unless both numbers are
+/// negative and out of order.
 fn clamp(start: i64, end: i64, len: usize) -> Range<usize> {
     if len == 0 || (start < 0 && end < 0 && start > end) {
         return 0..0;
@@ -81,7 +82,7 @@ pub(super) fn setrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         cx.reply.count(len);
         return Ok(());
     }
-    // Neither number reaches 2^63.
+    // Cannot overflow: neither number reaches 2^63.
     let end = offset + bytes.len() as u64;
     if end > cx.bulk_bytes_max as u64 {
         return Err(CommandError::StringTooLong);

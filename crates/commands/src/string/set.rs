@@ -21,7 +21,7 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// Makes the value of a key a string with this expiry, and tells that it was set.
+/// Stores a string with this expiry, and notifies `set`.
 #[inline]
 fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
     let db = cx.db();
@@ -29,7 +29,7 @@ fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<
     cx.notify(EventClass::STRING, "set", key);
 }
 
-/// As [`put`], for a deadline that a client gave: one that has passed leaves no key at all.
+/// As [`put`], for a deadline given by a client: if it has passed, the key is deleted instead.
 fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u64) {
     if deadline_ms > cx.as_of_ms() {
         put(cx, key, value, Some(deadline_ms));
@@ -45,7 +45,7 @@ fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u6
     cx.notify(EventClass::EXPIRED, "expired", key);
 }
 
-/// Whether a key must be there for SET to set it.
+/// The condition of SET on the existence of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Condition {
     /// NX.
@@ -54,7 +54,6 @@ enum Condition {
     Present,
 }
 
-/// The options of SET.
 #[derive(Debug, Default)]
 struct Options<'a> {
     condition: Option<Condition>,

@@ -15,7 +15,7 @@ mod watch;
 use engine::{CommandError, Context, Family, Flags, Keys, Row, Transaction};
 use wire::Args;
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -32,7 +32,6 @@ const ROW: Row = Row {
 
 const IMMEDIATE: Flags = ROW.flags.or(Flags::IMMEDIATE);
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "discard",

@@ -26,7 +26,6 @@ const POP: Row = Row {
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bzpopmin",

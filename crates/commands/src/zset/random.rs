@@ -61,7 +61,7 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
 
 /// The members by rank.
 enum Members<'a> {
-    /// Few enough to be looked up all at once: in packed form one at a time takes as long.
+    /// All live fields, for short hashes: in the packed form, one draw takes as long as listing.
     Listed(Vec<(Element<'a>, f64)>),
     ByRank(ZsetView<'a>),
 }

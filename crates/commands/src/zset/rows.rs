@@ -52,7 +52,6 @@ const COMBINE_AND_STORE: Row = Row {
     ..COMBINE
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "zadd",

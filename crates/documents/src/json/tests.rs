@@ -68,7 +68,7 @@ fn nesting_has_a_limit() {
     assert!(minified(&nested(JSON_DEPTH_MAX as usize)).is_ok());
     assert_eq!(minified(&nested(JSON_DEPTH_MAX as usize + 1)), Err(JsonError::TooDeep));
     assert_eq!(minified(&"{\"a\":".repeat(1_000_000)), Err(JsonError::TooDeep));
-    // Side by side they are not nested.
+    // Adjacent arrays do not add to the depth.
     assert!(minified(&format!("[{}[]]", "[],".repeat(1000))).is_ok());
 }
 

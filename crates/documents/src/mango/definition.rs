@@ -1,5 +1,5 @@
-//! `IndexDefinition`: what a JSON index holds. Definitions lie in design documents of the language `query`, one per view, as
-//! CouchDB writes them, so that they are replicated:
+//! `IndexDefinition`: the definition of a JSON index. Definitions are stored in design documents of the
+//! language `query`, one per view, in CouchDB's format, so that they are replicated:
 //!
 //! ```text
 //! {"language":"query","views":{"by-age":{"map":{"fields":{"age":"asc"},"partial_filter_selector":{}},
@@ -13,46 +13,46 @@ use super::{FieldPath, QueryError, Selector, Sort, Value};
 use crate::attachment::Digest;
 use crate::names::DESIGN_PREFIX;
 
-/// The members of a request that makes an index; those of clusters and partitions are read and say nothing here.
+/// The allowed members of a request that creates an index; those for clusters and partitions are ignored.
 const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
 
-/// What the list of indexes says of the one that every database has: all documents by id.
+/// The entry in the list of indexes for the one that every database has: all documents by id.
 pub const ALL_DOCS_INDEX: &str =
     r#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#;
 
-/// An index. See the module documentation.
+/// The definition of a JSON index.
 #[derive(Debug, Clone)]
 pub struct IndexDefinition {
     /// The id of the design document that defines it.
     pub design: String,
     /// Its id among the followers.
     pub name: String,
-    /// What it is sorted by: only documents that have all of these are in it.
+    /// The fields that it is sorted by. Only documents that have all of them are in the index.
     pub columns: Sort,
-    /// Which documents are in it, if not all.
+    /// The filter of a partial index; `None` if it covers all documents.
     pub filter: Option<Filter>,
 }
 
-/// A selector as it was sent, and read.
+/// A selector, parsed and as the client sent it.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    /// As it was sent.
+    /// The selector as the client sent it.
     pub json: Value<'static>,
-    /// Read.
+    /// The parsed selector.
     pub selector: Selector,
 }
 
-/// A design document without an index that it had.
+/// The outcome of removing an index from its design document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WithoutIndex {
-    /// Its new body.
+    /// The new body of the design document.
     Body(Vec<u8>),
-    /// It has no other index: it is to be deleted.
+    /// Nothing remains: the design document is to be deleted.
     Nothing,
 }
 
 impl IndexDefinition {
-    /// Reads a request that makes an index. Names that it does not tell are made from the definition.
+    /// Parses a request that creates an index. Missing names are derived from the definition.
     pub fn parse(body: &Value<'_>) -> Result<IndexDefinition, QueryError> {
         check_keys(body, &KEYS)?;
         let text = |key| match body.get(key) {
@@ -76,7 +76,7 @@ impl IndexDefinition {
         Ok(definition)
     }
 
-    /// The indexes that a design document defines. What is none is passed over, as is a document of another language.
+    /// The indexes in a design document. Invalid definitions and documents of other languages are ignored.
     pub fn all_of(design: &str, body: &Value<'_>) -> Vec<IndexDefinition> {
         if body.get("language").and_then(Value::as_str) != Some("query") {
             return Vec::new();
@@ -94,7 +94,7 @@ impl IndexDefinition {
         }
         check_keys(map, &["fields", "partial_filter_selector"])?;
         let columns = match map.get("fields").ok_or(QueryError::MissingKey("fields"))? {
-            // As design documents have them.
+            // The format of design documents.
             Value::Object(fields) => {
                 let each = fields.iter().map(|field| Value::Object(vec![field.clone()]));
                 Sort::parse(&Value::Array(each.collect()))?
@@ -113,7 +113,7 @@ impl IndexDefinition {
         Ok(IndexDefinition { design, name, columns, filter })
     }
 
-    /// Names what is in the index: it changes with the columns and the filter, not with names.
+    /// Identifies the contents of the index: it depends on the columns and the filter, but not on names.
     pub fn digest(&self) -> [u8; 16] {
         let mut json = Vec::new();
         Value::Array(self.columns.fields.iter().map(|path| Value::string(path.name())).collect())
@@ -124,7 +124,8 @@ impl IndexDefinition {
         Digest::of(&json).0
     }
 
-    /// The body of the design document with this index in it; `None` if it is there already. `body`: what there is.
+    /// The body of the design document with this index added to `body`, the current one; `None` if it already
+    /// has the index.
     pub fn put_into(&self, body: Option<&Value<'_>>) -> Result<Option<Vec<u8>>, QueryError> {
         let mut document = match body {
             None => object([("language", Value::string("query"))]),
@@ -140,7 +141,7 @@ impl IndexDefinition {
             _ => object([]),
         };
         let view = self.view();
-        // Members and their order are compared: an index with another direction is another index.
+        // The order of members counts: an index with another direction is a different one.
         if views.get(&self.name).is_some_and(|there| there.to_json() == view.to_json()) {
             return Ok(None);
         }
@@ -151,7 +152,7 @@ impl IndexDefinition {
         Ok(Some(out))
     }
 
-    /// The design document without the index of this name.
+    /// Removes the index of this name from a design document.
     pub fn remove_from(body: &Value<'_>, name: &str) -> Result<WithoutIndex, QueryError> {
         let mut document = body.clone().into_owned();
         let views = document.get("views").and_then(Value::as_object).unwrap_or_default();
@@ -172,7 +173,7 @@ impl IndexDefinition {
         Ok(WithoutIndex::Body(out))
     }
 
-    /// Appends what the list of indexes says of it.
+    /// Appends its entry in the list of indexes.
     pub fn render(&self, out: &mut Vec<u8>) {
         let fields = self.columns.fields.iter().map(|path| object([(&path.name(), self.direction())]));
         let mut definition = object([("fields", Value::Array(fields.collect()))]);
@@ -189,7 +190,7 @@ impl IndexDefinition {
         object(members).render(out);
     }
 
-    /// What it is sorted by in a document, if the document is in it.
+    /// The values of its columns in a document; `None` if the document is not in the index.
     pub fn values_of<'v, 'a>(&self, document: &'v Value<'a>) -> Option<Vec<&'v Value<'a>>> {
         let values =
             self.columns.fields.iter().map(|path| path.find(document)).collect::<Option<Vec<_>>>()?;

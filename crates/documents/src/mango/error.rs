@@ -1,93 +1,94 @@
-//! What can be wrong with a query, with CouchDB's texts. Where those show Erlang terms, these show JSON.
+//! `QueryError`: the errors of queries, with CouchDB's texts. Where those contain Erlang terms, these contain
+//! JSON.
 
-/// Why a query or the definition of an index is refused. The `Display` is the reason that the client is told.
+/// An error of a query or of the definition of an index. Its `Display` is the `reason` of the reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// An argument that the operator cannot have.
+    /// An invalid argument of an operator.
     #[error("Bad argument for operator {0}: {1}")]
     BadArgument(&'static str, String),
-    /// A member that begins with a dollar sign and is no operator.
+    /// A member that begins with a dollar sign but is no known operator.
     #[error("Invalid operator: {0}")]
     InvalidOperator(String),
-    /// An operator of others.
+    /// A known operator that is not supported, such as `$text` or `$where`.
     #[error("Unsupported operator: {0}")]
     NotSupported(String),
-    /// A condition that is on no field.
+    /// A condition without a field.
     #[error("One or more conditions is missing a field name.")]
     MissingFieldName,
-    /// A name of a field with an empty part.
+    /// A field name with an empty part.
     #[error("Invalid field name: {0}")]
     InvalidFieldName(String),
-    /// A selector that is no object.
+    /// A selector that is not an object.
     #[error("Selector must be a JSON object, not: {0}")]
     InvalidSelector(String),
-    /// `fields` that is no array.
+    /// `fields` is not an array.
     #[error("Fields must be an array of strings, not: {0}")]
     InvalidFields(String),
-    /// An element of `fields` that is no string.
+    /// An element of `fields` is not a string.
     #[error("Invalid JSON for field spec: {0}")]
     InvalidField(String),
-    /// `sort` that is no array.
+    /// `sort` is not an array.
     #[error("Sort must be an array of sort specs, not: {0}")]
     InvalidSort(String),
-    /// A direction that is neither `asc` nor `desc`.
+    /// A sort direction other than `asc` and `desc`.
     #[error("Invalid sort direction: {0}")]
     InvalidSortDirection(String),
-    /// An element of `sort` that names no field.
+    /// An element of `sort` does not name a field.
     #[error("Invalid sort field: {0}")]
     InvalidSortField(String),
-    /// Some fields are to be ascending and others descending.
+    /// Ascending and descending fields in one sort.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
-    /// There is no index in the order that is asked for.
+    /// No index has the requested order.
     #[error("No index exists for this sort, try indexing by the sort fields.")]
     NoUsableIndex,
-    /// A bookmark that no reply had.
+    /// A malformed bookmark, or one of another index.
     #[error("Invalid bookmark value: {0}")]
     InvalidBookmark(String),
-    /// A member that the request cannot have.
+    /// A member that the request must not have.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
-    /// A member that the request must have.
+    /// A required member is missing.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
-    /// Something else where a string should be.
+    /// A value that must be a string.
     #[error("Invalid string: {0}")]
     InvalidString(String),
-    /// Something else where `true` or `false` should be.
+    /// A value that must be `true` or `false`.
     #[error("Invalid boolean value: {0}")]
     InvalidBoolean(String),
-    /// Something else where a number from 1 on should be.
+    /// A value that must be an integer greater than zero.
     #[error("{0} is not an integer greater than zero")]
     InvalidPositive(String),
-    /// Something else where a number from 0 on should be.
+    /// A value that must be an integer greater than or equal to zero.
     #[error("{0} is not an integer greater than or equal to zero")]
     InvalidNonNegative(String),
-    /// `use_index` that names no index.
+    /// `use_index` has a wrong type or shape.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(String),
-    /// An index of a type that is not known.
+    /// An unknown type of index.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
-    /// The definition of an index that is no object.
+    /// The definition of an index is not an object.
     #[error("JSON indexes must be an object, not: {0}")]
     InvalidIndex(String),
     /// An index without fields.
     #[error("Index is missing its definition.")]
     NoIndexDefinition,
-    /// A text index: there is nobody to keep one.
+    /// Text indexes are not supported.
     #[error("text")]
     NoTextIndexes,
-    /// No such index in the design document.
+    /// The design document has no such index.
     #[error("JSON index {0} not found in this design doc.")]
     IndexNotFound(String),
-    /// The design document is not one of indexes.
+    /// The design document has another language than `query`.
     #[error("Existing design doc has an invalid language: {0}")]
     InvalidLanguage(String),
 }
 
 impl QueryError {
-    /// The status of HTTP and the short name, `error` in the body of the reply.
+    /// The HTTP status, and the short name: `error` in the body of the reply.
     pub(crate) fn row(&self) -> (u16, &'static str) {
         match self {
             QueryError::BadArgument(..) => (400, "bad_arg"),

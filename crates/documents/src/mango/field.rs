@@ -1,25 +1,25 @@
-//! Fields of documents by their paths, and documents reduced to some of them.
+//! `FieldPath` and `Fields`: paths to fields of documents, and the projection of documents to some fields.
 
 use std::borrow::Cow;
 
 use super::{QueryError, Value};
 
-/// The way to a value inside a document: names of members, divided by dots; `\.` is a dot in a name. In an array a name is the
-/// number of an element, from 0 on. The empty path is the value itself.
+/// The path to a value in a document: names of members, separated by dots; `\.` is a dot in a name. In an
+/// array a name is the index of an element, from 0. The empty path is the value itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct FieldPath {
     parts: Vec<String>,
 }
 
 impl FieldPath {
-    /// Reads `a.b\.c`.
+    /// Parses a path such as `a.b\.c`.
     pub fn parse(name: &str) -> Result<FieldPath, QueryError> {
         let mut parts = vec![String::new()];
         let mut characters = name.chars();
         while let Some(character) = characters.next() {
             match character {
                 '.' => parts.push(String::new()),
-                // A backslash stands for what follows it.
+                // A backslash makes the next character literal.
                 '\\' => parts.last_mut().expect("one part").extend(characters.next()),
                 _ => parts.last_mut().expect("one part").push(character),
             }
@@ -30,17 +30,17 @@ impl FieldPath {
         Ok(FieldPath { parts })
     }
 
-    /// Whether it is the value itself.
+    /// Whether the path is empty, so that it refers to the value itself.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The way to what `other` leads to from where this one ends.
+    /// This path followed by `other`.
     pub fn join(&self, other: FieldPath) -> FieldPath {
         FieldPath { parts: self.parts.iter().cloned().chain(other.parts).collect() }
     }
 
-    /// The value that it leads to, if it is there.
+    /// The value at the path, if it exists.
     pub fn find<'v, 'a>(&self, value: &'v Value<'a>) -> Option<&'v Value<'a>> {
         self.parts.iter().try_fold(value, |value, part| match value {
             Value::Array(values) => values.get(part.parse::<usize>().ok()?),
@@ -48,14 +48,14 @@ impl FieldPath {
         })
     }
 
-    /// As [`FieldPath::parse`] reads it.
+    /// The text form that [`FieldPath::parse`] reads.
     pub fn name(&self) -> String {
         let escaped: Vec<String> =
             self.parts.iter().map(|part| part.replace('\\', "\\\\").replace('.', "\\.")).collect();
         escaped.join(".")
     }
 
-    /// Puts a value where the path leads, in objects that are made where there are none.
+    /// Stores a value at the path, creating missing objects.
     fn put<'a>(&self, target: &mut Vec<(Cow<'a, str>, Value<'a>)>, value: Value<'a>) {
         let Some((last, before)) = self.parts.split_last() else { return };
         let mut members = target;
@@ -66,7 +66,7 @@ impl FieldPath {
             });
             match &mut members[index].1 {
                 Value::Object(inner) => members = inner,
-                // Another field has put the whole value.
+                // Another field has already included the whole value.
                 _ => return,
             }
         }
@@ -77,15 +77,15 @@ impl FieldPath {
     }
 }
 
-/// Which fields of documents are shown.
+/// The fields of documents in a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fields {
-    /// None: all are.
+    /// Empty means all fields.
     paths: Vec<FieldPath>,
 }
 
 impl Fields {
-    /// Reads the member `fields` of a request.
+    /// Parses the member `fields` of a request.
     pub fn parse(value: &Value<'_>) -> Result<Fields, QueryError> {
         let names = value.as_array().ok_or_else(|| QueryError::InvalidFields(value.to_json()))?;
         let path = |name: &Value<'_>| {
@@ -94,17 +94,17 @@ impl Fields {
         Ok(Fields { paths: names.iter().map(path).collect::<Result<_, _>>()? })
     }
 
-    /// Whether documents are shown as they are.
+    /// Whether whole documents are returned.
     pub fn is_all(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// The names of the fields; none if all are shown.
+    /// The names of the fields; empty for all fields.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
         self.paths.iter().map(FieldPath::name)
     }
 
-    /// A document with only those fields, as far as it has them.
+    /// Reduces a document to these fields; missing ones are omitted.
     pub fn of<'a>(&self, document: Value<'a>) -> Value<'a> {
         if self.is_all() {
             return document;

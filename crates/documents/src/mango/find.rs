@@ -1,4 +1,4 @@
-//! `FindRequest`: what `_find` and `_explain` are asked, and the order and the place to go on that it names.
+//! `FindRequest`: a request to `_find` or `_explain`, with its sort order and bookmark.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,10 +6,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::{FieldPath, Fields, QueryError, Selector, Value};
 use crate::names::DESIGN_PREFIX;
 
-/// How many documents a query gives that names no limit.
+/// The number of documents that a query returns by default.
 pub const FIND_LIMIT_DEFAULT: u64 = 25;
 
-/// The members that the request may have; those of clusters are read and say nothing here.
+/// The allowed members of a request; those for clusters are ignored.
 const KEYS: [&str; 14] = [
     "selector",
     "use_index",
@@ -27,62 +27,62 @@ const KEYS: [&str; 14] = [
     "execution_stats",
 ];
 
-/// A query. See the module documentation.
+/// A parsed query.
 #[derive(Debug, Clone)]
 pub struct FindRequest {
-    /// Which documents.
+    /// The condition on documents.
     pub selector: Selector,
-    /// The same as it was sent.
+    /// The selector as the client sent it.
     pub selector_json: Value<'static>,
-    /// Which index is to be used.
+    /// The requested index.
     pub use_index: Option<IndexHint>,
-    /// Where to go on.
+    /// The position to continue from.
     pub bookmark: Option<Bookmark>,
-    /// How many documents at most.
+    /// The maximum number of documents to return.
     pub limit: u64,
-    /// How many that match are passed over first.
+    /// The number of matching documents to skip first.
     pub skip: u64,
-    /// In which order.
+    /// The requested order.
     pub sort: Sort,
-    /// What is shown of them.
+    /// The fields to return.
     pub fields: Fields,
-    /// Whether `_conflicts` are shown.
+    /// Whether documents have `_conflicts`.
     pub conflicts: bool,
-    /// Whether an index is brought up to date first.
+    /// Whether the index is brought up to date first.
     pub update: bool,
-    /// Whether to say what it took.
+    /// Whether the reply has statistics of the execution.
     pub execution_stats: bool,
 }
 
-/// The index that a query wants to use.
+/// The index requested by `use_index`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexHint {
     /// The id of the design document.
     pub design: String,
-    /// The name of the index in it, if one is named.
+    /// The name of the index in it, if given.
     pub name: Option<String>,
 }
 
 /// The order of the documents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sort {
-    /// By what, the most important first. None: as an index has them.
+    /// The sort keys, the most significant first. Empty: the order of the index.
     pub fields: Vec<FieldPath>,
-    /// Whether the largest is first.
+    /// Whether the order is descending.
     pub descending: bool,
 }
 
-/// The last entry that a reply was made from: the next one goes on behind it.
+/// The position of the last entry of a reply; the next page continues after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Which index the entry is of: the digest of its definition, or zeros for all documents by id.
+    /// The index of the entry: the digest of its definition, or zeros for all documents by id.
     pub index: [u8; 16],
     /// The key of the entry.
     pub key: Vec<u8>,
 }
 
 impl FindRequest {
-    /// Reads the body of the request.
+    /// Parses the body of a request.
     pub fn parse(body: &Value<'_>) -> Result<FindRequest, QueryError> {
         check_keys(body, &KEYS)?;
         let selector = body.get("selector").ok_or(QueryError::MissingKey("selector"))?;
@@ -140,7 +140,7 @@ impl IndexHint {
 }
 
 impl Sort {
-    /// Reads the member `sort`, or the fields of an index.
+    /// Parses the member `sort`, or the fields of an index.
     pub fn parse(value: &Value<'_>) -> Result<Sort, QueryError> {
         let specs = value.as_array().ok_or_else(|| QueryError::InvalidSort(value.to_json()))?;
         let mut sort = Sort::default();
@@ -163,14 +163,14 @@ impl Sort {
         Ok(sort)
     }
 
-    /// What the direction is called.
+    /// The direction as text, `asc` or `desc`.
     pub fn direction(&self) -> &'static str {
         if self.descending { "desc" } else { "asc" }
     }
 }
 
 impl Bookmark {
-    /// What a reply without documents has.
+    /// The bookmark of a reply without documents.
     pub const NONE: &str = "nil";
 
     fn parse(value: &Value<'_>) -> Result<Option<Bookmark>, QueryError> {
@@ -185,13 +185,13 @@ impl Bookmark {
         }
     }
 
-    /// As a reply shows it.
+    /// The text form in replies.
     pub fn text(&self) -> String {
         URL_SAFE_NO_PAD.encode([&self.index, &self.key[..]].concat())
     }
 }
 
-/// That an object has no members but these.
+/// Rejects an object that has members other than `keys`.
 pub(super) fn check_keys(body: &Value<'_>, keys: &[&str]) -> Result<(), QueryError> {
     let mut members = body.as_object().unwrap_or_default().iter();
     match members.find(|(key, _)| !keys.contains(&&**key)) {

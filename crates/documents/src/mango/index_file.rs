@@ -1,16 +1,18 @@
 //! `IndexFile`: the entries of one JSON index, in a tree file of its own.
 //!
-//! What it is: derived data. It says up to which update sequence it has seen its database, and is brought up to date from
-//! there; a file that is damaged, cannot be read, or is of something else, is made anew, with a line in the log.
-//! What it is not: protected by the log. A file is only ever brought up to what the log has committed, so it is never ahead of
-//! its database after a crash.
+//! It is derived data: it stores the update sequence up to which it has indexed its database, and continues
+//! from there. A file that is damaged, unreadable or of another index is rebuilt, with a line in the server's
+//! log.
+//! The durable log does not cover it. A file only ever indexes committed changes, so after a crash it is
+//! never ahead of its database.
 //!
-//! Tree 0, the entries: the key of the values (`key`) followed by the id; the value is how long the former is, a number as in
-//! `codec`. Tree 1, what each document has there: its id; the value is the key of its values. The metadata: format (1 byte),
-//! database (u64, little endian), digest of the definition (16 bytes), update sequence (a number).
+//! Tree 0, the entries: the key of the values (`key`) followed by the id; the value is the length of that
+//! key, a number as in `codec`. Tree 1, the indexed values of each document: its id; the value is the key of
+//! its values. The metadata: format (1 byte), database (u64, little endian), digest of the definition (16
+//! bytes), update sequence (a number).
 //!
-//! What changed is collected in memory, up to [`BATCH_BYTES`], and written in one checkpoint. When most of the file is of the past
-//! its entries are copied into a new one, by steps.
+//! Changes are collected in memory, up to [`BATCH_BYTES`], and written in one checkpoint. When most of a file
+//! is dead, its entries are copied to a new one, in steps.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -27,20 +29,20 @@ use super::KeyRange;
 use crate::codec::{Input, put_number};
 use crate::{DbId, DocError};
 
-/// How many bytes of ids and keys are collected before they are written.
+/// Bytes of ids and keys that are collected before they are written.
 const BATCH_BYTES: usize = 8 << 20;
 /// Files below this size are not copied.
 const COPY_FROM_BYTES: u64 = 16 << 20;
-/// How many times larger than its live nodes a file becomes before it is copied.
+/// The ratio of file size to live nodes from which a file is copied.
 const COPY_RATIO: u64 = 3;
-/// How many entries are copied in one step.
+/// The number of entries copied per step.
 const COPY_ENTRIES: usize = 10_000;
 
 const FORMAT: u8 = 1;
 const ENTRIES: TreeId = TreeId(0);
 const DOCUMENTS: TreeId = TreeId(1);
 
-/// Where index files are, and what they are made with.
+/// The location of an index file, and the environment to create it.
 #[derive(Clone)]
 pub(super) struct IndexPlace {
     pub(super) disk: Arc<dyn Disk>,
@@ -51,48 +53,48 @@ pub(super) struct IndexPlace {
     pub(super) definition: [u8; 16],
 }
 
-/// See the module documentation.
+/// An open index file with its pending changes.
 pub(super) struct IndexFile {
     place: IndexPlace,
     file: TreeFile,
-    /// Up to where `batch` has seen the database; up to where the file has, if that is empty.
+    /// The update sequence that `batch` has reached; if it is empty, that of the file.
     seq: u64,
-    /// What is to be written: the key of a document's values, or that it has none.
+    /// Pending changes: the key of a document's values, or `None` if it has no entry.
     batch: BTreeMap<String, Option<Vec<u8>>>,
     batch_bytes: usize,
     copying: Option<Copying>,
     damage: Damage,
 }
 
-/// Whether somebody has found damage in a file: it is to be made anew.
+/// Set when a reader finds damage in the file: it must be rebuilt.
 #[derive(Clone, Default)]
 struct Damage(Arc<AtomicBool>);
 
-/// A file that takes the place of this one when all entries are in it.
+/// A compacted copy under construction, which replaces the file when it is complete.
 struct Copying {
     builder: Builder,
     tree: TreeId,
     rest: tree::Range,
 }
 
-/// The entries as they were when the file was last written. It stays valid.
+/// The entries as of the last checkpoint of the file. It stays valid after later writes.
 #[derive(Clone)]
 pub struct IndexSnapshot {
     tree: tree::Snapshot,
     damage: Damage,
 }
 
-/// An entry: its key and the document that it leads to.
+/// An entry of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
-    /// The key, which a bookmark can name.
+    /// Its key, as stored in bookmarks.
     pub(crate) key: Vec<u8>,
     /// The id of the document.
     pub(crate) id: String,
 }
 
 impl IndexFile {
-    /// Opens the file, or makes a new one that has seen nothing.
+    /// Opens the file, or creates an empty one.
     pub(super) fn open(place: IndexPlace) -> Result<IndexFile, DocError> {
         let opened = TreeFile::open(&*place.disk, &place.path, place.options(), Wanted::default());
         let (file, seq) = match opened.map(|file| (place.seq_of(file.snapshot()), file)) {
@@ -105,7 +107,7 @@ impl IndexFile {
                 }
                 (file, seq)
             }
-            // Whatever is wrong with it: all of it can be made again.
+            // The index is derived data: after any error it is rebuilt.
             other => {
                 match other {
                     Err(TreeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
@@ -126,29 +128,30 @@ impl IndexFile {
         })
     }
 
-    /// Up to which update sequence it has seen the database.
+    /// The update sequence up to which the database is indexed.
     pub(super) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Whether there is something to be done before it takes changes: see [`IndexFile::go_on`].
+    /// Whether [`IndexFile::go_on`] must be called before further changes are put.
     pub(super) fn is_busy(&self) -> bool {
         self.copying.is_some() || self.batch_bytes >= BATCH_BYTES
     }
 
-    /// A document has these values now, or none that are indexed. `seq`: the update sequence that says so.
+    /// Sets the key of a document's values, or `None` if it is not in the index. `seq` is the update sequence
+    /// of the change.
     pub(super) fn put(&mut self, seq: u64, id: &str, key: Option<Vec<u8>>) {
         self.batch_bytes += id.len() + key.as_ref().map_or(0, Vec::len) + 64;
         self.batch.insert(id.to_owned(), key);
         self.seq = seq;
     }
 
-    /// All up to here has been put.
+    /// Notes that all changes up to `seq` have been put.
     pub(super) fn has_seen(&mut self, seq: u64) {
         self.seq = self.seq.max(seq);
     }
 
-    /// One step of what is to be done.
+    /// Does one step of the pending work: writes the batch, or continues a copy.
     pub(super) fn go_on(&mut self) -> Result<(), DocError> {
         let done = match self.copying.take() {
             Some(copying) => self.copy(copying),
@@ -157,7 +160,7 @@ impl IndexFile {
         done.map_err(|error| self.damage.noted(error))
     }
 
-    /// The entries. Nothing may be left to be written.
+    /// A snapshot of the file. The caller must have written all pending changes.
     pub(super) fn snapshot(&self) -> IndexSnapshot {
         IndexSnapshot { tree: self.file.snapshot().clone(), damage: self.damage.clone() }
     }
@@ -167,12 +170,12 @@ impl IndexFile {
         self.damage.0.load(Ordering::Relaxed)
     }
 
-    /// Whether all that was put is in the file.
+    /// Whether the file has all changes that were put.
     pub(super) fn is_written(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Writes the batch.
+    /// Writes the pending changes.
     fn write(&mut self) -> Result<(), TreeError> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
@@ -194,7 +197,7 @@ impl IndexFile {
         }
         let removals = removed.iter().map(|key| Op { key, change: Change::Remove });
         let additions = added.iter().map(|(key, length)| Op { key, change: Change::Insert(length) });
-        // An entry that one document loses another cannot gain: the id is in it.
+        // Keys contain the id, so that no removal hits the entry of another document.
         let mut entries: Vec<Op<'_>> = removals.chain(additions).collect();
         let metadata = self.place.metadata(self.seq);
         let mut checkpoint = self.file.begin()?;
@@ -204,7 +207,7 @@ impl IndexFile {
         self.begin_copy()
     }
 
-    /// Begins to copy the file if most of it is of the past.
+    /// Begins to copy the file if most of it is dead.
     fn begin_copy(&mut self) -> Result<(), TreeError> {
         let snapshot = self.file.snapshot();
         let live = snapshot.node_bytes(ENTRIES) + snapshot.node_bytes(DOCUMENTS);
@@ -249,7 +252,7 @@ impl IndexSnapshot {
     }
 }
 
-/// Entries in order. See [`IndexSnapshot::entries`].
+/// An iterator over entries in order. See [`IndexSnapshot::entries`].
 pub(crate) struct IndexEntries {
     range: tree::Range,
     damage: Damage,
@@ -270,7 +273,7 @@ impl Iterator for IndexEntries {
 }
 
 impl IndexPlace {
-    /// Tells the operator that the file is about to be made again from the documents.
+    /// Logs a warning for the operator that the file is rebuilt from the documents.
     pub(super) fn tell_made_anew(&self, reason: &str) {
         let path = self.path.display();
         tracing::warn!(target: "documents", %path, reason, "an index for queries is damaged: it is made again");
@@ -299,7 +302,7 @@ impl IndexPlace {
         bytes
     }
 
-    /// Up to where a file has seen the database, if it is the one that should be here.
+    /// The update sequence in the metadata of a file; `None` if it is not of this index.
     fn seq_of(&self, snapshot: &tree::Snapshot) -> Option<u64> {
         let mut input = Input::new(snapshot.metadata());
         let (format, db, definition) = (input.byte()?, input.array()?, input.array::<16>()?);
@@ -319,8 +322,8 @@ fn whole(snapshot: &tree::Snapshot, tree: TreeId) -> tree::Range {
 }
 
 impl Damage {
-    /// What the reader is told. A file that has lost its end, or that the disk cannot read, is damaged; one that cannot be written is
-    /// not.
+    /// The error for the reader. A truncated or unreadable file counts as damaged; one that cannot be written
+    /// does not.
     fn noted(&self, error: TreeError) -> DocError {
         match error {
             TreeError::Io { operation, .. } if operation != "read" => DocError::Storage(error.to_string()),
@@ -334,13 +337,13 @@ impl Damage {
     }
 }
 
-/// The name of the file of an index.
+/// The file name of an index.
 pub(super) fn file_name(db: DbId, definition: [u8; 16]) -> String {
     let digest: String = definition.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{:016x}-{digest}{FILE_SUFFIX}", db.get())
 }
 
-/// The database that a file is an index of, if it is one. What was being written when the server stopped is one too.
+/// The database id in the name of an index file, also of an unfinished copy; `None` for other names.
 pub(super) fn db_of_file(name: &str) -> Option<u64> {
     let (db, _) = name.strip_suffix(".tmp").unwrap_or(name).strip_suffix(FILE_SUFFIX)?.split_once('-')?;
     u64::from_str_radix(db, 16).ok()
@@ -348,7 +351,7 @@ pub(super) fn db_of_file(name: &str) -> Option<u64> {
 
 const FILE_SUFFIX: &str = ".index";
 
-/// Removes a file that may be there.
+/// Removes a file, if it exists.
 pub(super) fn remove_file(disk: &dyn Disk, path: &Path) -> Result<(), DocError> {
     match disk.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,15 +1,15 @@
-//! `Indexes`: the JSON indexes of all databases, brought up to date when somebody asks.
+//! `Indexes`: the JSON indexes of all databases, brought up to date on demand.
 //!
-//! What it is: one file per definition in a directory of its own, opened when it is first used. Two definitions that say the
-//! same share one. Work is done in steps of at most [`STEP_DOCUMENTS`] documents, so that the caller can do other things between
-//! them, stop, and tell how far it is.
-//! What it is not: the choice of an index (`plan`), nor the answer of a query (`query`). It has no thread: whoever asks works.
+//! It keeps one file per definition in a directory of its own, and opens it at the first use. Equal
+//! definitions share a file. Work is done in steps of at most [`STEP_DOCUMENTS`] documents, so that the
+//! caller can yield, stop or report progress in between. It has no thread: the caller does the work. `plan`
+//! chooses the index, `query` answers the query.
 //!
 //! Invariants
-//! - An index is brought up to what the caller shows of the database, which the log must have committed: so no crash leaves it
-//!   ahead of its database.
-//! - An index that cannot be read fails one step or one reply at most: the next one makes it again from the documents.
-//! - A document is in an index only as its winner, and only if it is not deleted and no design document.
+//! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
+//!   database.
+//! - An unreadable index fails at most one step or one reply: the next one rebuilds it from the documents.
+//! - An index has documents only as their winners, and no deleted and no design documents.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -25,10 +25,10 @@ use super::{IndexDefinition, Value, put_key};
 use crate::names::DESIGN_PREFIX;
 use crate::{AttachmentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot};
 
-/// How many documents are looked at in one step.
+/// The number of documents processed per step.
 pub const STEP_DOCUMENTS: usize = 1000;
 
-/// See the module documentation.
+/// The JSON indexes of all databases.
 pub struct Indexes {
     disk: Arc<dyn Disk>,
     entropy: Arc<dyn Entropy>,
@@ -37,17 +37,17 @@ pub struct Indexes {
     open: Mutex<HashMap<IndexId, Arc<OpenIndex>>>,
 }
 
-/// A database and the digest of a definition.
+/// A database, and the digest of a definition.
 type IndexId = (DbId, [u8; 16]);
 
 #[derive(Default)]
 struct OpenIndex {
-    /// `None` before it is opened, and after it could not be written.
+    /// `None` before the file is opened, and after an error of it.
     file: Mutex<Option<IndexFile>>,
     progress: Mutex<Option<IndexProgress>>,
 }
 
-/// How far an index is that is being brought up to date.
+/// The progress of an index that is being brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexProgress {
     /// Its database.
@@ -56,31 +56,31 @@ pub struct IndexProgress {
     pub design: String,
     /// Its id among the followers.
     pub name: String,
-    /// Up to which update sequence it has seen the database.
+    /// The update sequence up to which the database is indexed.
     pub seq: u64,
-    /// Up to where it will.
+    /// The update sequence at which it will be up to date.
     pub update_seq: u64,
 }
 
 impl IndexProgress {
-    /// How much is done, in percent.
+    /// The progress in percent, at most 100.
     pub fn percent(&self) -> u64 {
         self.seq.saturating_mul(100).checked_div(self.update_seq).unwrap_or(100).min(100)
     }
 }
 
-/// What a step has led to.
+/// The outcome of a step.
 pub enum Indexing {
-    /// The index has the documents of the snapshot.
+    /// The index is up to date with the snapshot.
     Ready(IndexSnapshot),
     /// More steps are needed.
     Working(IndexProgress),
-    /// Somebody has brought it further than this snapshot: a newer one is needed.
+    /// Another caller has brought the index beyond this snapshot: a newer snapshot is needed.
     Behind,
 }
 
 impl Indexes {
-    /// The indexes in a directory. Files of databases that are not there any more are removed.
+    /// Opens the indexes in a directory. Files of unknown databases are removed.
     pub fn open(
         disk: Arc<dyn Disk>,
         entropy: Arc<dyn Entropy>,
@@ -99,8 +99,9 @@ impl Indexes {
         Ok(Indexes { disk, entropy, cache, dir, open: Mutex::default() })
     }
 
-    /// Removes all files of a directory, while nobody has it open: for whoever sets databases back, or puts others in their place. An
-    /// index that is ahead of its database is noticed, but not one that has seen another history of the same length.
+    /// Removes all index files of a closed directory, for callers that replace the databases or set them
+    /// back. An index that is ahead of its database is detected, but not one that has indexed another history
+    /// of the same length.
     pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -124,10 +125,11 @@ impl Indexes {
         Ok(definitions)
     }
 
-    /// One step towards an index that has the documents of a snapshot, whose last record the log has committed.
+    /// Does one step towards an index that is up to date with a snapshot, whose last record must be
+    /// committed.
     pub fn step(&self, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<Indexing, DocError> {
         self.with_file(snapshot, definition, |open, file| {
-            // A batch is written when it is full; what an earlier batch made necessary comes before the next one.
+            // A full batch is written, and a pending copy continued, before further changes are collected.
             if file.is_busy() {
                 file.go_on()?;
             } else if file.seq() > snapshot.update_seq() {
@@ -154,7 +156,7 @@ impl Indexes {
         })
     }
 
-    /// An index as far as it is.
+    /// The index without bringing it up to date.
     pub fn as_it_is(
         &self,
         snapshot: &Snapshot,
@@ -163,16 +165,17 @@ impl Indexes {
         self.with_file(snapshot, definition, |_, file| Ok(file.snapshot()))
     }
 
-    /// Which indexes are being brought up to date.
+    /// The progress of all indexes that are being brought up to date.
     pub fn progress(&self) -> Vec<IndexProgress> {
         let open: Vec<_> = self.open.lock().values().cloned().collect();
         open.iter().filter_map(|index| index.progress.lock().clone()).collect()
     }
 
-    /// Removes the files of a database but those of these definitions: none, if the database is deleted.
+    /// Removes the index files of a database except those of these definitions; pass none when the database
+    /// is deleted.
     pub fn retain(&self, db: DbId, definitions: &[IndexDefinition]) -> Result<(), DocError> {
         let kept: Vec<[u8; 16]> = definitions.iter().map(IndexDefinition::digest).collect();
-        // Whoever reads one of them goes on with the file that has lost its name.
+        // Current readers of a removed file keep it open.
         self.open.lock().retain(|(of, definition), _| *of != db || kept.contains(definition));
         let names: Vec<String> = kept.iter().map(|definition| file_name(db, *definition)).collect();
         let listed = self.disk.list(&self.dir);
@@ -204,7 +207,8 @@ impl Indexes {
             None => self.open_file(id, snapshot)?,
         };
         let done = work(&open, &mut file);
-        // After an error the file is opened again: what it holds is known then. Unless that is damaged.
+        // After an error the file is opened again, because its state is unknown. A damaged file is kept, so
+        // that the next call rebuilds it.
         if done.is_ok() || file.is_damaged() {
             *slot = Some(file);
         }
@@ -233,12 +237,12 @@ impl Indexes {
 
     fn open_file(&self, id: IndexId, snapshot: &Snapshot) -> Result<IndexFile, DocError> {
         let file = IndexFile::open(self.place(id))?;
-        // Ahead of the database: that was set back, and what the index has seen is not what happened.
+        // The index is ahead: the database was set back, so the index has entries of a lost history.
         if file.seq() <= snapshot.update_seq() { Ok(file) } else { self.make_anew(id) }
     }
 }
 
-/// Puts the documents that follow in the feed.
+/// Puts the next documents of the feed into the index.
 fn collect(file: &mut IndexFile, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<(), DocError> {
     let mut rows = snapshot.changes(file.seq(), crate::Direction::Ascending);
     for _ in 0..STEP_DOCUMENTS {
@@ -269,7 +273,7 @@ fn key_of(document: &Value<'_>, definition: &IndexDefinition) -> Option<Vec<u8>>
     Some(key)
 }
 
-/// A document as queries see and show it.
+/// A document as queries see and return it.
 pub(super) fn rendered(snapshot: &Snapshot, found: &Found, conflicts: bool) -> Result<Vec<u8>, DocError> {
     let leaf = found.leaf();
     let body = snapshot.body(leaf)?;
@@ -285,13 +289,13 @@ pub(super) fn rendered(snapshot: &Snapshot, found: &Found, conflicts: bool) -> R
     Ok(out)
 }
 
-/// What was stored as JSON.
+/// Parses JSON that the database has stored.
 pub(super) fn parse(text: &[u8]) -> Result<Value<'_>, DocError> {
     let text = std::str::from_utf8(text).ok().and_then(|text| Value::parse(text).ok());
     text.ok_or_else(|| DocError::Storage("a document that was stored is no JSON".into()))
 }
 
-/// The ids of design documents.
+/// The range of ids of design documents.
 fn designs() -> IdRange {
     let end = DESIGN_PREFIX.replace('/', "0");
     IdRange {

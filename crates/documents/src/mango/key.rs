@@ -1,27 +1,28 @@
-//! Keys of indexes: bytes whose order is the order of the values they are made from.
+//! Index keys: byte strings that sort like the values they encode.
 //!
 //! Each value begins with a tag: 1 null, 2 false, 3 true, 4 a number, 5 a string, 6 an array, 7 an object.
-//! - A number: 8 bytes of its float, big endian, the sign bit turned over, all bits if it is negative.
+//! - A number: 8 bytes of its float, big endian, the sign bit inverted, all bits if it is negative.
 //! - A string: its bytes, each 0 followed by 255, then 0 0.
-//! - An array: its values, then 0. An object: each key as a string without tag, preceded by 1, and its value; then 0.
+//! - An array: its values, then 0. An object: each key as a string without tag, preceded by 1, and its value;
+//!   then 0.
 //!
-//! So no key is the beginning of another, and keys of several values are those of each, one after the other. A key is cut after
-//! [`INDEX_KEY_BYTES_MAX`] bytes: values that differ only later have equal keys, and numbers do that are equal as floats.
-//! Whoever looks something up by keys compares the values as well.
+//! So no key is a prefix of another, and the key of several values is the concatenation of theirs. A key is
+//! truncated to [`INDEX_KEY_BYTES_MAX`] bytes: values that differ only later have equal keys, and so have
+//! numbers that are equal as floats. Therefore lookups by key must compare the values as well.
 
 use super::Value;
 
-/// How many bytes of a key are kept.
+/// The maximum size of a key, in bytes.
 pub const INDEX_KEY_BYTES_MAX: usize = 1024;
 
-/// Appends the key of a value to those before it in `out`, which are all of one key.
+/// Appends the key of a value to `out`, which holds the preceding values of the same key.
 pub fn put_key(out: &mut Vec<u8>, value: &Value<'_>) {
     put_value(out, value);
     out.truncate(INDEX_KEY_BYTES_MAX);
 }
 
 fn put_value(out: &mut Vec<u8>, value: &Value<'_>) {
-    // What follows would be cut anyway.
+    // The rest would be truncated anyway.
     if out.len() >= INDEX_KEY_BYTES_MAX {
         return;
     }
@@ -66,7 +67,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Whether no other value has the key of this one, as long as it is not cut. Says so of plain values only.
+/// Whether the key of this value is unique if it is not truncated. Conservative: false for arrays and
+/// objects.
 pub(crate) fn has_key_of_its_own(value: &Value<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -75,8 +77,7 @@ pub(crate) fn has_key_of_its_own(value: &Value<'_>) -> bool {
     }
 }
 
-/// The end of all keys that begin with these bytes: less than none of them, and no more than any other that is greater.
-/// `None` if there is no end.
+/// The smallest byte string that is greater than all strings with this prefix; `None` if there is none.
 pub(crate) fn end_of_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         if let Some(next) = last.checked_add(1) {

@@ -1,9 +1,11 @@
-//! `Plan`: which index answers a query, and which of its entries are looked at.
+//! `Plan`: the index that answers a query, and the range of its entries to read.
 //!
-//! What it is: CouchDB's choice. An index can be used if every document that matches is in it, and if it has the documents in
-//! the order that is asked for. Of those the one is best whose first columns the selector bounds most; then the one with the
-//! fewest columns; then the first by name. If there is none, all documents are looked at.
-//! What it is not: the reading. Every document that an entry leads to is compared with the selector: a range may hold too much.
+//! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
+//! the requested order. Of the usable ones, the best is the one with the longest prefix of columns that the
+//! selector bounds; then the one with the fewest columns; then the first by name. Without a usable index, all
+//! documents are scanned.
+//! A plan does not read. Every document of an entry must still be compared with the selector, because a range
+//! may contain other documents.
 
 use std::cmp::Reverse;
 
@@ -11,25 +13,25 @@ use super::key::{INDEX_KEY_BYTES_MAX, end_of_prefix, has_key_of_its_own, put_key
 use super::range::{FieldRange, bounded_fields, requires};
 use super::{Bookmark, FieldPath, FindRequest, IndexDefinition, QueryError, Value};
 
-/// How a query is answered. See the module documentation.
+/// The execution plan of a query.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The index; `None`: all documents by id.
+    /// The index; `None` for a scan of all documents by id.
     pub index: Option<IndexDefinition>,
-    /// The entries that are looked at, in the order of their keys; `None`: no document can match.
+    /// The range of entries to read; `None` if no document can match.
     pub keys: Option<KeyRange>,
-    /// Whether they are looked at from the last to the first.
+    /// Whether the entries are read from the last to the first.
     pub descending: bool,
-    /// What the reply is to say of it.
+    /// The warning for the reply, if any.
     pub warning: Option<String>,
 }
 
-/// Keys of an index, or ids, from one on to before another.
+/// A range of index keys or ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyRange {
-    /// The first.
+    /// The lower bound, inclusive.
     pub from: Vec<u8>,
-    /// Before which they end; `None`: with the last one.
+    /// The upper bound, exclusive; `None` for no bound.
     pub to: Option<Vec<u8>>,
 }
 
@@ -38,7 +40,8 @@ impl Plan {
     pub fn choose(request: &FindRequest, indexes: &[IndexDefinition]) -> Result<Plan, QueryError> {
         let named =
             |index: &&IndexDefinition| request.use_index.as_ref().is_some_and(|hint| hint.names(index));
-        // An index of some documents is used by who names it: that all that match are in it is then their word.
+        // A partial index is used only if the request names it: the client then vouches that it has all
+        // matching documents.
         let usable = |index: &&IndexDefinition| {
             (index.filter.is_none() || named(index)) && is_usable(&index.columns.fields, request)
         };
@@ -62,12 +65,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A bookmark behind the entry with this key.
+    /// A bookmark after the entry with this key.
     pub fn bookmark(&self, key: &[u8]) -> Bookmark {
         Bookmark { index: self.index.as_ref().map_or([0; 16], IndexDefinition::digest), key: key.to_vec() }
     }
 
-    /// Leaves out what is before and with the bookmark.
+    /// Excludes the entries up to and including the bookmark.
     fn go_on(&mut self, request: &FindRequest) -> Result<(), QueryError> {
         let (Some(bookmark), Some(keys)) = (&request.bookmark, &mut self.keys) else { return Ok(()) };
         if bookmark.index != self.index.as_ref().map_or([0; 16], IndexDefinition::digest) {
@@ -79,14 +82,14 @@ impl Plan {
                 keys.to = Some(end);
             }
         } else {
-            // The first key that is greater.
+            // The smallest greater key.
             let behind = [&bookmark.key[..], &[0]].concat();
             keys.from = std::mem::take(&mut keys.from).max(behind);
         }
         Ok(())
     }
 
-    /// Appends what `_explain` says.
+    /// Appends the reply of `_explain`.
     pub fn explain(&self, request: &FindRequest, database: &str, out: &mut Vec<u8>) {
         let hint =
             request.use_index.iter().flat_map(|hint| [Some(&hint.design), hint.name.as_ref()]).flatten();
@@ -137,13 +140,13 @@ impl Plan {
     }
 }
 
-/// Whether an index with these columns has all documents that match, in the right order.
+/// Whether an index with these columns has all matching documents, in the requested order.
 fn is_usable(columns: &[FieldPath], request: &FindRequest) -> bool {
     let sort = &request.sort.fields;
     let always = |path: &FieldPath| ["_id", "_rev"].contains(&&*path.name());
     let has_all =
         columns.iter().all(|path| sort.contains(path) || always(path) || requires(&request.selector, path));
-    // Columns that can have one value only do not change the order.
+    // Columns with only one possible value do not affect the order.
     let constant = columns.iter().take_while(|path| {
         sort.first() != Some(path) && FieldRange::of(&request.selector, path).only().is_some()
     });
@@ -158,7 +161,7 @@ fn all_docs_is_usable(request: &FindRequest) -> bool {
     }
 }
 
-/// The best of some indexes.
+/// The best of several usable indexes.
 fn best<'a>(
     indexes: impl Iterator<Item = &'a IndexDefinition>,
     request: &FindRequest,
@@ -166,14 +169,14 @@ fn best<'a>(
     indexes.min_by_key(|index| merit(index, request))
 }
 
-/// By what indexes are compared, the best first.
+/// The sort key of indexes; the best is the smallest.
 fn merit<'a>(index: &'a IndexDefinition, request: &FindRequest) -> (Reverse<usize>, usize, &'a str, &'a str) {
     let bounded = bounded_fields(&request.selector);
     let prefix = index.columns.fields.iter().take_while(|path| bounded.contains(path)).count();
     (Reverse(prefix), index.columns.fields.len(), &index.design, &index.name)
 }
 
-/// From the first column on: as long as there is one value only, and then one range.
+/// The range of keys: a prefix of columns with one possible value each, then the range of the next column.
 fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRange> {
     let ranges: Vec<_> =
         index.columns.fields.iter().map(|path| FieldRange::of(&request.selector, path)).collect();
@@ -184,7 +187,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     let constant = ranges.iter().map_while(FieldRange::only);
     constant.clone().for_each(|value| put_key(&mut prefix, value));
     let range = ranges.get(constant.count());
-    // Values that are not equal may have equal keys: then one that is excluded does not exclude its key.
+    // Unequal values may have equal keys: excluding such a value does not exclude its key.
     let bound = |(value, with): (&Value<'_>, bool)| {
         let mut key = prefix.clone();
         put_key(&mut key, value);
@@ -196,7 +199,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     let from = match low {
         None => prefix.clone(),
         Some((key, true)) => key,
-        // Some key is greater: all begin with a tag.
+        // Always `Some`: the first byte of a key is a tag.
         Some((key, false)) => end_of_prefix(key).unwrap_or_default(),
     };
     let to = match high {
@@ -207,7 +210,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     Some(KeyRange { from, to })
 }
 
-/// The ids between which the selector wants them.
+/// The range of ids that the selector allows.
 fn ids(request: &FindRequest) -> Option<KeyRange> {
     let id = FieldPath::parse("_id").ok()?;
     let range = FieldRange::of(&request.selector, &id);
@@ -221,7 +224,7 @@ fn ids(request: &FindRequest) -> Option<KeyRange> {
         _ => Vec::new(),
     };
     let to = match range.high {
-        // Behind the id itself, which may be one of them.
+        // After the id itself, which may be in the range.
         Some((Value::String(id), _)) => Some([id.as_bytes(), &[0]].concat()),
         Some((other, _)) if *other < least => return None,
         _ => None,
@@ -254,7 +257,7 @@ fn warning(index: Option<&IndexDefinition>, request: &FindRequest) -> Option<Str
 }
 
 impl super::IndexHint {
-    /// Whether this index is meant.
+    /// Whether the hint refers to this index.
     fn names(&self, index: &IndexDefinition) -> bool {
         self.design == index.design && self.name.as_ref().is_none_or(|name| *name == index.name)
     }

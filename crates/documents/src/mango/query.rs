@@ -1,8 +1,8 @@
-//! `Query`: the answer of `_find`, made piece by piece.
+//! `Query`: makes the reply of `_find`, piece by piece.
 //!
-//! What it is: the entries of the plan, the documents that they lead to, the selector, and the JSON of the reply, as much of it at a
-//! time as the caller can send. Memory does not depend on how many documents there are.
-//! What it is not: released. The reply shows what the snapshot has: it may leave the server when the log has committed that.
+//! It reads the entries of the plan and their documents, applies the selector, and renders JSON in pieces
+//! that the caller can send. Its memory does not depend on the number of documents. The reply shows the state
+//! of the snapshot: it may leave the server only once the log has committed that state.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::names::DESIGN_PREFIX;
 use crate::scan::AllDocs;
 use crate::{Direction, DocError, Found, IdRange, Pick, Snapshot};
 
-/// How many documents are looked at in one step.
+/// The number of documents examined per step.
 const STEP_DOCUMENTS: usize = 200;
-/// After how many bytes of the reply a step ends.
+/// Bytes of the reply after which a step ends.
 const STEP_BYTES: usize = 64 << 10;
-/// When a query is told that it looks at too many documents for each that it gives.
+/// The number of examined documents per returned one above which the reply has a warning.
 const SCAN_RATIO_MAX: u64 = 10;
 
-/// See the module documentation.
+/// A query in execution.
 pub struct Query {
     snapshot: Snapshot,
     request: FindRequest,
@@ -31,7 +31,7 @@ pub struct Query {
     skipped: u64,
     returned: u64,
     examined: u64,
-    /// The key of the last entry that was shown.
+    /// The key of the last returned entry.
     last_key: Option<Vec<u8>>,
     begun: bool,
 }
@@ -42,14 +42,14 @@ enum Entries {
     Index(IndexEntries),
 }
 
-/// The key of an entry, and its document, if that is one that queries see.
+/// The key of an entry, and its document if queries may see it.
 struct Candidate {
     key: Vec<u8>,
     found: Option<Found>,
 }
 
 impl Query {
-    /// Begins to answer. `index`: the entries of the index that the plan has chosen.
+    /// Begins a query. `index` has the entries of the index in the plan.
     pub fn new(
         snapshot: Snapshot,
         request: FindRequest,
@@ -78,7 +78,8 @@ impl Query {
         })
     }
 
-    /// Appends the next piece of the reply. Says whether there are more. `elapsed`: since the request came.
+    /// Appends the next piece of the reply. Returns whether there are more. `elapsed` is the time since the
+    /// request arrived.
     pub fn step(&mut self, elapsed: Duration, out: &mut Vec<u8>) -> Result<bool, DocError> {
         if !std::mem::replace(&mut self.begun, true) {
             out.extend_from_slice(b"{\"docs\":[");
@@ -119,7 +120,7 @@ impl Query {
                 let Some(entry) = entries.next().transpose()? else { return Ok(None) };
                 match self.snapshot.open(&entry.id, Pick::Winner) {
                     Ok(found) => Ok(Some(Candidate { key: entry.key, found: Some(found) })),
-                    // It was purged, or the index is not to be up to date.
+                    // The document was purged, or the index was not brought up to date (`"update":false`).
                     Err(DocError::Missing | DocError::Deleted) => {
                         Ok(Some(Candidate { key: entry.key, found: None }))
                     }
@@ -182,7 +183,7 @@ impl Query {
     }
 }
 
-/// The range of ids that a plan without an index has. Only a bookmark can have bytes in it that are no text.
+/// The range of ids of a plan without an index. Only a bookmark can contain bytes that are not UTF-8.
 fn ids(keys: &KeyRange, request: &FindRequest) -> Result<IdRange, QueryError> {
     let id = |bytes: &[u8]| {
         let bookmark = || request.bookmark.as_ref().map_or_else(String::new, Bookmark::text);

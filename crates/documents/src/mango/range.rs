@@ -1,26 +1,27 @@
-//! What a selector says of one field: between which values it has to be, and whether it has to be there.
+//! Analysis of a selector for one field: the range of values that it allows, and whether it requires the
+//! field.
 
 use super::selector::{Comparison, Condition, Selector};
 use super::{FieldPath, Value};
 
-/// The values between which a field has to be.
+/// The range of values that a selector allows for a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FieldRange<'s> {
-    /// The least value, and whether it is one of them.
+    /// The lower bound, and whether it is inclusive.
     pub(crate) low: Option<(&'s Value<'static>, bool)>,
-    /// The greatest value, and whether it is one of them.
+    /// The upper bound, and whether it is inclusive.
     pub(crate) high: Option<(&'s Value<'static>, bool)>,
 }
 
 impl<'s> FieldRange<'s> {
-    /// What all conditions that must be met say of the field. Conditions that may be met are not looked into.
+    /// Intersects all mandatory conditions on the field; conditions within `$or` are ignored.
     pub(crate) fn of(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
         let mut range = FieldRange::default();
         range.narrow_by(selector, path);
         range
     }
 
-    /// The only value that is possible, if there is one.
+    /// The only allowed value, if there is exactly one.
     pub(crate) fn only(&self) -> Option<&'s Value<'static>> {
         match (self.low, self.high) {
             (Some((low, true)), Some((high, true))) if low == high => Some(low),
@@ -28,7 +29,7 @@ impl<'s> FieldRange<'s> {
         }
     }
 
-    /// Whether no value is possible.
+    /// Whether no value is allowed.
     pub(crate) fn is_empty(&self) -> bool {
         match (self.low, self.high) {
             (Some((low, with_low)), Some((high, with_high))) => {
@@ -72,7 +73,7 @@ impl<'s> FieldRange<'s> {
     }
 }
 
-/// Whether every document that matches has the field.
+/// Whether every matching document must have the field.
 pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     match selector {
         Selector::And(all) => all.iter().any(|selector| requires(selector, path)),
@@ -82,7 +83,7 @@ pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     }
 }
 
-/// The fields of which conditions that must be met say between which values they are.
+/// The fields with a bound in a mandatory condition.
 pub(crate) fn bounded_fields(selector: &Selector) -> Vec<&FieldPath> {
     let mut fields = match selector {
         Selector::And(all) => all.iter().flat_map(bounded_fields).collect(),

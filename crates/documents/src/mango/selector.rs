@@ -1,71 +1,72 @@
-//! Selectors: which documents a query is about.
+//! Selectors: the conditions of a query on documents.
 //!
-//! What it is: `{"age":{"$gt":20},"$or":[...]}` read into conditions on fields, and whether a document meets them.
-//! What it is not: the choice of an index (`plan`), which looks at the conditions.
+//! This module parses `{"age":{"$gt":20},"$or":[...]}` into conditions on fields, and matches documents.
+//! `plan` uses the conditions to choose an index.
 //!
 //! Invariants
-//! - A condition on a field that is not there is not met, but `$exists: false`. A negation is moved to the conditions it is about,
-//!   so it does not change that; only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` it turns over what there was.
-//! - Regular expressions are matched in linear time; those that cannot be (back references, look around) are refused.
+//! - A missing field meets no condition except `$exists: false`. Negations are moved inwards to single
+//!   conditions, so that this holds for them too. Only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` a
+//!   negation inverts the result of its operand.
+//! - Regular expressions are matched in linear time; others (back references, look-around) are rejected.
 
 use regex::Regex;
 
 use super::{FieldPath, QueryError, Value};
 
-/// How many bytes a compiled regular expression may take.
+/// The maximum size of a compiled regular expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
-/// How many bytes it may take beside that while it is matched.
+/// The maximum size of its cache while it is matched, in bytes.
 const REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
-/// How many of them a selector may have.
+/// The maximum number of regular expressions in a selector.
 const REGEXES_MAX: usize = 32;
 
-/// What a document has to be like.
+/// A condition on a document.
 #[derive(Debug, Clone)]
 pub enum Selector {
-    /// All of these. None: any document.
+    /// All of these must match; matches any document if empty.
     And(Vec<Selector>),
-    /// One of these at least.
+    /// At least one of these must match; matches no document if empty.
     Or(Vec<Selector>),
-    /// Not this. Only inside conditions on elements.
+    /// This must not match. Only inside conditions on elements.
     Not(Box<Selector>),
-    /// A field meets a condition.
+    /// A field must meet a condition.
     Field(FieldPath, Condition),
 }
 
-/// What a value has to be like.
+/// A condition on a value.
 #[derive(Debug, Clone)]
 pub enum Condition {
-    /// `$eq` and the others that compare.
+    /// `$eq` and the other comparisons.
     Is(Comparison, Value<'static>),
     /// `$exists`
     Exists(bool),
     /// `$type`
     Type(String),
-    /// `$in`; of an array, one of its elements.
+    /// `$in`; for an array, any of its elements.
     In(Vec<Value<'static>>),
     /// `$nin`
     NotIn(Vec<Value<'static>>),
-    /// `$all`: an array with all of these.
+    /// `$all`: an array that contains all of these.
     All(Vec<Value<'static>>),
-    /// `$size`: an array with so many elements.
+    /// `$size`: an array with this many elements.
     Size(u64),
-    /// `$mod`: divisor and remainder of a whole number.
+    /// `$mod`: divisor and remainder of an integer.
     Mod(i128, i128),
     /// `$regex`
     Regex(Box<Regex>),
     /// `$beginsWith`
     BeginsWith(String),
-    /// `$elemMatch`: one element of an array.
+    /// `$elemMatch`: at least one element of an array.
     ElemMatch(Box<Selector>),
-    /// `$allMatch`: all elements of an array that has some.
+    /// `$allMatch`: all elements of a non-empty array.
     AllMatch(Box<Selector>),
-    /// `$keyMapMatch`: one key of an object.
+    /// `$keyMapMatch`: at least one key of an object.
     KeyMapMatch(Box<Selector>),
-    /// `$not`, where the condition has no opposite.
+    /// `$not` of a condition that has no opposite.
     Not(Box<Condition>),
 }
 
-/// How two values are compared.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `$eq`
@@ -83,7 +84,7 @@ pub enum Comparison {
 }
 
 impl Selector {
-    /// Reads a selector.
+    /// Parses a selector.
     pub fn parse(value: &Value<'_>) -> Result<Selector, QueryError> {
         let members = value.as_object().ok_or_else(|| QueryError::InvalidSelector(value.to_json()))?;
         if members.is_empty() {
@@ -102,7 +103,7 @@ impl Selector {
         }
     }
 
-    /// Whether a document, or another value, is as the selector says.
+    /// Whether a document, or another value, matches.
     pub fn matches(&self, value: &Value<'_>) -> bool {
         match self {
             Selector::And(all) => all.iter().all(|selector| selector.matches(value)),
@@ -115,7 +116,7 @@ impl Selector {
         }
     }
 
-    /// Whether all conditions name a field.
+    /// Whether all conditions are on a field.
     fn is_on_fields(&self) -> bool {
         match self {
             Selector::And(all) | Selector::Or(all) => all.iter().all(Selector::is_on_fields),
@@ -126,7 +127,7 @@ impl Selector {
 }
 
 impl Condition {
-    /// Whether a value that is there is as the condition says.
+    /// Whether an existing value meets the condition.
     fn matches(&self, value: &Value<'_>) -> bool {
         match self {
             Condition::Is(comparison, other) => comparison.holds(value, other),
@@ -157,7 +158,7 @@ impl Condition {
         }
     }
 
-    /// What is met by a value that is there exactly if this is not.
+    /// The condition that an existing value meets exactly if it does not meet this one.
     fn negated(self) -> Condition {
         match self {
             Condition::Is(comparison, value) => Condition::Is(comparison.opposite(), value),
@@ -208,7 +209,8 @@ fn has_all(value: &Value<'_>, values: &[Value<'static>]) -> bool {
     whole || values.iter().all(|wanted| elements.iter().any(|element| element == wanted))
 }
 
-/// Moves negations to the conditions that they are about. `negate`: whether there is one around it.
+/// Moves negations inwards to single conditions. `negate`: whether the selector is within an odd number of
+/// them.
 fn normalized(selector: Selector, negate: bool) -> Selector {
     let each = |all: Vec<Selector>| all.into_iter().map(|selector| normalized(selector, negate)).collect();
     match selector {
@@ -222,10 +224,10 @@ fn normalized(selector: Selector, negate: bool) -> Selector {
     }
 }
 
-/// Reads what is said of the value at `path`.
+/// Parses the condition on the value at `path`.
 fn read(value: &Value<'_>, path: &FieldPath) -> Result<Selector, QueryError> {
     match value.as_object() {
-        // An object without members is a value to be equal to, where there is a field that could be.
+        // `{}` is a value to compare with, unless it is the whole selector.
         Some([]) if path.is_empty() => Ok(Selector::And(Vec::new())),
         Some([(key, argument)]) => read_member(key, argument, path),
         Some(members) if !members.is_empty() => {
@@ -292,7 +294,8 @@ fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, Que
 
 fn read_mod(argument: &Value<'_>) -> Option<Condition> {
     let [Value::Number(divisor), Value::Number(remainder)] = argument.as_array()? else { return None };
-    // Minus one would overflow with the smallest number; all numbers have remainder 0 there, as with one.
+    // The divisor -1 would overflow with the smallest number. The absolute value leaves all remainders as
+    // they are.
     let divisor = divisor.integer()?.checked_abs().filter(|divisor| *divisor != 0)?;
     Some(Condition::Mod(divisor, remainder.integer()?))
 }
@@ -303,7 +306,7 @@ fn read_regex(text: &str) -> Option<Condition> {
     Some(Condition::Regex(Box::new(regex.build().ok()?)))
 }
 
-/// How many members of a value have this name, at any depth.
+/// The number of members with this name in a value, at any depth.
 fn count_of(name: &str, value: &Value<'_>) -> usize {
     match value {
         Value::Array(values) => values.iter().map(|value| count_of(name, value)).sum(),

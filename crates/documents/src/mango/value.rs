@@ -1,14 +1,15 @@
-//! `Value`: JSON that queries look into, and how values are ordered.
+//! `Value`: JSON values for queries, and their order.
 //!
-//! Numbers keep their text, objects the order of their members: what is shown is what was stored. An object is less than
-//! another by its first member that differs: by the key, then by the value; then by having fewer members.
+//! Numbers keep their text and objects the order of their members, so that values are returned as they were
+//! stored. Objects are ordered by their first different member: by key, then by value; then by the number of
+//! members.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::json::{JsonError, Kind, Reader, put_string};
 
-/// A JSON value that borrows its strings where it can.
+/// A JSON value; strings are borrowed where possible.
 #[derive(Debug, Clone)]
 pub enum Value<'a> {
     /// `null`
@@ -21,49 +22,49 @@ pub enum Value<'a> {
     String(Cow<'a, str>),
     /// An array.
     Array(Vec<Value<'a>>),
-    /// An object. A key that is there twice means its last value.
+    /// An object. Of duplicate keys the last one counts.
     Object(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
-/// A number, as it was written and what it is.
+/// A number, as text and as a float.
 #[derive(Debug, Clone)]
 pub struct Number<'a> {
     text: Cow<'a, str>,
     float: f64,
 }
 
-/// From here on, 2^53, whole numbers may differ that are the same float.
+/// 2^53: from here on, different integers may have the same float.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> Number<'a> {
     fn new(text: &'a str) -> Number<'a> {
-        // What is too large for a float is infinite: it is ordered last, which it is.
+        // A number that is too large for a float becomes infinite, which keeps its order.
         Number { float: text.parse().unwrap_or(f64::INFINITY), text: Cow::Borrowed(text) }
     }
 
-    /// As a float, without a sign if it is zero.
+    /// The number as a float; zero has no sign.
     pub fn float(&self) -> f64 {
         self.float + 0.0
     }
 
-    /// The text, if it is a whole number without point and exponent.
+    /// The integer, if the text has neither a point nor an exponent and fits into an `i128`.
     pub fn integer(&self) -> Option<i128> {
         self.text.parse().ok()
     }
 
-    /// Whether it is equal to all numbers that are the same float.
+    /// Whether it equals all numbers with the same float.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
     }
 
-    /// What tells numbers apart that are the same float. From 2^53 on floats are whole.
+    /// Distinguishes numbers with the same float. Floats from 2^53 on are whole.
     fn exact(&self) -> i128 {
         self.integer().unwrap_or(self.float as i128)
     }
 }
 
 impl<'a> Value<'a> {
-    /// Reads a text that is one value.
+    /// Parses a text that is one value.
     pub fn parse(text: &'a str) -> Result<Value<'a>, JsonError> {
         let mut reader = Reader::of(text);
         let value = Value::read(&mut reader)?;
@@ -71,7 +72,7 @@ impl<'a> Value<'a> {
         Ok(value)
     }
 
-    /// Reads the value that comes next.
+    /// Reads the next value.
     pub fn read(reader: &mut Reader<'a>) -> Result<Value<'a>, JsonError> {
         Ok(match reader.peek()? {
             Kind::Null => {
@@ -100,12 +101,12 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// A string.
+    /// Makes a string.
     pub fn string(text: impl Into<Cow<'a, str>>) -> Value<'a> {
         Value::String(text.into())
     }
 
-    /// The value of a member, if this is an object that has it.
+    /// The value of a member; `None` if this is not an object or does not have it.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         match self {
             Value::Object(members) => {
@@ -115,7 +116,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text, if this is a string.
+    /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -123,7 +124,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether this is one, if it is a bool.
+    /// The value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(value) => Some(*value),
@@ -131,7 +132,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The number, if this is a whole one that is not negative.
+    /// The number as a `u64`, if it is a non-negative integer.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Value::Number(number) => number.integer().and_then(|number| u64::try_from(number).ok()),
@@ -139,7 +140,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The elements, if this is an array.
+    /// The elements of an array.
     pub fn as_array(&self) -> Option<&[Value<'a>]> {
         match self {
             Value::Array(values) => Some(values),
@@ -147,7 +148,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The members, if this is an object.
+    /// The members of an object.
     pub fn as_object(&self) -> Option<&[(Cow<'a, str>, Value<'a>)]> {
         match self {
             Value::Object(members) => Some(members),
@@ -155,7 +156,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What `$type` calls it.
+    /// The name of its type for `$type`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -167,7 +168,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same, borrowing nothing.
+    /// Copies borrowed text, so that the value borrows nothing.
     pub fn into_owned(self) -> Value<'static> {
         let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
         match self {
@@ -182,7 +183,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends it as JSON.
+    /// Appends the value as JSON.
     pub fn render(&self, out: &mut Vec<u8>) {
         match self {
             Value::Null => out.extend_from_slice(b"null"),
@@ -214,7 +215,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As JSON, for texts of errors.
+    /// The value as JSON, for error texts.
     pub fn to_json(&self) -> String {
         let mut out = Vec::new();
         self.render(&mut out);
@@ -270,7 +271,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Few keys and few values of each type, so that they meet.
+    /// Few keys and few values of each type, so that equal ones are likely.
     pub(crate) fn values() -> impl Strategy<Value = Value<'static>> {
         let number = prop_oneof![
             (-3i32..4).prop_map(|number| number.to_string()),

@@ -1,4 +1,4 @@
-//! Cases of CouchDB's rules, and any paths against sets of edges.
+//! Examples of CouchDB's rules, and random paths compared with sets of edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use proptest::sample::{Index, subsequence};
 
 use super::*;
 
-/// A leaf that knows whether it deletes, and what it is called.
+/// A leaf with a deletion flag and a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Text(bool, u8);
 
@@ -30,7 +30,7 @@ fn rev(number: u32, name: u8) -> Rev {
     Rev::new(number, [name; 16]).expect("not 0")
 }
 
-/// The path with these names, newest first, whose newest has this number.
+/// The path with these names, newest first; `newest` is the number of the first one.
 fn path(newest: u32, names: &str) -> RevPath {
     RevPath::new(newest, names.bytes().map(|name| [name; 16]).collect()).expect("a path")
 }
@@ -93,7 +93,7 @@ fn what_is_between_two_branches_joins_them() {
 #[test]
 fn a_forged_parent_is_not_believed() {
     let mut tree = tree(&[(3, "cba", false), (2, "xa", false)]);
-    // Were x the parent of c, it were no leaf any more and its content lost.
+    // If x became the parent of c, it would no longer be a leaf, and its content would be lost.
     assert_eq!(tree.merge(&path(4, "dcxa"), Text(false, b'd')), Merged::Extended);
     assert_eq!(leaves(&tree), ["4d", "2x"]);
     assert_eq!(names_of(&tree, rev(4, b'd')), "dcba");
@@ -113,7 +113,7 @@ fn stemming_forgets_the_oldest_of_each_leaf() {
     let mut one = tree(&[(5, "edcba", false)]);
     assert!(one.stem(0), "one revision stays");
     assert_eq!(names_of(&one, rev(5, b'e')), "e");
-    // An edit goes on from a leaf whose ancestors are forgotten.
+    // An edit can extend a leaf with stemmed ancestors.
     assert_eq!(one.merge(&path(6, "fe"), Text(false, b'f')), Merged::Extended);
 }
 
@@ -162,14 +162,14 @@ fn bytes_that_are_no_tree_are_refused() {
     assert!(decode(&[0xff, 0xff, 3]).is_none(), "more than can be there");
 }
 
-/// A history: the revision `n` descends from the one that `parents[n - 1]` picks of those before it, or from none.
+/// A history: each revision has a random earlier one as its parent, or none.
 fn histories() -> impl Strategy<Value = Vec<(Rev, Option<Rev>, bool)>> {
     let parent = (proptest::option::weighted(0.9, any::<Index>()), any::<bool>());
     proptest::collection::vec(parent, 1..14).prop_map(|parents| {
         let mut revs: Vec<(Rev, Option<Rev>, bool)> = Vec::new();
         for (name, (parent, deleted)) in (b'a'..).zip(parents) {
             let parent = parent.filter(|_| !revs.is_empty()).map(|index| index.get(&revs).0);
-            // Names that do not grow with the numbers.
+            // Hashes that do not grow with the numbers.
             let hash = [name.wrapping_mul(91); 16];
             let rev = parent.map_or(Rev::first(hash), |parent| parent.next(hash).expect("few"));
             revs.push((rev, parent, deleted));
@@ -178,7 +178,7 @@ fn histories() -> impl Strategy<Value = Vec<(Rev, Option<Rev>, bool)>> {
     })
 }
 
-/// Some paths of a history, each cut somewhere, in some order.
+/// Some paths of a history, truncated at random, in random order.
 fn merges() -> impl Strategy<Value = Vec<(RevPath, Text)>> {
     histories().prop_flat_map(|history| {
         let parents: BTreeMap<Rev, Option<Rev>> =
@@ -204,7 +204,7 @@ fn merges() -> impl Strategy<Value = Vec<(RevPath, Text)>> {
     })
 }
 
-/// What a tree is: who is whose parent, and what was said of each revision.
+/// The expected tree: the parent of each revision, and the last content merged for it.
 fn model(merges: &[(RevPath, Text)]) -> (BTreeMap<Rev, Option<Rev>>, BTreeMap<Rev, Text>) {
     let (mut parents, mut texts) = (BTreeMap::new(), BTreeMap::new());
     for (path, text) in merges {
@@ -252,7 +252,7 @@ proptest! {
             let mut path = whole.path_of(rev).expect("a leaf");
             path.truncate(limit as usize);
             let kept = tree.path_of(rev).expect("a leaf");
-            // A leaf may keep more, where the path of another goes on.
+            // A leaf may keep more ancestors if they are on the path of another leaf.
             let revs: Vec<Rev> = kept.revs().take(limit as usize).collect();
             prop_assert_eq!(revs, path.revs().collect::<Vec<_>>());
         }

@@ -1,4 +1,4 @@
-//! Attachments: inline, kept, and sent in chunks.
+//! Attachments: inline, kept, and uploaded in chunks.
 
 use bytes::Bytes;
 
@@ -96,7 +96,7 @@ fn what_was_not_finished_goes() {
     let (kit, db) = Kit::with_database();
     let upload = kit.write(&db, Writer::begin_upload).expect("begun");
     kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).expect("taken");
-    // A server that goes on after this one knows nobody who would go on with the upload.
+    // The next server does not know the client of the unfinished upload.
     let next = kit.replica();
     let taken_over = next.documents.database("db").expect("there");
     let put =

@@ -1,4 +1,4 @@
-//! Databases come and go.
+//! Creation and deletion of databases.
 
 use lsn::Lsn;
 

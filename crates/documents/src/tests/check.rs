@@ -1,4 +1,4 @@
-//! What `sheaf check` finds.
+//! Tests of `sheaf check`.
 
 use std::path::PathBuf;
 
@@ -47,6 +47,6 @@ fn every_byte_that_is_in_use_is_looked_at() {
         assert!(told.iter().all(|what| what.contains(&*path.to_string_lossy())), "{told:?}");
         found += u64::from(report.damaged > 0);
     }
-    // A compacted file has little but what is in use; its first header is not, nor what fills blocks up.
+    // Almost all of a compacted file is in use, except its first header and the padding.
     assert!(found > places.len() as u64 * 8 / 10, "{found} of {}", places.len());
 }

@@ -1,4 +1,4 @@
-//! Compaction beside writers, checkpoints and readers, and crashes at each of its I/Os.
+//! Compaction concurrent with writers, checkpoints and readers, and with crashes at each of its I/Os.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::history::{Step as Edit, run, step};
 use super::kit::*;
 use crate::*;
 
-/// Compacts to the end, with something between the steps.
+/// Runs a compaction to its end, and calls `between` before each step.
 fn compact(
     kit: &Kit,
     db: &Arc<Database>,
@@ -34,7 +34,7 @@ fn compact(
     panic!("it does not end");
 }
 
-/// What must succeed unless the disk has stopped.
+/// The result of an operation that can only fail because the disk has stopped.
 fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
     match result {
         Err(DocError::Storage(_)) => Err(StoreError::NotCommitted),
@@ -42,10 +42,11 @@ fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
     }
 }
 
-/// What keeps places in the file alive in memory: conflicts, kept attachments, uploads that were saved before they are used.
+/// Edits that keep pointers into the file in memory: conflicts, kept attachments, uploads that are saved
+/// before they are used.
 fn edits_of_what_is_saved(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
     let id = format!("doc{}", number % 12);
-    // The winner may be a conflict without it.
+    // The winner may be a conflict that lacks the attachment.
     let all = db.snapshot().open_all(&id).unwrap_or_default();
     if let Some(found) = all.iter().find(|found| found.leaf().attachment("f").is_some()) {
         let keep = format!(r#"{{"number":{number},"_attachments":{{"f":{{"stub":true}}}}}}"#);
@@ -138,11 +139,11 @@ fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
     kit.log.lock().expect("whole").clone()
 }
 
-/// Runs it on a disk with a plan; the log of what was done before it failed, if it began at all.
+/// Runs the compacted history on a disk with faults; `None` if the databases could not even be opened.
 fn run_on(disk: &Arc<SimDisk>, plan: FaultPlan) -> Option<Kit> {
     disk.set_fault_plan(plan);
     let kit = Kit::open(disk, &[]).ok()?;
-    // How far it comes is the matter of who looks at what is there.
+    // It may fail at any point; the caller checks the resulting state.
     let _ = compacted_history(&kit);
     Some(kit)
 }
@@ -204,7 +205,7 @@ proptest! {
                 if *saves {
                     kit.save()?;
                 }
-                // A reader of the feed sees each document once, behind what it has seen.
+                // A reader of the feed sees each document once, and only after the position it has reached.
                 let snapshot = db.snapshot();
                 let rows: Vec<u64> = snapshot.changes(seen, Direction::Ascending).map(|row| row.expect("readable").seq).collect();
                 assert!(rows.is_sorted_by(|a, b| a < b) && rows.first().is_none_or(|first| *first > seen));

@@ -1,4 +1,4 @@
-//! Who may edit what, and what it leads to.
+//! The rules for edits, and their results.
 
 use bytes::Bytes;
 

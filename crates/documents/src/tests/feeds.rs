@@ -1,4 +1,4 @@
-//! Any history of edits, against what a map says; and replicas against the one that decided.
+//! Random histories of edits compared with a model, and replicas with their leader.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ proptest! {
             run(&kit, &db, step);
             let snapshot = db.snapshot();
             prop_assert_eq!(recount(&snapshot), snapshot.info().sums);
-            // Who reads the feed from where it was sees each document that has changed since, once, and its last revision.
+            // Reading the feed from the previous position returns each document that changed since, once.
             let behind: Vec<ChangeRow> =
                 snapshot.changes(before.update_seq(), Direction::Ascending).map(|row| row.expect("readable")).collect();
             let by_id: BTreeMap<&str, &ChangeRow> = behind.iter().map(|row| (&*row.id, row)).collect();
@@ -28,7 +28,7 @@ proptest! {
             }
             held.push((dump(&before), before));
         }
-        // Snapshots stay as they were.
+        // Snapshots never change.
         for (dumped, snapshot) in &held {
             prop_assert_eq!(&dump(snapshot), dumped);
         }

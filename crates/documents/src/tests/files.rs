@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// A history that meets everything that files can hold; saves as often as it can.
+/// A history that covers everything a file can hold, and saves often.
 pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     let a = kit.create("a").expect("created");
     let big = "b".repeat(3000);
@@ -103,7 +103,7 @@ pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     kit.save()
 }
 
-/// Opens what is on the disk with what the log has, and compares.
+/// Recovers from the disk and the log, and compares the result with a replica of the whole log.
 pub(crate) fn recovered(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)], what: &str) -> Kit {
     let kit = Kit::open(disk, log).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(kit.dump(), kit.replica().dump(), "{what}");
@@ -145,7 +145,7 @@ fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
             let disk = disk();
             disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), ..FaultPlan::default() });
             let Ok(kit) = Kit::open(&disk, &[]) else { continue };
-            // A failure that changes nothing, as that of dropping a cache, is none.
+            // The history may succeed: some failures have no effect, such as that of dropping a cache.
             let _ = history(&kit);
             assert_eq!(kit.dump(), kit.replica().dump(), "readers after failure {at}");
             let log = kit.log.lock().expect("whole").clone();
@@ -156,10 +156,11 @@ fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
     }
 }
 
-/// The disk works again: everything can be saved, and nothing lies about that the catalog does not name.
+/// Asserts that everything can be saved after the faults have ended, and that only files in the catalog
+/// remain.
 pub(crate) fn assert_saves_again(disk: &Arc<SimDisk>, kit: &Kit, what: &str) {
     disk.set_fault_plan(FaultPlan::default());
-    // What was frozen before comes first, and what was written since after it.
+    // The first call saves the frozen layer, the second one the later changes.
     (0..2).for_each(|_| kit.save().unwrap_or_else(|error| panic!("{what}: {error}")));
     assert_eq!(kit.documents.dirty_bytes(), 0, "{what}");
     let plan = kit.documents.plan_copy().expect("readable");
@@ -181,7 +182,7 @@ fn what_could_not_be_saved_is_saved_once_the_disk_works_again() {
             disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), sticky, ..FaultPlan::default() });
             let Ok(kit) = Kit::open(&disk, &[]) else { continue };
             if history(&kit).is_err() {
-                // A database that begins and ends while nothing can be saved.
+                // A database that is created and deleted while nothing can be saved.
                 let short = kit.create("short").expect("created");
                 kit.edit(&short, put("x", "{}")).expect("new");
                 let _ = kit.save();
@@ -245,7 +246,7 @@ fn the_log_is_needed_from_the_oldest_change_that_is_not_saved() {
     kit.edit(&b, put("y", "{}")).expect("new");
     save(due(0, true));
     assert_eq!(kit.documents.saved_lsn(), Some(kit.end()));
-    // What the log will not commit is not written.
+    // Changes that the log will not commit are not written to files.
     let before = disk.read_file(&file_of(&a)).expect("there");
     kit.edit(&a, update("x", rev, "{}")).expect("a leaf");
     let refused = kit.documents.checkpoint(&due(0, true), &mut |_| false);
@@ -257,7 +258,7 @@ fn the_log_is_needed_from_the_oldest_change_that_is_not_saved() {
     assert_eq!(kit.documents.saved_lsn(), Some(kit.end()));
     let log = kit.log.lock().expect("whole").clone();
     recovered(&disk, &log, "saved in two steps");
-    // Only what is behind `saved_lsn` is needed.
+    // Only the records behind `saved_lsn` are needed.
     assert_eq!(Kit::open(&disk, &log[log.len() - 1..]).expect("the files have all").dump(), kit.dump());
 }
 
@@ -346,7 +347,7 @@ fn files_that_are_not_what_they_should_be_are_refused() {
     );
 }
 
-/// Edits documents in one change; takes all back at the first that fails, and says so.
+/// Edits documents in one change; after the first error it undoes all of them and returns the error.
 fn edit_all(kit: &Kit, db: &Arc<Database>) -> Result<(), DocError> {
     kit.write(db, |writer| {
         let edits = ["a", "new", "m", "z"].into_iter().map(|id| put(id, r#"{"n":1}"#));

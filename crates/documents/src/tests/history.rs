@@ -1,4 +1,4 @@
-//! Histories: any steps that clients take on a few documents.
+//! Random histories of client operations on a few documents.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::kit::*;
 use crate::*;
 
-/// A step of a history. Documents are few, so that steps meet.
+/// A step of a history, on one of a few documents, so that steps interact.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Put(u8, u8),
@@ -67,7 +67,7 @@ pub(crate) fn run(kit: &Kit, db: &Arc<Database>, step: &Step) {
     }
 }
 
-/// What the sums must be, counted anew.
+/// The expected sums, counted from the feed (without attachments).
 pub(crate) fn recount(snapshot: &Snapshot) -> DocSums {
     let mut sums = DocSums::default();
     for row in snapshot.changes(0, Direction::Ascending) {

@@ -1,4 +1,4 @@
-//! What the tests have in common: a log that is a list, and short words for requests.
+//! Test utilities: documents with a log that is a list, and short constructors for requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use tree::{NodeCache, Written};
 
 use crate::*;
 
-/// Documents in memory and the log of all that happened to them.
+/// Documents, the log of all their changes, and the notices sent to the listener.
 pub(crate) struct Kit {
     pub(crate) documents: Arc<Documents>,
     pub(crate) log: Mutex<Vec<(Lsn, Vec<u8>)>>,
@@ -24,7 +24,7 @@ impl Kit {
         Kit { documents: Arc::new(documents), log: Mutex::default(), notices }
     }
 
-    /// What recovery makes of the files on a disk and a log.
+    /// Recovers from the files on a disk and a log.
     pub(crate) fn open(disk: &Arc<SimDisk>, log: &[(Lsn, Vec<u8>)]) -> Result<Kit, StoreError> {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let told = notices.clone();
@@ -38,7 +38,7 @@ impl Kit {
         Ok(Kit { documents, log: Mutex::new(log.to_vec()), notices })
     }
 
-    /// Saves everything.
+    /// Saves all pending changes.
     pub(crate) fn save(&self) -> Result<(), StoreError> {
         self.documents.checkpoint(&Due { now_ms: 0, upto: self.end(), everything: true }, &mut |_| true)
     }
@@ -47,13 +47,13 @@ impl Kit {
         self.log.lock().expect("whole").last().map_or(Lsn::ZERO, |(lsn, _)| *lsn)
     }
 
-    /// Everything of all databases, as text.
+    /// The contents of all databases, as text.
     pub(crate) fn dump(&self) -> Vec<(String, Vec<String>)> {
         let all = self.documents.all();
         all.iter().map(|db| (format!("{} {}", db.name(), db.id()), dump(&db.snapshot()))).collect()
     }
 
-    /// With a database `db`.
+    /// Documents in memory with a database named `db`.
     pub(crate) fn with_database() -> (Kit, Arc<Database>) {
         let kit = Kit::new();
         let db = kit.create("db").expect("created");
@@ -74,11 +74,11 @@ impl Kit {
         Ok(())
     }
 
-    /// One round on a database.
+    /// Runs one writer on a database, and commits its change.
     pub(crate) fn write<R>(&self, db: &Arc<Database>, write: impl FnOnce(&mut Writer) -> R) -> R {
         let mut writer = db.lock().expect("there");
         let result = write(&mut writer);
-        // If a file could not be read nothing has happened, and the result says so.
+        // If a file could not be read, nothing has changed, and `result` has the error.
         if let Ok(Some(change)) = writer.change() {
             writer.commit(self.append(change));
         }
@@ -96,7 +96,7 @@ impl Kit {
         lsn
     }
 
-    /// What a replica that has the same log has.
+    /// A replica that has applied the whole log.
     pub(crate) fn replica(&self) -> Kit {
         let replica = Kit::new();
         for (lsn, change) in self.log.lock().expect("whole").iter() {
@@ -106,7 +106,7 @@ impl Kit {
     }
 }
 
-/// Where files are on a disk.
+/// The environment of files on a disk.
 pub(crate) fn shelf(disk: &Arc<SimDisk>) -> Shelf {
     let (entropy, cache) = (Arc::new(SimEntropy::new(1)), NodeCache::new(1 << 20));
     Shelf {
@@ -118,12 +118,12 @@ pub(crate) fn shelf(disk: &Arc<SimDisk>) -> Shelf {
     }
 }
 
-/// A JSON text as an interactive edit.
+/// A JSON text as an interactive edit (`new_edits: true`).
 pub(crate) fn put(id: &str, json: &str) -> EditRequest {
     parsed(id, json, true)
 }
 
-/// A JSON text as a replicated edit.
+/// A JSON text as a replicated edit (`new_edits: false`).
 pub(crate) fn replicated(id: &str, json: &str) -> EditRequest {
     parsed(id, json, false)
 }
@@ -133,27 +133,27 @@ fn parsed(id: &str, json: &str, new_edits: bool) -> EditRequest {
     EditRequest::new(id.into(), document, new_edits, |_| None).expect("an edit")
 }
 
-/// An edit of the document with this revision.
+/// An edit based on this revision.
 pub(crate) fn update(id: &str, parent: Rev, body: &str) -> EditRequest {
     EditRequest { history: History::Parent(Some(parent)), ..put(id, body) }
 }
 
-/// The deletion of the document with this revision.
+/// A deletion based on this revision.
 pub(crate) fn delete(id: &str, parent: Rev) -> EditRequest {
     EditRequest { deleted: true, ..update(id, parent, "{}") }
 }
 
-/// A revision with a short name.
+/// A revision whose hash is one repeated byte.
 pub(crate) fn rev(number: u32, name: u8) -> Rev {
     Rev::new(number, [name; 16]).expect("not 0")
 }
 
-/// The text of a revision with a short name.
+/// The hash of [`rev`] as text.
 pub(crate) fn hex(name: u8) -> String {
     format!("{name:02x}").repeat(16)
 }
 
-/// Everything that readers see of a database, as text.
+/// The contents of a database for readers, as text.
 pub(crate) fn dump(snapshot: &Snapshot) -> Vec<String> {
     let mut out = vec![format!("{:?} {}", snapshot.info().sums, snapshot.update_seq())];
     out.push(format!("{} {:?} {}", snapshot.revs_limit(), snapshot.security(), snapshot.info().purge_seq));

@@ -1,4 +1,4 @@
-//! What would be stored and not honoured is refused, however it comes.
+//! Documents that would be stored but not honoured are rejected for every kind of edit.
 
 use super::kit::*;
 use crate::*;
@@ -20,7 +20,7 @@ fn users_and_replications_are_not_stored_and_can_be_removed() {
         assert!(is_refused(kit.edit(&db, replicated("org.couchdb.user:bob", &with_rev(document)))), "{name}");
         let deleted = r#"{"_deleted":true,"password":"secret"}"#;
         assert!(is_refused(kit.edit(&db, put("org.couchdb.user:bob", deleted))), "{name}");
-        // What an earlier version has stored goes like this.
+        // Documents stored by an earlier version can be removed like this.
         let removal = format!(r#"{{"_rev":"2-{}","_deleted":true}}"#, hex(2));
         kit.edit(&db, replicated("org.couchdb.user:bob", &removal)).expect("a removal");
         kit.edit(&db, put("_design/index", r#"{"language":"query","views":{}}"#)).expect("as anywhere");

@@ -164,7 +164,8 @@ fn checkpoints_may_fail_anywhere() {
 
 #[test]
 fn going_on_behind_a_torn_checkpoint_may_stop_anywhere() {
-    // Crashes during the last sync of a checkpoint, so that a long torn tail lies behind the last intact one.
+    // Crashes near the end of the first checkpoint, so that a long torn tail may lie behind the last intact
+    // one.
     let disk = disk_before();
     let mut file = open(&disk).unwrap();
     disk.enable_trace();

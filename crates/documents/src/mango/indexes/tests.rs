@@ -1,4 +1,5 @@
-//! Indexes over databases that change, on a simulated disk: what they find is what looking at all documents finds.
+//! Tests of indexes over changing databases on a simulated disk: queries by index must equal a scan of all
+//! documents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::{Database, Rev};
 
 const DIR: &str = "/data/documents/indexes";
 
-/// A database whose content is known, and its indexes.
+/// A database with its expected content, and its indexes.
 struct World {
     kit: Kit,
     db: Arc<Database>,
@@ -32,7 +33,7 @@ fn open(disk: &Arc<SimDisk>, databases: &[DbId]) -> Indexes {
 }
 
 impl World {
-    /// With an index on each of these.
+    /// A database with one index per definition.
     fn new(indexes: &[&str]) -> World {
         let (kit, db) = Kit::with_database();
         let disk = SimDisk::new(SimDiskOptions { seed: 7, ..Default::default() });
@@ -72,7 +73,7 @@ impl World {
         self.indexes = open(&self.disk, &[self.db.id()]);
     }
 
-    /// All steps that it takes.
+    /// Steps until the index is up to date.
     fn ready(&self, definition: &IndexDefinition) -> Result<(Snapshot, IndexSnapshot), DocError> {
         let snapshot = self.db.snapshot();
         loop {
@@ -218,12 +219,12 @@ fn who_is_behind_is_told() {
     world.put("new", &json(r#"{"n":1}"#));
     world.ready(definition).expect("an index");
     assert!(matches!(world.indexes.step(&old, definition), Ok(Indexing::Behind)));
-    // A file that is ahead of all that there is was made from what did not happen.
+    // A file ahead of the database is rebuilt: it has entries of a lost history.
     world.reopen();
     let Ok(Indexing::Ready(_)) = world.indexes.step(&old, definition) else { panic!("made anew") };
 }
 
-/// The only index there is.
+/// The path of the only index.
 fn path(world: &World) -> PathBuf {
     let mut names = env::Disk::list(&*world.disk, Path::new(DIR)).expect("a directory");
     names.retain(|name| name.ends_with(".index"));
@@ -243,7 +244,7 @@ fn a_damaged_file_is_made_anew() {
         }
         world.disk.corrupt(&path, offset, 0x55).expect("a file");
         world.reopen();
-        // Damage may be met while the reply is on its way; it is told then, and healed by the next one.
+        // Damage may be met in the middle of a reply. That reply fails, and the next one rebuilds the index.
         match world.reply(request) {
             Ok(_) => {}
             Err(DocError::Storage(reason)) => assert!(reason.contains("is damaged at offset"), "{reason}"),
@@ -262,7 +263,7 @@ fn a_file_that_cannot_be_read_any_more_is_made_anew() {
     let mut world = numbered(300);
     let found = world.found(request);
     let path = path(&world);
-    // It is open, and nothing of it is in memory.
+    // Opened again, with an empty cache.
     world.reopen();
     let definitions = Indexes::definitions(&world.db.snapshot()).expect("readable");
     drop(world.indexes.as_it_is(&world.db.snapshot(), &definitions[0]).expect("it is as it was"));

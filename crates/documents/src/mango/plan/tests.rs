@@ -1,4 +1,4 @@
-//! The choice of CouchDB in examples, and any query against looking at all documents.
+//! Examples of CouchDB's choice, and random queries compared with a scan of all documents.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn indexes() -> Vec<IndexDefinition> {
     ]
 }
 
-/// The name of the index that is chosen.
+/// The name of the chosen index.
 fn chosen(text: &str) -> Result<String, QueryError> {
     let indexes = indexes();
     let plan = Plan::choose(&request(text), &indexes)?;
@@ -112,7 +112,7 @@ fn keys_of_values_that_are_excluded_are_left_out() {
         keys(r#"{"b":{"$gte":1,"$lte":5}}"#),
         KeyRange { from: key("1"), to: end_of_prefix(key("5")) }
     );
-    // 2^53 + 1 has the same key.
+    // 2^53 + 1 has the same key as 2^53.
     let range = keys(r#"{"b":{"$gt":9007199254740992,"$lt":9007199254740993}}"#);
     assert_eq!(range, KeyRange { from: key("9007199254740992"), to: end_of_prefix(key("9007199254740993")) });
     let long = format!("\"{}\"", "x".repeat(2 * INDEX_KEY_BYTES_MAX));
@@ -151,7 +151,8 @@ fn a_plan_is_explained() {
     assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
 }
 
-/// The numbers of the documents that match, as a plan finds them: entries in order, then the selector.
+/// The numbers of the matching documents as a plan finds them: entries in order, then filtered by the
+/// selector.
 fn found(plan: &Plan, request: &FindRequest, documents: &[Value<'static>]) -> Vec<usize> {
     let Some(keys) = &plan.keys else { return Vec::new() };
     let entry = |(number, document): (usize, &Value<'static>)| {
@@ -198,7 +199,7 @@ proptest! {
             let numbers = found(&plan, &request, &documents);
             let mut expected: Vec<usize> = (0..documents.len())
                 .filter(|number| request.selector.matches(&documents[*number]))
-                // Documents without a field that they are to be sorted by are not found.
+                // Documents without a sort field are not found.
                 .filter(|number| sorted.iter().all(|path| path.find(&documents[*number]).is_some()))
                 .collect();
             let mut all = numbers.clone();

@@ -1,4 +1,5 @@
-//! What each operator means, what is refused, and any selectors against a reading of them that knows no normal form.
+//! Examples of each operator and error, and random selectors compared with a direct evaluation without
+//! normalisation.
 
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ fn parse(text: &str) -> Result<Selector, QueryError> {
     Selector::parse(&json(text))
 }
 
-/// Those of the documents that match, separated by spaces.
+/// The matching ones of the documents.
 fn matching<'d>(selector: &str, documents: &[&'d str]) -> Vec<&'d str> {
     let selector = parse(selector).expect(selector);
     documents.iter().copied().filter(|document| selector.matches(&json(document))).collect()
@@ -160,8 +161,8 @@ fn each_error_has_its_text() {
     assert_eq!(told(&regexes(REGEXES_MAX + 1)), ("bad_arg", reason.into()));
 }
 
-/// What a selector means, by going through it as it is written. `wanted`: whether it is to hold or not to hold; of a field that
-/// is not there neither does.
+/// Evaluates a selector directly as it is written. `wanted` is false within a negation; a missing field meets
+/// neither a condition nor its negation.
 fn means(selector: &Value<'_>, document: &Value<'_>, path: &[&str], wanted: bool) -> bool {
     let Value::Object(members) = selector else { return compares("$eq", selector, document, path, wanted) };
     if members.is_empty() && !path.is_empty() {
@@ -217,7 +218,7 @@ fn member(key: &'static str, value: Value<'static>) -> Value<'static> {
     Value::Object(vec![(key.into(), value)])
 }
 
-/// Conditions on the fields a, b and a.b.
+/// Selectors on the fields a, b and a.b.
 pub(crate) fn selectors() -> impl Strategy<Value = Value<'static>> {
     let compare = (prop::sample::select(vec!["$eq", "$ne", "$lt", "$lte", "$gt", "$gte"]), values());
     let types = prop::sample::select(vec!["null", "boolean", "number", "string", "array", "object"]);
