@@ -206,7 +206,7 @@ def test_damage_that_is_found_while_the_server_runs_does_no_harm(with_snapshots,
     flip_bit_in_place(damaged, offset)
     assert scrubbed(client)["scrub_damaged_files"] >= 1
     assert damaged.name in server.log()
-    wait_until("it is not needed any more", lambda: "not needed any more" in server.log())
+    wait_until("it is not needed any more", lambda: "no longer needed" in server.log())
     server.kill()
     checked = run_sheaf("check", str(server.directory))
     assert checked.returncode == 0, checked.stdout + checked.stderr

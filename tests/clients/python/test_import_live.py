@@ -266,7 +266,7 @@ def test_what_the_source_has_forgotten_is_copied_anew_only_if_allowed(source, ne
                 status, _ = copying.wait_exit()
                 assert status == 1 and "the copy would have to begin anew" in copying.said(), copying.said()
                 continue
-            copying.wait_for("the copy begins anew")
+            copying.wait_for("the copy starts again")
             wait_until("a second copy", lambda copying=copying: copying.said().count("in sync") == 2)
             status, out = copying.finish()
         assert status == 0, out + copying.said()
