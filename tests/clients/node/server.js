@@ -17,6 +17,8 @@ const UNDER_TEST = process.env.SHEAF_TEST_SERVER ?? 'sheaf';
 const BINARY = process.env.SHEAF_BINARY ?? path.join(ROOT, 'target/release/sheaf');
 const PATIENCE_MS = 60_000;
 const POLL_MS = 5;
+/* A free port may be taken by another test before the server listens on it. */
+const BIND_TRIES = 5;
 
 function freePort() {
   return new Promise((resolve, reject) => {
@@ -67,8 +69,22 @@ class Server {
   }
 
   async start() {
-    this.port ??= await freePort();
-    this.httpPort ??= await freePort();
+    const isFirst = this.port === undefined;
+    for (let tries = 1; ; tries += 1) {
+      if (isFirst) [this.port, this.httpPort] = [await freePort(), await freePort()];
+      if (await this.#started()) return this;
+      const isTaken = isFirst && this.log.includes('already in use') && tries < BIND_TRIES;
+      if (isTaken) {
+        this.log = '';
+        continue;
+      }
+      await this.stop();
+      throw new Error(`the server did not start:\n${this.log}`);
+    }
+  }
+
+  /* Starts the process; whether it answers. */
+  async #started() {
     const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
     const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -78,13 +94,10 @@ class Server {
     this.#ended = new Promise((resolve) => { child.on('exit', resolve); });
     const deadline = Date.now() + PATIENCE_MS;
     while (!(await answers(this.port, this.#password))) {
-      if (child.exitCode !== null || Date.now() > deadline) {
-        await this.stop();
-        throw new Error(`the server did not start:\n${this.log}`);
-      }
+      if (child.exitCode !== null || Date.now() > deadline) return false;
       await pause(POLL_MS);
     }
-    return this;
+    return true;
   }
 
   /* Where its document databases are. */
