@@ -1,11 +1,11 @@
 //! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
 //!
-//! What it is: what is asked of the thread that reads the log, and what its answers change and reply here.
-//! What it is not: the reading; see [`pubsub::durable`].
+//! This module sends requests to the thread that reads the log, and applies its answers to the session. The
+//! reading is in [`pubsub::durable`].
 //!
 //! Invariants
-//! - The client waits for the answer as if it were blocked: messages that come for it before belong to what
-//!   it had before.
+//! - The client waits for the answer as if it were blocked: messages that arrive before it belong to earlier
+//!   subscriptions.
 
 use pubsub::{
     Kind, Local, SubscriberId,
@@ -55,7 +55,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         }
         _ => {
             let count = count(cx.channels(), id);
-            // It follows nothing: nobody else needs to know.
+            // The client follows no durable channel, so the other thread need not know.
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
@@ -68,7 +68,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// What the client is to durable channels.
+/// The follower of this session, created on first use.
 fn follower<'s>(cx: &'s mut Context<'_, '_>) -> &'s Follower {
     let session = &mut *cx.session;
     if session.follower.is_none() {
@@ -86,7 +86,7 @@ fn ask(cx: &mut Context<'_, '_>, request: Request) {
     cx.host.ask_channels(request);
 }
 
-/// Does what the thread of durable channels tells, and writes what the client is told.
+/// Applies an answer of the thread of durable channels, and writes it to the client.
 pub(crate) fn tell(channels: &mut Local, session: &mut Session, told: &Told, reply: &mut ReplyWriter<'_>) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));
@@ -141,7 +141,7 @@ mod tests {
 
     const POSITION: Position = Position { epoch: 3, lsn: lsn::Lsn::new(4096), reign: 0 };
 
-    /// Runs a command that the thread of durable channels is to answer; returns what was asked.
+    /// Runs a command that makes a request to the thread of durable channels; returns the request.
     fn ask(server: &mut TestServer, line: &str) -> Request {
         assert_eq!(server.run(line), "", "{line}: the answer comes later");
         assert!(matches!(server.session.wait.take(), Some(Wait::Channels { is_silent: false })));
@@ -154,7 +154,7 @@ mod tests {
         String::from_utf8(out).expect("text").replace("\r\n", " ")
     }
 
-    /// Subscribes, as if the thread answered.
+    /// Subscribes, with a simulated answer of the thread.
     fn follow(server: &mut TestServer, channel: &str) -> (FollowerId, String) {
         let request = ask(server, &format!("xsubscribe {channel} from -"));
         let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {

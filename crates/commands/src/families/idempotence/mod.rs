@@ -1,8 +1,8 @@
 //! IDEMP: a command that runs once, however often it is sent.
 //!
 //! ```text
-//! IDEMP key ttl INCR c    lock the slots of key and c -> a reply is stored at key?  yes: that is the reply
-//!                                                     '-> no: INCR -> put its reply at key -> ONE record -> unlock
+//! IDEMP key ttl INCR c   lock the slots of key and c -> reply stored at key?  yes: that is the reply
+//!                                                    '-> no: INCR -> store reply -> ONE record -> unlock
 //! ```
 //!
 //! A client that does not know whether its command has run, because its connection or the server was lost,

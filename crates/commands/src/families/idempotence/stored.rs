@@ -1,12 +1,12 @@
 //! The value that IDEMP stores at its key.
 //!
-//!  bytes | content |
+//! | bytes | content |
 //! |---|---|
 //! | 5 | `IDEMP` |
-//!  1 | version of this format: 1 |
+//! | 1 | version of this format: 1 |
 //! | 1 | version of the protocol of the reply: 2 or 3 |
-//! | 16 | digest of the command: XXH3 of each argument, the name in lower case, behind its length as 8 bytes; little endian |
-//!  the rest | the reply, as it was sent |
+//! | 16 | XXH3 of the command: each argument after its length in 8 bytes, name in lower case; little-endian |
+//! | the rest | the reply, as it was sent |
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!

@@ -1,7 +1,7 @@
 //! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that is pushed to while the client waits (see
-//! `crate::blocking`).
+//! Each tries its non-blocking core at once, and again on the key that receives elements while the client
+//! waits (see `crate::blocking`).
 
 use keyspace::{ListEnd, ValueType, slot_of};
 use wire::Args;
@@ -35,7 +35,6 @@ const MOVE: Row = Row {
     ..ROW
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "blpop",
@@ -105,7 +104,7 @@ fn pop_or_wait(
     Ok(())
 }
 
-/// What a client that has waited for this key gets.
+/// Serves a client that was blocked on this key.
 fn pop_one(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -163,7 +162,7 @@ fn move_or_wait(
     Ok(())
 }
 
-/// What a client that has waited for the source gets.
+/// Serves a client that was blocked on the source.
 fn move_one(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,

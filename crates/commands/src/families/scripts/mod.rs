@@ -1,13 +1,12 @@
-//! Scripts and functions.
+//! Scripts and functions: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION.
 //!
-//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION. What it is not: the machine (see the crate `scripting`), nor the
-//! scripts that are kept (see `crate::scripts`).
+//! The virtual machine is in the crate `scripting`, the script cache in `crate::scripts`.
 //!
 //! Invariants
-//! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
-//! - What is refused to a script is refused before its command has begun.
-//! - A script runs on a stale replica, and calls nothing there that could show what is here. One that declares its flags
-//!   runs there only with `allow-stale`.
+//! - A script that fails keeps the changes made before, as in Redis, unless `script-rollback` is on.
+//! - A command that is not allowed in a script is refused before it begins.
+//! - A script may run on a stale replica, but cannot call commands there that could show data. A script that
+//!   declares its flags runs there only with `allow-stale`.
 
 mod caller;
 mod eval;
@@ -20,7 +19,7 @@ use crate::{
     families::help::{help, no_subcommand},
 };
 
-/// What the commands that run scripts have in common.
+/// Shared fields of the rows that run scripts.
 const RUNS: Row = Row {
     name: "",
     arity: -3,
@@ -35,7 +34,7 @@ const RUNS: Row = Row {
     subcommands: &[],
 };
 
-/// What the subcommands of SCRIPT have in common.
+/// Shared fields of the subcommands of SCRIPT.
 const SCRIPT: Row = Row {
     flags: Flags::NOSCRIPT,
     keys: Keys::None,
@@ -43,7 +42,7 @@ const SCRIPT: Row = Row {
     ..RUNS
 };
 
-/// What the subcommands of FUNCTION have in common.
+/// Shared fields of the subcommands of FUNCTION.
 const FUNCTION: Row = Row {
     arity: -2,
     keys: Keys::Libraries,
@@ -53,7 +52,6 @@ const FUNCTION: Row = Row {
     ..SCRIPT
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
     Row {
