@@ -5,10 +5,9 @@ use wire::{Args, number::parse_i64};
 use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
 use crate::{CommandError, Context, Flags, Row, families::help::help};
 
-/// For administrators.
+/// For administrators, at any time, not in scripts.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
-/// The subcommands.
 pub(super) const ROWS: [Row; 19] = [
     Row {
         name: "client|caching",

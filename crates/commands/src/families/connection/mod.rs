@@ -1,11 +1,11 @@
-//! Connection commands: who a client is, which protocol and database it uses, and who else is connected.
+//! Connection commands: the identity, protocol and database of a client, and the list of clients.
 //!
-//! What it is: changes of the session and of the entry in the list of clients, which must agree.
-//! What it is not: the sockets. Closing is asked for ([`Session::closing`](crate::Session), a killed client's signal) and
-//! done by the server.
+//! These commands keep the session and the client's entry in the list consistent. Sockets are not handled
+//! here: commands request the close ([`Session::closing`](crate::Session), or the signal of a killed client),
+//! and the server does it.
 //!
 //! Invariants
-//! - None of these commands touches a key; none waits for the log.
+//! - These commands never touch a key, and never wait for the log.
 
 mod attributes;
 mod client;
@@ -17,12 +17,12 @@ use crate::{Family, Flags, Keys, Row, families::help::no_subcommand};
 
 /// Allowed at any time.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
-/// The same, but not in scripts.
+/// Allowed at any time, but not in scripts.
 const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
-/// Also before authentication.
+/// Allowed at any time, also before authentication, but not in scripts.
 const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 1,
@@ -37,7 +37,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "auth",

@@ -1,12 +1,12 @@
-//! Documents over this protocol: DOC.PUT, DOC.GET, DOC.DEL.
+//! Document commands: DOC.PUT, DOC.GET, DOC.DEL.
 //!
-//! What it is: the documents that HTTP serves, one at a time, so that a transaction can write them together with keys and
-//! messages, as one record. What it is not: the way to replicate them, nor to create databases.
+//! They access the documents that HTTP serves, one at a time, so that a transaction can write documents, keys
+//! and messages as one record. Replication and the creation of databases need HTTP.
 //!
 //! Invariants
-//! - An error has the name that CouchDB gives it, in capitals and without underscores, then its reason: `CONFLICT Document update
-//!   conflict.`
-//! - Within a transaction a command sees what those before it have written.
+//! - An error begins with CouchDB's name for it, in capitals and without underscores, then its reason:
+//!   `CONFLICT Document update conflict.`
+//! - In a transaction, a command sees the writes of earlier commands.
 
 use documents::{
     DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, Limits, NewDocument, Pick, Snapshot, check_id,
@@ -15,7 +15,7 @@ use wire::Args;
 
 use crate::{CommandError, Context, Family, Flags, Keys, Row, unit::Named};
 
-/// What the commands have in common.
+/// Shared fields of the rows.
 const ROW: Row = Row {
     name: "",
     arity: 3,
@@ -30,7 +30,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "doc.del",
@@ -60,7 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// The document that a command of this family names, if its arguments are text.
+/// The database and document that a command of this family names; `None` if its arguments are not UTF-8.
 pub(crate) fn named(args: Args<'_>) -> Option<Named<'_>> {
     let text = |index| std::str::from_utf8(args.get(index)?).ok();
     Some(Named { database: text(1)?, id: text(2)? })

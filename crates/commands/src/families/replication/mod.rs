@@ -1,7 +1,7 @@
-//! Commands about copies of the server: who leads, who follows, how far they are.
+//! Commands about replication: roles, following, and progress of replicas.
 //!
-//! What it is: a thin layer over [`Replication`](crate::Replication), which the server answers.
-//! What it is not: the protocol between servers; of that only the first command, REPLICATE, passes through here.
+//! A thin layer over [`Replication`](crate::Replication), which the server implements. Of the protocol
+//! between servers only its first command, REPLICATE, passes through here.
 
 mod follow;
 mod wait;
@@ -25,7 +25,6 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// The commands.
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "failover",

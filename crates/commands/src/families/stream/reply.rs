@@ -1,4 +1,4 @@
-//! How entries and ids are shown.
+//! Replies with entries and ids.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,6 @@ use wire::ReplyWriter;
 
 use crate::postponed::Postponed;
 
-/// An id.
 #[inline]
 pub(super) fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
     let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -19,13 +18,13 @@ pub(super) fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
     reply.bulk_end();
 }
 
-/// An entry: its id, and fields and values in turn.
+/// Writes an entry: its id, then fields and values alternately.
 pub(crate) fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
     reply.array(2);
     write_fields_of(reply, entry);
 }
 
-/// What [`write_entry`] writes behind the header.
+/// Writes the parts of an entry without the array header of [`write_entry`].
 pub(super) fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
     write_id(reply, entry.id);
     let fields = entry.fields();
@@ -36,7 +35,8 @@ pub(super) fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'
     }
 }
 
-/// The entries with ids in a range, at most `count`: at once if they are few, or if nothing may be postponed.
+/// Writes at most `count` entries in a range of ids: later if they are many and `postponed` is given,
+/// otherwise at once.
 pub(super) fn write_range(
     reply: &mut ReplyWriter<'_>,
     postponed: Option<&mut Postponed>,
@@ -57,7 +57,7 @@ pub(super) fn write_range(
     };
 }
 
-/// Entries whose number is not known before; returns how many they were.
+/// Writes entries of unknown number; returns their number.
 pub(super) fn write_entries<'a>(
     reply: &mut ReplyWriter<'_>,
     entries: impl Iterator<Item = StreamEntry<'a>>,
