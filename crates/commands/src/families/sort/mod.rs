@@ -102,7 +102,7 @@ fn show(cx: &mut Context<'_, '_>, key: &[u8], options: &Options<'_>) -> Result<(
     for_each_shown(&cx.unit, db, &elements, options, |value| cx.reply.bulk_or_null(value))
 }
 
-/// Stores the result in `destination`, whatever its type was; an empty result deletes the key.
+/// Stores the result in `destination`, replacing a value of any type; an empty result deletes the key.
 fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -61,7 +61,7 @@ fn group<'a>(
     })
 }
 
-/// As [`group`], for commands whose error names the group first.
+/// As `group`, for commands whose error names the group first.
 fn named_group<'a>(stream: StreamView<'a>, key: &[u8], group: &[u8]) -> Result<GroupView<'a>, CommandError> {
     stream.group(group).ok_or_else(|| {
         let (key, group) = (shown(key), shown(group));

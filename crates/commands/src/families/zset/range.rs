@@ -70,7 +70,7 @@ impl<'a> Query<'a> {
         }
         let (min, max) = (args.at(0), args.at(1));
         let (min, max) = if is_reverse && by != By::Rank { (max, min) } else { (min, max) };
-        // A LIMIT that is accepted with ranks always means all of them, whatever its offset.
+        // A LIMIT that is accepted with ranks always means all of them, regardless of its offset.
         let limit = if by == By::Rank { (0, -1) } else { limit };
         Ok(Query { span: Span::parse(by, min, max)?, is_reverse, limit, with_scores })
     }

@@ -65,7 +65,7 @@ fn remove_span(
 }
 
 /// Removes the members with these ranks out of `len`, and notifies it. If none is left the whole key is
-/// deleted at once, whatever its size.
+/// deleted at once, regardless of its size.
 pub(super) fn remove_ranks(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -4,8 +4,8 @@ use keyspace::{Effect, ScoredItemsBuf, Value};
 
 use crate::{CommandError, Context, EventClass};
 
-/// Stores the members at a key, whatever its type was, or deletes the key if there are none; replies with
-/// their number.
+/// Stores the members at a key, replacing a value of any type, or deletes the key if there are none; replies
+/// with their number.
 pub(in crate::families) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],
