@@ -1,26 +1,30 @@
-//! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one seed.
+//! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one
+//! seed.
 //!
 //! ```text
 //! Workload -> SimClient (pipelines) -> server::Conversation -> commands::Executor -> keyspace
 //!                ^ replies                                            | records
-//!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crashes, faults, rot)
+//!                '-- outbox, released up to durable_lsn -- storage::Log -- env::SimDisk (crashes, faults, rot)
 //!
-//! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
+//! Oracle: a model that executes the same commands; it knows the state after every record, and the
+//!         acknowledged position
 //! ```
 //!
-//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be, and a
-//! [`ChannelWorld`] of publishers and followers of durable channels, a [`DocumentWorld`] of databases that are written, saved and
-//! compacted.
+//! Other simulations: a [`QueueWorld`] of clients that wait for list elements, with a [`Ledger`] of the
+//! possible places of each element; a [`ChannelWorld`] of publishers and followers of durable channels; a
+//! [`DocumentWorld`] of document databases that are edited, saved and compacted; and a [`Cluster`] of
+//! replicating servers.
 //!
-//! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
-//! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
-//! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the product's own code; only
-//! sockets, threads and time are simulated. It does not interleave threads within a command (the loom tests do).
+//! A [`World`] runs one life of a server step by step; the [`Oracle`] judges the content of the disk
+//! afterwards. The crate also has wrapper disks and faults for tests. It is only for tests, and is no model
+//! of the server: conversation, executor, keyspace, log and recovery are the product's own code; only
+//! sockets, threads and time are simulated. Threads are not interleaved within a command (the loom tests do
+//! that).
 //!
 //! Invariants
-//! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
-//! - A reply counts as acknowledged when its last byte was delivered, not before.
-//! - The oracle never looks into the server to learn what should be true: the model executes the commands itself.
+//! - The same seed gives the same run, I/O by I/O, so a failure is reproduced with `SHEAF_SIM_SEED=<seed>`.
+//! - A reply counts as acknowledged when its last byte is delivered, not before.
+//! - The oracle never asks the server for the expected result: the model executes the commands itself.
 
 #![forbid(unsafe_code)]
 
