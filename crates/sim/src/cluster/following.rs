@@ -1,15 +1,15 @@
-//! A server that is a replica: asks its leader to be let in, mirrors its log, applies what is committed.
+//! A replica: joins its leader, mirrors the leader's log, and applies committed records.
 //!
 //! ```text
 //! Away --claim--> Asking --RESUME--> Streaming: LOG -> Mirror -> flush -> ACK; Replayer up to commit
-//!   ^               |  '--PROBE--> marks --> the log is cut, and it starts again
-//!   '-- closed -----'  '--FULL---> everything is copied
+//!   ^               |  '--PROBE--> marks --> the log is cut, and the process restarts
+//!   '-- closed -----'  '--FULL---> full copy
 //! ```
 //!
 //! Invariants
-//! - It claims what is durable here, when nothing else is in its log.
-//! - What it finds in its log when it starts it has applied without knowing what of it is committed: it shows nothing until
-//!   its leader says that all of it is.
+//! - It claims its durable end, and only when its log has nothing beyond that.
+//! - At its start it has applied its whole log without knowing which part is committed: it shows nothing
+//!   until its leader confirms that all of it is.
 
 use std::{fmt, sync::Arc};
 
@@ -31,28 +31,28 @@ use super::{
     node::{Failure, flush},
 };
 
-/// Bytes that are applied at a step.
+/// The number of log bytes read per chunk to apply.
 const APPLY_BYTES: usize = 64 << 10;
 
-/// How the connection to the leader stands.
+/// The connection to the leader.
 enum Link {
     Away { until_ms: u64 },
     Asking { conn: ConnId, since_ms: u64, probe: Option<Probe> },
     Streaming { conn: ConnId, receiver: Box<Receiver> },
 }
 
-/// What is to be done with this server.
+/// The action that a step of a replica requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing.
+    /// No action.
     Stay,
-    /// Its log is to be cut there.
+    /// Cut its log at this position.
     Cut(Lsn),
-    /// Everything is to be copied from its leader.
+    /// Copy everything from the leader.
     Copy,
 }
 
-/// See the module documentation.
+/// A server in the role of a replica.
 pub(super) struct Following {
     pub(super) log: Log,
     pub(super) mirror: Mirror,
@@ -60,21 +60,21 @@ pub(super) struct Following {
     replayer: Replayer,
     own: LogFollower,
     chunk: Option<Chunk>,
-    /// Received, and not in the log yet.
+    /// Received bytes that are not in the log yet.
     backlog: Vec<u8>,
     link: Link,
     backoff: Backoff,
-    /// The highest epoch that was seen, and is on disk.
+    /// The highest epoch seen; it is on disk.
     epoch: u32,
-    /// All that is applied is known to be committed.
+    /// Whether everything applied is known to be committed.
     is_confirmed: bool,
 }
 
-/// What a step of a replica may use.
+/// The surroundings that a step of a replica uses.
 pub(super) struct Around<'a> {
     pub(super) id: ReplicaId,
     pub(super) number: NodeId,
-    /// Whom it follows.
+    /// The server that it follows, if any.
     pub(super) leader: Option<NodeId>,
     pub(super) network: &'a mut Network,
     pub(super) clock: &'a SimClock,
@@ -104,17 +104,17 @@ impl Following {
         Following { log, mirror, keyspace, replayer, own, chunk, backlog, link, backoff, epoch, is_confirmed }
     }
 
-    /// What clients may be shown, if anything.
+    /// The position whose state clients may see; `None` if they may see nothing.
     pub(super) fn shown(&self) -> Option<Lsn> {
         self.is_confirmed.then(|| self.replayer.applied())
     }
 
-    /// Everything up to here is in memory.
+    /// The position up to which the log is applied to memory.
     pub(super) fn applied(&self) -> Lsn {
         self.replayer.applied()
     }
 
-    /// Takes in what has come, and does what is due.
+    /// Processes its input and its timers.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<Next, Failure> {
         let now_ms = around.now_ms();
         let next = match &mut self.link {
@@ -141,7 +141,7 @@ impl Following {
         Ok(next)
     }
 
-    /// Ends the connection, if there is one, and waits for a while.
+    /// Ends the connection, if there is one, and backs off.
     pub(super) fn leave(&mut self, around: &mut Around<'_>) {
         let now_ms = around.now_ms();
         if let Link::Asking { conn, .. } | Link::Streaming { conn, .. } = self.link {
@@ -155,7 +155,7 @@ impl Following {
         self.backlog.clear();
     }
 
-    /// Makes a leader of it, in an epoch above `epoch`; everything in its log is applied then.
+    /// Promotes it to leader, in an epoch above `epoch`; applies its whole log.
     pub(super) fn promote(&mut self, epoch: u32) -> Result<u32, Failure> {
         self.log.note_epoch(epoch)?;
         let promoted = self.mirror.promote()?;
@@ -278,7 +278,7 @@ impl Following {
         Ok(())
     }
 
-    /// Hands to the log what it has room for.
+    /// Appends received bytes to the log, as far as it has room.
     fn take_backlog(&mut self) -> Result<(), Failure> {
         while !self.backlog.is_empty() {
             let taken = self.mirror.append(&self.backlog, self.epoch.saturating_add(EPOCH_JUMP_MAX))?;
@@ -328,7 +328,7 @@ impl Following {
         Ok(())
     }
 
-    /// Keeps the epoch before anything is acknowledged in it.
+    /// Persists a new epoch before anything is acknowledged in it.
     fn note_epoch(&mut self, epoch: u32) -> Result<(), Failure> {
         if epoch > self.epoch {
             self.log.note_epoch(epoch)?;

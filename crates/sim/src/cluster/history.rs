@@ -1,4 +1,4 @@
-//! The log of a server as the machines of `replication` want to read it.
+//! The log of a server, adapted to the interfaces of `replication`.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use storage::{Followed, Log, LogFollower};
 
 use super::Treason;
 
-/// What a join asks of a log.
+/// The view of a log that a join needs.
 pub(super) struct LogHistory<'l> {
     log: &'l Log,
-    /// Takes positions for what is there.
+    /// Sabotage: uses positions in place of chain values.
     by_position: bool,
 }
 
@@ -51,7 +51,7 @@ impl History for LogHistory<'_> {
     }
 }
 
-/// Where a relay reads a log.
+/// The source from which a relay reads a log.
 pub(super) struct Tail(pub(super) LogFollower);
 
 impl Source for Tail {
