@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Workload -> SimClient (pipelines) -> server::Conversation -> commands::Executor -> keyspace
-//!                ^ replies                                            | records
+//!                ^ replies                                      | records
 //!                '-- outbox, released up to durable_lsn - storage::Log - env::SimDisk (crashes, faults, rot)
 //!
 //! Oracle: a model that executes the same commands; it knows the state after every record, and the

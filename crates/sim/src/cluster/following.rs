@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants
-//! - It claims its durable end, and only when its log has nothing beyond that.
-//! - At its start it has applied its whole log without knowing which part is committed: it shows nothing
-//!   until its leader confirms that all of it is.
+//! - A replica claims its durable end, and only when its log has nothing beyond that.
+//! - At its start a replica has applied its whole log without knowing which part is committed: it shows
+//!   nothing until its leader confirms that all of it is.
 
 use std::{fmt, sync::Arc};
 

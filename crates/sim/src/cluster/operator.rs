@@ -6,8 +6,8 @@
 //!    '---------------------------------------'
 //! ```
 //!
-//! This is no consensus. There is one operator, who remembers all epochs, and who waits for the leader to
-//! return if no replica is required for commits: another leader would lose acknowledged writes.
+//! This is no consensus: a single operator remembers all epochs. If no replica is required for commits, it
+//! waits for the leader to return: another leader would lose acknowledged writes.
 //!
 //! Invariants
 //! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted, so
