@@ -11,7 +11,8 @@ use crate::{
     row::{Found, resolve_call},
 };
 
-/// The number of declared keys whose hashes are kept for the commands of the script.
+/// The number of declared keys whose hashes are kept for the commands of the script: the first ones, because
+/// scripts usually declare their most used keys first.
 const HASHED_KEYS_MAX: usize = 16;
 
 /// The context of a running script.
