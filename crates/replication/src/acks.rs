@@ -1,79 +1,84 @@
-//! What the acks of all replicas amount to: what is committed, how many have what, who lags.
+//! Combines the acknowledgements of all replicas: the commit position, counts for WAIT, the lag of each
+//! replica.
 //!
-//! What it is: one row per connected replica, small enough to be looked through for every question.
-//! What it is not: who is asked to wait; that is the server's.
+//! One row per connected replica; every query scans all rows, because there are few replicas. It is not the
+//! waiting of clients (WAIT), which `server` implements.
 //!
 //! Invariants
-//! - One replica counts once, however often it is connected: what an older connection of it still says is ignored.
-//! - `commit` never goes back: a replica that has gone still has what it acknowledged, and what was promised stays promised.
-//! - Nothing is committed before the first batch of the leader's own epoch is, and all before it with that: of two logs the one
-//!   whose last batch has the higher epoch is taken for the newer one. If only batches of earlier leaders were on the replicas,
-//!   a log with less in it but with a batch of an epoch between could be promoted after this leader, and they would be lost.
+//! - A replica counts once, however often it is connected: acknowledgements of its older connections are
+//!   ignored.
+//! - `commit` never goes back: a disconnected replica still has the bytes that it acknowledged, and a
+//!   position once reported as committed stays committed.
+//! - Nothing is committed until the first batch of the leader's own epoch is; that batch commits everything
+//!   before it. The reason: an election takes the log whose last batch has the higher epoch for the newer
+//!   one. If replicas held only batches of earlier leaders, a shorter log with a batch of an intermediate
+//!   epoch could be promoted after this leader, and those batches would be lost.
 
 use lsn::Lsn;
 
 use crate::ReplicaId;
 
-/// How far one replica is.
+/// The progress of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acked {
-    /// Durable on its disk.
+    /// The end of the log that is durable on the replica's disk.
     pub flushed: Lsn,
-    /// In its memory.
+    /// The end of the log that the replica has applied to its memory.
     pub applied: Lsn,
-    /// It has applied all that was committed at this time here; 0 if it has not said.
+    /// The replica has applied everything that was committed at this time of the leader's clock; 0 if not
+    /// reported yet.
     pub as_of_ms: u64,
-    /// When this was heard.
+    /// When the last acknowledgement arrived; monotonic milliseconds of the leader.
     pub heard_ms: u64,
 }
 
 impl Acked {
-    /// Bytes of the log up to `end` that it has not applied.
+    /// Bytes of the log up to `end` that the replica has not applied.
     pub fn lag_bytes(&self, end: Lsn) -> u64 {
         end.get().saturating_sub(self.applied.get())
     }
 
-    /// How old what it shows can be; `None` if it has not caught up since it connected.
+    /// The maximum age of data read from the replica; `None` if it has not caught up since it connected.
     pub fn lag_ms(&self, now_ms: u64) -> Option<u64> {
         (self.as_of_ms > 0).then(|| now_ms.saturating_sub(self.as_of_ms))
     }
 
-    /// How long ago it was heard.
+    /// Milliseconds since the last acknowledgement.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.heard_ms)
     }
 }
 
-/// One connection of one replica.
+/// One connection of one replica; tells it apart from earlier and later connections of the same replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Session {
     id: ReplicaId,
     number: u64,
 }
 
-/// See the module documentation.
+/// The progress of all connected replicas, and the commit position that follows from it.
 #[derive(Default, Debug)]
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
     sessions: u64,
-    /// The end of the first batch of the leader's epoch.
+    /// The end of the first batch of the leader's epoch; nothing is committed before it.
     floor: Lsn,
     commit: Lsn,
 }
 
 impl Acks {
-    /// For a leader whose first batch ends at `floor`.
+    /// Creates the state of a leader whose first batch ends at `floor`.
     pub fn from(floor: Lsn) -> Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Begins anew, for an epoch whose first batch ends at `floor`: nobody is connected. Connections of before are still told from later
-    /// ones.
+    /// Starts over without connected replicas, for an epoch whose first batch ends at `floor`. Session
+    /// numbers continue, so sessions of the previous epoch stay distinguishable.
     pub fn begin_at(&mut self, floor: Lsn) {
         *self = Acks { sessions: self.sessions, ..Acks::from(floor) };
     }
 
-    /// A replica has connected; it takes the place of an older connection of the same.
+    /// Adds a connected replica; it replaces an older connection of the same replica.
     pub fn join(&mut self, id: ReplicaId, acked: Acked) -> Session {
         self.sessions += 1;
         let session = Session { id, number: self.sessions };
@@ -82,24 +87,25 @@ impl Acks {
         session
     }
 
-    /// A replica has said how far it is.
+    /// Stores an acknowledgement; ignored if `session` was replaced or has ended.
     pub fn note(&mut self, session: Session, acked: Acked) {
         if let Some((_, known)) = self.replicas.iter_mut().find(|(other, _)| *other == session) {
             *known = acked;
         }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn leave(&mut self, session: Session) {
         self.replicas.retain(|(other, _)| *other != session);
     }
 
-    /// The replicas, in the order they connected.
+    /// The connected replicas, in the order in which they connected.
     pub fn replicas(&self) -> impl ExactSizeIterator<Item = (ReplicaId, &Acked)> {
         self.replicas.iter().map(|(session, acked)| (session.id, acked))
     }
 
-    /// What at least `count` replicas have on their disks; [`Lsn::MAX`] for none, [`Lsn::ZERO`] if there are not so many.
+    /// The position up to which at least `count` replicas have flushed the log; [`Lsn::MAX`] if `count` is 0,
+    /// [`Lsn::ZERO`] if fewer replicas are connected.
     pub fn flushed_by(&self, count: usize) -> Lsn {
         let Some(nth) = count.checked_sub(1) else { return Lsn::MAX };
         let mut flushed: Vec<Lsn> = self.replicas.iter().map(|(_, acked)| acked.flushed).collect();
@@ -107,7 +113,7 @@ impl Acks {
         flushed.get(nth).copied().unwrap_or(Lsn::ZERO)
     }
 
-    /// What is committed if `count` replicas have to have it besides this server, on whose disk the log is up to `durable`.
+    /// Advances and returns the commit position: durable here (up to `durable`) and on `count` replicas.
     pub fn commit(&mut self, durable: Lsn, count: usize) -> Lsn {
         let reached = durable.min(self.flushed_by(count));
         if reached >= self.floor {
@@ -116,17 +122,17 @@ impl Acks {
         self.commit
     }
 
-    /// How many have the log up to `lsn` on their disks.
+    /// The number of replicas with the log up to `lsn` on their disks.
     pub fn count_flushed(&self, lsn: Lsn) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.flushed >= lsn).count()
     }
 
-    /// How many show the log up to `lsn`.
+    /// The number of replicas that have applied the log up to `lsn`.
     pub fn count_applied(&self, lsn: Lsn) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.applied >= lsn).count()
     }
 
-    /// How many were heard within `silent_ms_max`.
+    /// The number of replicas heard from within the last `silent_ms_max`.
     pub fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.silent_ms(now_ms) <= silent_ms_max).count()
     }
@@ -151,7 +157,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Join(u8, u64),
-        /// The connection is chosen among all there ever were, those that have ended as well.
+        /// The connection is chosen among all connections so far, including ended ones.
         Note(prop::sample::Index, u64, u64),
         Leave(prop::sample::Index),
         Commit(u64, usize),
@@ -193,7 +199,7 @@ mod tests {
         fn each_replica_counts_once_and_commit_never_goes_back(steps in prop::collection::vec(some_step(), 1..60)) {
             let (mut acks, mut commit) = (Acks::default(), 0);
             let mut sessions: Vec<(u8, Session)> = Vec::new();
-            // Which of the connections of a replica is its newest, and what it has said.
+            // Per replica: its newest connection and the last progress that it reported.
             let mut model: BTreeMap<u8, (Session, u64, u64)> = BTreeMap::new();
             for step in steps {
                 match step {

@@ -1,11 +1,11 @@
-//! How long a replica waits before it tries its leader again: longer each time, and never in step with others.
+//! The delay before a replica retries its leader: exponential, with jitter so that replicas do not retry in
+//! step.
 
-/// The first wait.
 const FIRST_MS: u64 = 100;
-/// The longest.
+/// The upper limit of the delay.
 const LONGEST_MS: u64 = 5_000;
 
-/// See the module documentation.
+/// Exponential backoff from 100 ms to 5 s.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     next_ms: u64,
@@ -18,14 +18,15 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait now: between half of the time that it is the turn of and all of it, as `random` says.
+    /// The delay before the next attempt: between half of the current step and all of it, chosen by `random`.
+    /// Doubles the step for the next call.
     pub fn wait_ms(&mut self, random: u64) -> u64 {
         let longest = self.next_ms;
         self.next_ms = (longest * 2).min(LONGEST_MS);
         longest / 2 + random % (longest / 2 + 1)
     }
 
-    /// The connection works: the next wait is a short one.
+    /// A connection succeeded: the next delay is the shortest again.
     pub fn reset(&mut self) {
         *self = Backoff::default();
     }

@@ -1,51 +1,51 @@
-//! Why a connection between a leader and a replica ends, in words for the log.
+//! Why a connection between a leader and a replica is closed, as messages for the server's log.
 
 use lsn::Lsn;
 
 use crate::{frame::FrameError, timing::SILENCE_MS};
 
-/// See the module documentation.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Close {
-    /// What came makes no sense.
+    /// The bytes received are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A frame that only the other side sends.
+    /// A frame kind that only the other side may send.
     #[error("a frame that does not come from this side")]
     Direction,
-    /// A frame for another position than the one that comes next.
+    /// A frame does not start at the position expected next.
     #[error("what came is for lsn {found}, lsn {expected} comes next")]
     Gap {
-        /// Where the log ends here.
+        /// The end of the log here.
         expected: Lsn,
-        /// What came.
+        /// The position in the frame.
         found: Lsn,
     },
-    /// A replica says that it has what it was never sent.
+    /// A replica acknowledged a position that was never shipped to it.
     #[error("lsn {acked} was acknowledged, only lsn {shipped} was reached")]
     NotShipped {
-        /// What it says.
+        /// The acknowledged position.
         acked: Lsn,
-        /// Where what was shipped ends.
+        /// The end of the bytes shipped.
         shipped: Lsn,
     },
-    /// The peer knows a higher epoch than the leader's: that is none any more.
+    /// The peer has seen a higher epoch than the leader's: the leader is fenced.
     #[error("epoch {epoch} has begun, the leader of epoch {own} is none any more")]
     Fenced {
         /// The higher epoch.
         epoch: u32,
-        /// The leader's.
+        /// The epoch of the fenced leader.
         own: u32,
     },
-    /// The peer speaks of an epoch that nobody can have reached.
+    /// The peer's epoch is implausibly far ahead; see [`crate::epoch`].
     #[error("epoch {epoch} is too far ahead of epoch {own} to be believed")]
     Epoch {
-        /// What it says.
+        /// The epoch that the peer sent.
         epoch: u32,
-        /// What is known here.
+        /// The highest epoch known here.
         own: u32,
     },
-    /// Nothing came for too long.
+    /// No bytes arrived for [`SILENCE_MS`].
     #[error("nothing was heard for {} s", SILENCE_MS / 1000)]
     Silent,
 }

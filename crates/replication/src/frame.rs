@@ -1,6 +1,6 @@
-//! The frames between a leader and a replica, once a connection carries the log. This is their only description.
+//! The wire format between a leader and a replica after the join. This is its only description.
 //!
-//! A frame is a header of 48 bytes and, only in LOG, a payload. Little-endian throughout.
+//! A frame is a header of 48 bytes and, only in LOG, a payload. All integers are little-endian.
 //!
 //! ```text
 //!  0  u32  magic "SREP"
@@ -17,23 +17,25 @@
 //!
 //! | kind | from | 16 | 24 | 32 | payload |
 //! |---|---|---|---|---|---|
-//! | 1 LOG | leader | where the payload starts | commit | when it was sent | whole batches of the log, as on disk |
-//! | 2 HEARTBEAT | leader | where what was shipped ends | commit | when it was sent | |
+//! | 1 LOG | leader | where the payload starts | commit | when it was sent | whole batches, as on disk |
+//! | 2 HEARTBEAT | leader | where the shipped bytes end | commit | when it was sent | |
 //! | 3 FENCED | leader | 0 | 0 | 0 | |
 //! | 4 ACK | replica | flushed | applied | as of which leader time | |
 //!
-//! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an ACK is that of the
-//!   newest frame up to whose commit the replica has applied, 0 before the first: how old a read of it can be.
-//! - The payload carries no checksum of its own: every record and every batch in it does, and who mirrors them verifies all.
-//! - FENCED says: the epoch that is named has begun, this leader is none any more. In an ACK, a higher epoch says the same to
-//!   the leader.
+//! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
+//!   ACK is that of the newest frame whose commit position the replica has applied, 0 before the first: it
+//!   bounds the age of data read from the replica.
+//! - The payload has no checksum of its own: every record and every batch in it has one, and the replica's
+//!   log verifies them all before it writes them.
+//! - FENCED: the named epoch has begun, so the sender is no longer the leader. An ACK with a higher epoch
+//!   tells the leader the same.
 //! - Positions are below 2^62, so that sums of them do not overflow.
 
 use lsn::Lsn;
 
-/// Bytes of a header.
+/// The size of a header in bytes.
 pub const HEADER_BYTES: usize = 48;
-/// The largest payload: more than the largest batch, which a ring of the log bounds.
+/// The largest payload in bytes. Larger than the largest batch, which a ring of the log bounds.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SREP");
@@ -44,73 +46,73 @@ const HEARTBEAT: u8 = 2;
 const FENCED: u8 = 3;
 const ACK: u8 = 4;
 
-/// A header; see the module documentation.
+/// A decoded header; the layout is in the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// Whole batches of the log follow.
     Log {
-        /// The highest epoch that the leader has seen: its own.
+        /// The leader's epoch, which is the highest that it has seen.
         epoch: u32,
-        /// Where they start.
+        /// The position of the first payload byte.
         start: Lsn,
-        /// Their bytes.
+        /// The length of the payload.
         bytes: u32,
-        /// What is committed.
+        /// The leader's commit position.
         commit: Lsn,
-        /// When they were sent.
+        /// When the frame was sent, in milliseconds of the leader's clock.
         sent_ms: u64,
     },
-    /// The leader lives and has nothing to ship.
+    /// The leader is alive and has nothing to ship.
     Heartbeat {
         /// As in `Log`.
         epoch: u32,
-        /// Where what it has shipped ends.
+        /// The end of the bytes shipped so far.
         end: Lsn,
-        /// What is committed.
+        /// The leader's commit position.
         commit: Lsn,
-        /// When it was sent.
+        /// When the frame was sent, in milliseconds of the leader's clock.
         sent_ms: u64,
     },
-    /// The sender is no leader any more.
+    /// The sender is no longer the leader.
     Fenced {
         /// The epoch that has begun.
         epoch: u32,
     },
-    /// How far a replica is.
+    /// The progress of a replica.
     Ack {
-        /// The highest epoch that it has seen.
+        /// The highest epoch that the replica has seen.
         epoch: u32,
-        /// Durable on its disk.
+        /// The end of the log that is durable on the replica's disk.
         flushed: Lsn,
-        /// In its memory.
+        /// The end of the log that the replica has applied to its memory.
         applied: Lsn,
-        /// It has applied all that was committed at this time of the leader.
+        /// The replica has applied everything that was committed at this time of the leader's clock.
         as_of_ms: u64,
     },
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Something else is spoken here.
+    /// The magic number is missing: the peer speaks another protocol.
     #[error("what came is no frame of replication")]
     Magic,
-    /// Bytes have changed on their way.
+    /// The header was damaged in transit.
     #[error("the checksum of a frame does not match")]
     Checksum,
-    /// A newer version, perhaps.
+    /// The peer may run a newer version.
     #[error("a frame of unknown kind {0}")]
     Kind(u8),
-    /// A length, a position or a reserved field that no sender writes.
+    /// A length, a position or a reserved field has a value that no sender writes.
     #[error("a frame with impossible fields")]
     Fields,
-    /// A payload above the limit.
+    /// The payload exceeds [`PAYLOAD_BYTES_MAX`].
     #[error("a frame of {0} bytes, more than {PAYLOAD_BYTES_MAX}")]
     TooLarge(u32),
 }
 
 impl Frame {
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let (kind, epoch, payload_bytes, first, second, time_ms) = match *self {
             Frame::Log { epoch, start, bytes, commit, sent_ms } => {
@@ -133,10 +135,10 @@ impl Frame {
         out
     }
 
-    /// The header at the front of `bytes`; `None` if more bytes are needed to tell.
+    /// Decodes the header at the front of `bytes`; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If no frame begins with these bytes.
+    /// If no valid frame starts with these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
         let magic = MAGIC.to_le_bytes();
         if bytes.iter().zip(&magic).any(|(found, wanted)| found != wanted) {
@@ -162,17 +164,17 @@ impl Frame {
             ACK => Frame::Ack { epoch, flushed: first, applied: second, as_of_ms: time_ms },
             kind => return Err(FrameError::Kind(kind)),
         };
-        // What is not encoded again as it was holds fields that its kind does not have, or a LOG without a log.
+        // Encoding again detects fields that this kind does not have.
         let is_empty_log = header[4] == LOG && bytes == 0;
         if is_empty_log || frame.encode() != *header { Err(FrameError::Fields) } else { Ok(Some(frame)) }
     }
 
-    /// Bytes that follow the header.
+    /// The number of payload bytes after the header.
     pub fn payload_bytes(&self) -> usize {
         if let Frame::Log { bytes, .. } = *self { bytes as usize } else { 0 }
     }
 
-    /// The highest epoch that its sender has seen.
+    /// The highest epoch that the sender has seen.
     pub fn epoch(&self) -> u32 {
         match *self {
             Frame::Log { epoch, .. }
@@ -228,7 +230,7 @@ mod tests {
         }
     }
 
-    /// A header that has its checksum, whatever it says.
+    /// A header with a valid checksum and arbitrary fields.
     fn sealed(change: impl FnOnce(&mut [u8; HEADER_BYTES])) -> [u8; HEADER_BYTES] {
         let mut header = Frame::Fenced { epoch: 1 }.encode();
         change(&mut header);

@@ -1,21 +1,21 @@
-//! Ids and chain values as digits: two for each byte, small letters, no more and no fewer.
+//! Ids and chain values as hexadecimal text: fixed width, lower case, nothing else is accepted.
 
-/// The digits of 16 bytes.
+/// The 32 digits of 16 bytes.
 pub(crate) fn of_bytes(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
-/// The bytes of 32 digits.
+/// Parses exactly 32 digits.
 pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
     Some(parse(text, 32)?.to_be_bytes())
 }
 
-/// The digits of a number.
+/// The 16 digits of a number.
 pub(crate) fn of_u64(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The number of 16 digits.
+/// Parses exactly 16 digits.
 pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     parse(text, 16)?.try_into().ok()
 }

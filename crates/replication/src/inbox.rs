@@ -1,20 +1,21 @@
-//! Bytes of a peer, cut into frames.
+//! The receive buffer of a connection, split into frames.
 //!
 //! Invariants
-//! - It holds at most what was read at once behind one frame of the largest size: it is read into only when no whole frame is
-//!   left in it.
-//! - Whole payloads are handed out where they lie, without a copy.
+//! - The buffer holds at most one frame of the largest size plus the bytes of one read: the caller reads only
+//!   when no whole frame is left in it.
+//! - Payloads are returned in place, without a copy.
 
 use std::ops::Range;
 
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
-/// Room for at least so many bytes is offered to a read: small reads would cost more than what they read.
+/// The least free space that is offered to a read; smaller reads would cost more in system calls than in
+/// copying.
 const READ_BYTES: usize = 256 << 10;
-/// Memory that is kept when there is nothing in it.
+/// An empty buffer above this capacity is freed.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// See the module documentation.
+/// The bytes received from a peer and not consumed yet.
 #[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -22,14 +23,14 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Where bytes of the peer are to be appended, up to its capacity.
+    /// The buffer to append received bytes to, up to its capacity.
     pub fn space(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.consumed);
         self.consumed = 0;
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes = Vec::new();
         }
-        // All that is missing of a large frame can come with one read.
+        // Reserves enough that the rest of a large frame can arrive in one read.
         let frame = Frame::decode(&self.bytes).ok().flatten();
         let missing =
             frame.map_or(0, |it| (HEADER_BYTES + it.payload_bytes()).saturating_sub(self.bytes.len()));
@@ -37,7 +38,7 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// The next whole frame and where its payload lies; `None` if more bytes are needed.
+    /// The next whole frame and the range of its payload; `None` if more bytes are needed.
     pub(crate) fn next(&mut self) -> Result<Option<(Frame, Range<usize>)>, FrameError> {
         let rest = &self.bytes[self.consumed..];
         let Some(frame) = Frame::decode(rest)? else { return Ok(None) };
@@ -50,7 +51,7 @@ impl Inbox {
         Ok(Some((frame, payload)))
     }
 
-    /// A payload that [`Inbox::next`] has named last.
+    /// The payload at the range that the last [`Inbox::next`] returned.
     pub(crate) fn payload(&self, place: Range<usize>) -> &[u8] {
         &self.bytes[place]
     }

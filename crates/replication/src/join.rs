@@ -1,28 +1,29 @@
-//! How a replica joins: what it says of its log, and what the leader makes of it.
+//! The join handshake: the replica describes its log, the leader decides how it joins.
 //!
 //! ```text
-//! replica                                                                         leader
-//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> --------> decide
-//!    +RESUME <end> <epoch>     frames follow                                       the end of its log is one of ours
-//!    +PROBE                    asks with MARKS, cuts its tail, begins anew         its log goes on otherwise than ours
-//!    +FULL <http port>         copies everything                                   what it needs is forgotten, or it is empty
-//!    -ERR ...                  gives up, or waits                                  another log
-//! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------------> newest_common
+//! replica                                                            leader
+//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> ---> decide
+//!    +RESUME <end> <epoch>   frames follow                          the replica's end is a batch end of ours
+//!    +PROBE                  sends MARKS, cuts its tail, rejoins    the logs have diverged
+//!    +FULL <http port>       copies everything                      its position is not kept, or it is empty
+//!    -ERR ...                gives up, or waits                     another log
+//! REPLICATE MARKS <end> <chain> <end> <chain> ... ------------------------> newest_common
 //!    :<end>, :-1 for none
 //! ```
 //!
-//! What it is: the words of both sides, and the decisions.
-//! What it is not: who reads the log or cuts it. Both sides show theirs as a [`History`].
+//! This module has the messages of both sides, and the decisions. It does not access a log: each side passes
+//! its own as a [`History`].
 //!
-//! The chain value of a batch stands for its bytes and for all batches before it (`storage`, `log/footer.rs`): two logs that have the
-//! same chain value at the same position are the same up to there. Nothing else says so: two servers that both were made leaders
-//! write different batches to the same positions, in the same epoch, at the same time. The newest batch whose chain value both have
-//! is where two logs part, and it is found by asking for the ends of the replica's last batches, newest first.
+//! The chain value of a batch covers its bytes and all batches before it (`storage`, `log/footer.rs`): two
+//! logs with the same chain value at the same position are identical up to there. No weaker check suffices:
+//! two servers that were both promoted write different batches to the same positions, in the same epoch, at
+//! the same time. Two logs diverge after the newest batch whose chain value both have; the leader finds it
+//! among the ends of the replica's last batches, newest first.
 //!
 //! Invariants
-//! - Nothing is resumed unless the chain value of the batch before is known to both sides and the same.
-//! - A replica that has never written anything fits every log; another log's never does.
-//! - Decisions are made from what the leader has on its disk, never from what it is about to write.
+//! - A partial sync needs the chain value of the preceding batch to be known to both sides and equal.
+//! - An empty replica may join any log; a replica of another log is always refused.
+//! - Decisions depend only on the leader's durable log, never on pending writes.
 
 mod claim;
 mod probe;
@@ -34,63 +35,63 @@ use lsn::Lsn;
 
 use crate::epoch::is_too_far;
 
-/// A log as the other side of a join wants to know it.
+/// The properties of a log that the handshake needs.
 pub trait History {
-    /// Why it cannot be read.
+    /// The error of reading the log.
     type Error;
 
-    /// The first position that is kept.
+    /// The first position that is still kept.
     fn start(&self) -> Lsn;
 
-    /// Where what is durable ends: a batch boundary.
+    /// The end of the durable log: a batch boundary.
     fn end(&self) -> Lsn;
 
-    /// The batch that ends there, if one does and it is kept.
+    /// The batch that ends at `end`; `None` if no batch ends there or it is not kept.
     ///
     /// # Errors
     /// If the log cannot be read.
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Self::Error>;
 }
 
-/// A batch of a log, from behind.
+/// A batch, found by its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// Where it starts; where it ends, if nothing is known of it but its chain value.
+    /// The start of the batch; equal to its end if only the chain value is known.
     pub start: Lsn,
-    /// Stands for this batch and all before it.
+    /// The chain value: covers this batch and all before it.
     pub chain: u64,
 }
 
 /// How a replica may join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The log is shipped from here on.
+    /// Partial sync: ship the log from this position.
     Resume(Lsn),
-    /// Its log goes on otherwise than ours: it is to find out where they part.
+    /// The logs have diverged: the replica has to find the common position first.
     Probe,
-    /// It has to copy everything.
+    /// Full sync: the replica has to copy everything.
     Full(Reason),
-    /// It must not join.
+    /// The replica must not join.
     Refuse(Refusal),
-    /// It knows a higher epoch: this server is no leader any more.
+    /// The replica has seen a higher epoch: this server is no longer the leader.
     Fenced {
         /// The higher epoch.
         epoch: u32,
     },
 }
 
-/// Why a replica has to copy everything.
+/// Why a full sync is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {
-    /// It has nothing yet.
+    /// The replica has no data yet.
     #[error("its log is empty")]
     Empty,
-    /// The log that it needs is not kept.
+    /// The log after the replica's end is not kept any more.
     #[error("its log ends at lsn {end}, the log here is kept from lsn {start} on")]
     Forgotten {
-        /// Where its log ends.
+        /// The end of the replica's log.
         end: Lsn,
-        /// Where ours starts.
+        /// The start of the leader's log.
         start: Lsn,
     },
 }
@@ -98,22 +99,22 @@ pub enum Reason {
 /// Why a replica must not join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Of another version.
+    /// The replica speaks another protocol version.
     #[error(
         "replication protocol version {0} is not supported, this server speaks version {PROTOCOL_VERSION}"
     )]
     Version(u32),
-    /// Its data is something else.
+    /// The replica's data belongs to another log.
     #[error("the replica holds another log; start it on an empty directory to have it copy this one")]
     OtherLog,
-    /// It speaks of an epoch that nobody can have reached.
+    /// The replica's epoch is implausibly far ahead; see [`crate::epoch`].
     #[error(
         "the replica has seen epoch {epoch}, too far ahead of epoch {own} to be believed; start it on an empty directory"
     )]
     Epoch {
-        /// What it says.
+        /// The replica's epoch.
         epoch: u32,
-        /// Ours.
+        /// The leader's epoch.
         own: u32,
     },
 }
@@ -156,7 +157,7 @@ pub fn decide<H: History>(
     Ok(if end <= start { Decision::Full(Reason::Forgotten { end, start }) } else { Decision::Probe })
 }
 
-/// The newest of these ends of a replica's batches that is one of ours.
+/// The newest of the replica's batch ends that the leader's log also has, with the same chain value.
 ///
 /// # Errors
 /// If the log cannot be read.

@@ -1,28 +1,32 @@
-//! Replication: how the log of one server becomes that of others, as machines without sockets, threads, clocks or files.
+//! Replication: ships the log of one server to others. State machines without sockets, threads, clocks or
+//! files.
 //!
 //! ```text
 //! replica                                            leader
 //! Claim: my log ends here, with this hash ---------> decide: resume | probe | full | refuse
-//! marks: ends of my last batches ------------------> newest_common        (probe; then the tail is cut, and again)
+//! marks: ends of my last batches ------------------> newest_common  (probe; then the tail is cut, and again)
 //!                                                    Relay: batches of the log, unchanged
 //! Receiver <--- LOG, HEARTBEAT, FENCED ------------- flush rule, heartbeats
 //!   mirror -> own disk -> apply up to commit
-//!   '---------- ACK (flushed, applied) ------------> Acks: commit, WAIT, lag       Retention: what the disk keeps
+//!   '---------- ACK (flushed, applied) ------------> Acks: commit, WAIT, lag   Retention: log kept on disk
 //! ```
 //!
-//! What it is: the frames between a leader and a replica, what each side does at which moment, what the acks of all replicas
-//! amount to, and how a replica joins.
-//! What it is not: it decodes no record and applies nothing, it moves bytes of the log that are opaque here; a position is
-//! all it knows of them. Sockets, threads and the log belong to `server` and `storage`.
+//! This crate has the frames between a leader and a replica, the rules when each side sends them, the
+//! evaluation of all acknowledgements, and the join of a replica. It decodes and applies no records: log
+//! bytes are opaque here and known only by their position. Sockets, threads and the log belong to `server`
+//! and `storage`.
 //!
 //! Invariants
-//! - Disk, wire and the replica's disk hold the same bytes at the same positions.
-//! - A leader ships what is durable on its own disk and nothing else, so a replica is never ahead of it.
-//! - A replica acknowledges as flushed what is durable on its own disk, and applies what is committed and durable here.
+//! - The leader's disk, the wire and the replica's disk hold the same bytes at the same positions.
+//! - A leader ships only bytes that are durable on its own disk, so a replica is never ahead of it.
+//! - A replica acknowledges only bytes that are durable on its own disk, and applies only bytes that are
+//!   committed and durable there.
 //! - `commit` never goes back while a leader lives.
-//! - Who meets a higher epoch stops; who meets a lower one says so. Epochs are compared before positions are. One that is further
-//!   ahead than [`epoch::EPOCH_JUMP_MAX`] is nobody's: it ends the connection and nothing else.
-//! - Whatever a peer sends: no panic, no memory beyond the limits of [`frame`], and a reason that can be logged.
+//! - A peer that meets a higher epoch stops; a peer that meets a lower one replies with its own. Epochs are
+//!   compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is implausible: it
+//!   closes the connection and has no other effect.
+//! - No input of a peer causes a panic or memory use beyond the limits of [`frame`]; every failure has a
+//!   reason that can be logged.
 
 #![forbid(unsafe_code)]
 

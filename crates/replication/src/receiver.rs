@@ -1,19 +1,22 @@
-//! The replica's side of its connection to the leader: takes the log in, says how far it is, notices when the leader is gone.
+//! The replica's end of its connection to the leader: receives the log, acknowledges it, detects a dead
+//! leader.
 //!
 //! ```text
-//! bytes of the leader --> next --> whole batches, for the log here       committed: what of it may be applied
+//! bytes of the leader --> next --> whole batches, for the log here    committed: how far they may be applied
 //! flushed, applied, time --------> ack --> bytes for the leader
 //! ```
 //!
-//! What it is: the position that comes next, the highest epoch, the commit of the leader, and when an ack is due.
-//! What it is not: the log. Whoever takes batches out hands them to it, which verifies every record, before asking for
-//! the next; if the log refuses them, the connection ends.
+//! It tracks the next expected position, the highest epoch, the leader's commit position, and the time of the
+//! next acknowledgement. It is not the log: the caller appends each result of [`Receiver::next`] to the log,
+//! which verifies every record, before it asks for the next; if the log refuses the bytes, the caller closes
+//! the connection.
 //!
 //! Invariants
-//! - Batches come without a gap, from the position on that was agreed, or not at all.
-//! - A leader of a lower epoch than the highest seen is never listened to; it is told.
-//! - `committed` never goes back, and what it says is only ever applied as far as it is durable here.
-//! - Flushed is acknowledged after each flush; the rest at least every [`ACK_BUSY_MS`] while data flows.
+//! - Batches arrive without a gap, starting at the agreed position, or the connection is closed.
+//! - A leader whose epoch is below the highest seen is rejected, and [`Receiver::farewell`] tells it the
+//!   higher epoch.
+//! - `committed` never goes back, and is applied only as far as the log is durable here.
+//! - A flush is acknowledged at once; other progress at least every [`ACK_BUSY_MS`] while data flows.
 
 use lsn::Lsn;
 
@@ -27,31 +30,32 @@ use crate::{
 /// Whole batches of the leader's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogBytes<'b> {
-    /// Where they start: where the log here ends.
+    /// The position of the first byte, which is the end of the log here.
     pub start: Lsn,
-    /// Their bytes, unchanged.
+    /// The bytes, unchanged.
     pub bytes: &'b [u8],
-    /// A batch of a later epoch is not believed: what the leader says in frames is bounded, and so is what is in its bytes.
+    /// The highest plausible epoch of a batch: as frame epochs are bounded, so are the epochs inside the
+    /// bytes.
     pub epoch_max: u32,
 }
 
-/// A commit, and when the leader told it.
+/// A commit position, and the leader's time of the frame that carried it.
 type Told = (Lsn, u64);
 
-/// See the module documentation.
+/// The receiving end of the connection; sends acknowledgements.
 pub struct Receiver {
     inbox: Inbox,
-    /// The highest that was seen, here or on the wire.
+    /// The highest epoch seen, in the local log or on the wire.
     epoch: u32,
-    /// What comes next starts here.
+    /// The expected start of the next frame.
     position: Lsn,
     committed: Lsn,
     heard_ms: u64,
-    /// The oldest commit that is not applied yet, and the newest.
+    /// The oldest commit position that is not applied yet, and the newest.
     awaited: Option<Told>,
     newest: Option<Told>,
     as_of_ms: u64,
-    /// What the last ack said, and when it was sent.
+    /// The progress in the last acknowledgement, and when it was sent.
     flushed_acked: Lsn,
     applied_acked: Lsn,
     acked_ms: u64,
@@ -59,7 +63,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Goes on at `start`, where the log here ends, durably; `epoch` is the highest that was ever seen here.
+    /// Continues at `start`, the durable end of the log here; `epoch` is the highest epoch ever seen here.
     pub fn new(epoch: u32, start: Lsn, now_ms: u64) -> Receiver {
         Receiver {
             inbox: Inbox::default(),
@@ -73,20 +77,20 @@ impl Receiver {
             flushed_acked: Lsn::ZERO,
             applied_acked: Lsn::ZERO,
             acked_ms: now_ms,
-            // The first ack says where the replica stands, without delay.
+            // The first acknowledgement reports the replica's position without delay.
             has_news: true,
         }
     }
 
-    /// Where what the leader sends is to be appended; then [`Receiver::next`] until it has nothing.
+    /// The buffer to append received bytes to; then call [`Receiver::next`] until it returns `None`.
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         self.inbox.space()
     }
 
-    /// The next batches for the log here, if they came whole.
+    /// The next batches to append to the log here; `None` if no whole frame has arrived.
     ///
     /// # Errors
-    /// If the connection is to be closed, after [`Receiver::farewell`] was sent.
+    /// If the connection is to be closed, after sending [`Receiver::farewell`].
     pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
         while let Some((frame, payload)) = self.inbox.next()? {
             let (epoch, own) = (frame.epoch(), self.epoch);
@@ -120,27 +124,27 @@ impl Receiver {
         Ok(None)
     }
 
-    /// The highest epoch that was seen. To be kept before anything is acknowledged in it.
+    /// The highest epoch seen. The caller must persist it before it acknowledges anything in that epoch.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Where what was handed out ends.
+    /// The end of the bytes returned by [`Receiver::next`].
     pub fn position(&self) -> Lsn {
         self.position
     }
 
-    /// Up to where the log here may be applied, if so much of it is durable here.
+    /// The position up to which the log here may be applied, given its durable end.
     pub fn applicable(&self, durable: Lsn) -> Lsn {
         self.committed.min(durable)
     }
 
-    /// The leader's commit, as last heard.
+    /// The leader's commit position, as last received.
     pub fn committed(&self) -> Lsn {
         self.committed
     }
 
-    /// The ack to send now, if one is due.
+    /// The acknowledgement to send now, if one is due.
     pub fn ack(&mut self, now_ms: u64, flushed: Lsn, applied: Lsn) -> Option<[u8; HEADER_BYTES]> {
         self.note_applied(applied);
         let has_flushed = flushed > self.flushed_acked;
@@ -152,21 +156,23 @@ impl Receiver {
         })
     }
 
-    /// What a leader that is left is told: the same as with every ack, above all the highest epoch that was seen.
+    /// The last frame to send before closing: a repeated acknowledgement, which tells the leader the highest
+    /// epoch seen.
     pub fn farewell(&self) -> [u8; HEADER_BYTES] {
         let (flushed, applied) = (self.flushed_acked, self.applied_acked);
         Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()
     }
 
-    /// When [`Receiver::ack`] or [`Receiver::check`] has something to do, if nothing comes and nothing is flushed before.
+    /// When to call [`Receiver::ack`] or [`Receiver::check`] next, unless bytes arrive or a flush ends
+    /// before.
     pub fn due_ms(&self) -> u64 {
         self.ack_due_ms().min(self.heard_ms + SILENCE_MS)
     }
 
-    /// Whether the leader lives, as far as can be told.
+    /// Checks that the leader is alive.
     ///
     /// # Errors
-    /// [`Close::Silent`] if it has said nothing for too long.
+    /// [`Close::Silent`] if nothing has arrived for [`SILENCE_MS`].
     pub fn check(&self, now_ms: u64) -> Result<(), Close> {
         if now_ms >= self.heard_ms + SILENCE_MS { Err(Close::Silent) } else { Ok(()) }
     }

@@ -1,22 +1,22 @@
-//! The leader's side of one replica: ships the log, hears how far the replica is, notices when it is gone.
+//! The leader's end of a connection to one replica: ships the log, receives acknowledgements, detects a dead
+//! replica.
 //!
 //! ```text
-//! log grows | socket drained | tick of the log thread ended | time --> step --> headers and payloads, to be written in order
-//! bytes of the replica -------------------------------------------> receive --> Acked, for `Acks`
+//! bytes of the replica ------------------------------> receive --> Acked, for `Acks`
+//! bytes of the replica -------------------------------> receive --> Acked, for `Acks`
 //! ```
 //!
-//! What it is: a position, a few times and the rule when something is sent.
-//! What it is not: a buffer. Payloads are the bytes that the log hands out, passed on unchanged; what a replica is too slow for
-//! stays on disk.
+//! It tracks a position and a few times, and has the rule when a frame is sent. It is not a buffer: payloads
+//! are bytes of the log, passed on unchanged; bytes that a slow replica cannot take yet stay on disk.
 //!
 //! Invariants
-//! - What is shipped are whole batches, each byte once, in order, from the position on that was agreed, and only up to
+//! - Whole batches are shipped, each byte once, in order, from the agreed position, and only up to
 //!   `shippable`, which is durable here.
-//! - A step ships at most [`RelayOptions::round_bytes_max`], or one batch, however fast the log grows meanwhile; then it is
-//!   others' turn.
+//! - A step ships at most [`RelayOptions::round_bytes_max`], or one batch, however fast the log grows
+//!   meanwhile; then other connections have their turn.
 //! - Nothing is read from the log while the socket holds [`RelayOptions::unsent_bytes_max`].
-//! - What is pending waits for nothing but more of it: it goes out when there is enough, when the socket has nothing to do, or
-//!   when the log thread has ended its tick, whichever comes first.
+//! - Pending bytes are delayed only to collect more of them: they are shipped when there are enough, when the
+//!   socket is idle, or when the log thread has ended its tick, whichever comes first.
 
 use lsn::Lsn;
 
@@ -27,39 +27,39 @@ use crate::{
     timing::{HEARTBEAT_MS, SILENCE_MS},
 };
 
-/// Where a relay reads the log, from its own position on.
+/// The log that a relay reads, from the relay's position on.
 pub trait Source {
-    /// Bytes of the log.
+    /// The bytes of the log.
     type Bytes;
-    /// Why it cannot be read.
+    /// The error of reading the log.
     type Error;
 
-    /// The next whole batches, about `bytes_max` or one batch; `None` if there is nothing to ship.
+    /// The next whole batches, about `bytes_max` or one batch; `None` if nothing is left to ship.
     ///
     /// # Errors
-    /// If the log cannot be read, or is forgotten already.
+    /// If the log cannot be read, or is no longer kept at this position.
     fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Self::Bytes>>, Self::Error>;
 }
 
 /// Whole batches of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk<B> {
-    /// Where they start.
+    /// The start of the first batch.
     pub start: Lsn,
-    /// Where they end.
+    /// The end of the last batch.
     pub end: Lsn,
-    /// Their bytes, from start to end.
+    /// The bytes from start to end.
     pub bytes: B,
 }
 
-/// When a relay ships.
+/// The limits of the flush rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayOptions {
-    /// So many pending bytes are enough.
+    /// Pending bytes that are shipped without waiting for more.
     pub flush_bytes: u64,
-    /// A step ships no more than this, or one batch.
+    /// The most bytes that one step ships, unless a single batch is larger.
     pub round_bytes_max: u64,
-    /// A socket that holds so many bytes is given no more.
+    /// A socket with this many unsent bytes is given no more.
     pub unsent_bytes_max: u64,
 }
 
@@ -69,16 +69,16 @@ impl Default for RelayOptions {
     }
 }
 
-/// How things stand when a step is taken.
+/// The inputs of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// Monotonic milliseconds.
+    /// The current time in monotonic milliseconds.
     pub now_ms: u64,
-    /// Bytes that were handed out and that the socket has not taken.
+    /// Bytes handed out earlier that the socket has not taken.
     pub unsent_bytes: u64,
-    /// What may be shipped ends here.
+    /// The end of the bytes that may be shipped.
     pub shippable: Lsn,
-    /// What is committed ends here.
+    /// The commit position.
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
@@ -86,23 +86,24 @@ pub struct Moment {
     pub has_tick_ended: bool,
 }
 
-/// What is to be written: a header, then what belongs to it.
+/// A frame to be written: the header, then the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing<B> {
-    /// Header of a frame.
+    /// The encoded header.
     pub header: [u8; HEADER_BYTES],
-    /// Its payload, if it has one.
+    /// The payload, only with LOG.
     pub payload: Option<B>,
 }
 
-/// What comes after a step.
+/// When the next step is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// There is more to ship: another step, once others have had their turn.
+    /// There is more to ship: call again after other connections had their turn.
     Again,
-    /// A step is due then, or before when the log has grown, the socket is empty, or the log thread's tick has ended.
+    /// At the given time, or earlier when the log has grown, the socket is empty, or the log thread's tick
+    /// has ended.
     Wait {
-        /// Monotonic milliseconds.
+        /// The time in monotonic milliseconds.
         until_ms: u64,
     },
 }
@@ -110,22 +111,22 @@ pub enum Turn {
 /// Why a step failed; the connection is to be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayError<E> {
-    /// Because of the replica.
+    /// The replica is dead, fenced this leader, or violated the protocol.
     #[error(transparent)]
     Close(#[from] Close),
     /// The log cannot be read.
     #[error("cannot read the log for a replica: {0}")]
     Source(E),
-    /// A batch is larger than a frame may be.
+    /// A batch is larger than [`PAYLOAD_BYTES_MAX`].
     #[error("a batch of {0} bytes is too large for a replica")]
     Batch(u64),
 }
 
-/// See the module documentation.
+/// The sending end of one replica's connection.
 pub struct Relay {
     options: RelayOptions,
     epoch: u32,
-    /// Where what was shipped ends.
+    /// The end of the bytes shipped.
     position: Lsn,
     commit_sent: Lsn,
     sent_ms: u64,
@@ -134,7 +135,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Ships from `start` on, where the log of the replica ends.
+    /// Ships from `start` on, the end of the replica's log.
     pub fn new(options: RelayOptions, epoch: u32, start: Lsn, now_ms: u64) -> Relay {
         let acked = Acked { flushed: start, applied: Lsn::ZERO, as_of_ms: 0, heard_ms: now_ms };
         Relay {
@@ -148,25 +149,25 @@ impl Relay {
         }
     }
 
-    /// Where what was shipped ends.
+    /// The end of the bytes shipped.
     pub fn position(&self) -> Lsn {
         self.position
     }
 
-    /// How far the replica is.
+    /// The progress of the replica.
     pub fn acked(&self) -> Acked {
         self.acked
     }
 
-    /// Where what the replica sends is to be appended; then [`Relay::receive`].
+    /// The buffer to append received bytes to; then call [`Relay::receive`].
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         self.inbox.space()
     }
 
-    /// Looks at what the replica has sent. Returns how far it is, if it has said so.
+    /// Processes the received bytes. Returns the replica's progress if it has acknowledged anything.
     ///
     /// # Errors
-    /// If the connection is to be closed. For [`Close::Fenced`] the caller stops being a leader as well.
+    /// If the connection is to be closed. For [`Close::Fenced`] the caller must also stop being the leader.
     pub fn receive(&mut self, now_ms: u64) -> Result<Option<Acked>, Close> {
         let mut has_acked = false;
         while let Some((frame, _)) = self.inbox.next()? {
@@ -194,7 +195,7 @@ impl Relay {
         Ok(has_acked.then_some(self.acked))
     }
 
-    /// Appends to `out` what is to be written now.
+    /// Appends the frames to be written now to `out`.
     ///
     /// # Errors
     /// If the connection is to be closed.
@@ -217,7 +218,8 @@ impl Relay {
             self.ship(&moment, source, out)?;
         }
         let has_shipped = out.len() > frames_before;
-        // A commit that has moved is told as soon as there is nothing to tell it with.
+        // An advanced commit position is sent at once if the socket is idle; otherwise the next frame carries
+        // it.
         let has_news = moment.commit > self.commit_sent && moment.unsent_bytes == 0;
         if !has_shipped && (has_news || moment.now_ms >= self.sent_ms + HEARTBEAT_MS) {
             let (epoch, end, commit) = (self.epoch, self.position, moment.commit);
@@ -232,7 +234,6 @@ impl Relay {
         })
     }
 
-    /// The flush rule.
     fn is_due(&self, moment: &Moment) -> bool {
         let pending_bytes = moment.shippable.get().saturating_sub(self.position.get());
         let is_enough =

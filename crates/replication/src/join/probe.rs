@@ -1,44 +1,45 @@
-//! How a replica finds where its log parts from the leader's: it names the ends of its last batches, newest first, until the
-//! leader knows one of them.
+//! The search for the common position of two logs: the replica sends the ends of its last batches, newest
+//! first, until the leader knows one of them.
 //!
-//! Batch after batch rather than by bisection: what has to be cut is what a leader wrote that nobody took over, a few batches
-//! as a rule, and from behind they are found one by one anyway.
+//! Linear rather than by bisection: the tail to be cut was written by a leader before anyone replicated it,
+//! usually a few batches, and walking a log backwards finds batch ends one by one anyway.
 
 use lsn::Lsn;
 
 use super::{History, Mark};
 
-/// Ends that are named at once.
+/// The most batch ends in one question.
 pub const MARKS_MAX: usize = 256;
 
-/// What comes next.
+/// The next step of the search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Probed {
-    /// The leader is to be asked about these.
+    /// Ask the leader about these.
     Ask(Vec<Mark>),
-    /// The logs are the same up to here; the rest is to be cut.
+    /// The logs are equal up to here; cut the rest.
     Common(Lsn),
-    /// Nothing that is kept here is known there: everything is to be copied.
+    /// The leader knows none of the batches kept here: a full sync is needed.
     Nothing,
 }
 
-/// See the module documentation.
+/// The state of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// Everything that ends at or behind this is known to differ, or is the end of the log here.
+    /// The end of the next batch to ask about; the batches after it are known to differ.
     next: Lsn,
     has_asked: bool,
-    /// What lies before is not kept here.
+    /// Earlier batches are not kept here.
     is_at_start: bool,
 }
 
 impl Probe {
-    /// Of a log that ends at `end`.
+    /// Starts the search in a log that ends at `end`.
     pub fn new(end: Lsn) -> Probe {
         Probe { next: end, has_asked: false, is_at_start: false }
     }
 
-    /// What to do after the leader has answered, with the newest end that it knows; `None` before the first question as well.
+    /// The next step, given the leader's answer to the last question: the newest end that it knows, or
+    /// `None`. The answer is `None` before the first question as well.
     ///
     /// # Errors
     /// If the log here cannot be read.
