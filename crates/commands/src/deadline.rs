@@ -12,7 +12,7 @@ pub(super) enum Form {
     Px,
     /// Unix seconds.
     ExAt,
-    /// Unix milliseconds.
+    /// The deadline in unix milliseconds; `None` if it never expires.
     PxAt,
 }
 

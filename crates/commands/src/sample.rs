@@ -9,7 +9,8 @@ use engine::CommandError;
 use keyspace::Sequence;
 use wire::number::parse_i64;
 
-/// The maximum number of elements that one command draws with repetition: replies are built in memory.
+/// The maximum number of elements that one command draws with repetition: replies are built in memory. A
+/// command has at most as many arguments.
 const DRAWN_MAX: usize = 1 << 20;
 
 /// The maximum size of a reply with elements that are drawn with repetition.

@@ -51,7 +51,7 @@ pub struct Round<'w> {
     pub batch: &'w mut RequestBatch,
     /// The process around the executor.
     pub host: &'w dyn Host,
-    /// Unix milliseconds.
+    /// The deadline in unix milliseconds; `None` if it never expires.
     pub now_ms: u64,
     /// The limits of authenticated clients.
     pub limits: Limits,

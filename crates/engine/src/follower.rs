@@ -5,7 +5,7 @@ use wire::ReplyWriter;
 
 use crate::Session;
 
-/// Does what the thread of durable channels tells, and writes what the client is told.
+/// Applies an answer of the thread of durable channels, and writes it to the client.
 pub fn tell(channels: &mut Local, session: &mut Session, told: &FollowerEvent, reply: &mut ReplyWriter<'_>) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));

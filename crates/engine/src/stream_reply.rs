@@ -15,13 +15,13 @@ pub fn write_id(reply: &mut ReplyWriter<'_>, id: StreamId) {
     reply.bulk_end();
 }
 
-/// An entry: its id, and fields and values in turn.
+/// Writes an entry: its id, then fields and values alternately.
 pub fn write_entry(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
     reply.array(2);
     write_fields_of(reply, entry);
 }
 
-/// What [`write_entry`] writes behind the header.
+/// Writes the parts of an entry without the array header of [`write_entry`].
 pub fn write_fields_of(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>) {
     write_id(reply, entry.id);
     let fields = entry.fields();

@@ -199,7 +199,7 @@ pub enum Effect<'a> {
         db: DbId,
         /// The key.
         key: &'a [u8],
-        /// The end to begin at.
+        /// The end at which the search begins.
         end: ListEnd,
         /// How many at most; 0 for all.
         count: u64,

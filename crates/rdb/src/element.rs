@@ -41,7 +41,7 @@ pub enum Element<'a> {
     Field {
         /// Its name.
         name: &'a [u8],
-        /// Its value.
+        /// The value of the field.
         value: &'a [u8],
         /// Unix time in milliseconds at which it expires.
         expire_at_ms: Option<u64>,

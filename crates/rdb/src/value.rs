@@ -12,7 +12,7 @@ use crate::stream::Stream;
 pub struct HashField {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its value.
+    /// The value of the field.
     pub value: Vec<u8>,
     /// Unix time in milliseconds at which it expires.
     pub expire_at_ms: Option<u64>,

@@ -55,9 +55,9 @@ pub enum Stage {
 /// Where the data of a stopped server is.
 #[derive(Clone)]
 pub struct Place<'a> {
-    /// The disk.
+    /// The simulated disk.
     pub disk: Arc<dyn Disk>,
-    /// The time.
+    /// The simulated clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for hashes and for what identifies a new log.
     pub entropy: &'a dyn Entropy,

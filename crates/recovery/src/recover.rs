@@ -39,7 +39,7 @@ pub enum Mode {
 
 /// Where and how to recover.
 pub struct Source<'a> {
-    /// The disk.
+    /// The simulated disk.
     pub disk: Arc<dyn Disk>,
     /// The directory of the log.
     pub dir: &'a Path,

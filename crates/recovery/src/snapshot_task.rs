@@ -33,7 +33,7 @@ pub const GENERATIONS: usize = 2;
 /// Where a snapshot is taken from and to, and how.
 #[derive(Clone, Copy)]
 pub struct SnapshotPlan<'a> {
-    /// The disk.
+    /// The simulated disk.
     pub disk: &'a Arc<dyn Disk>,
     /// The data directory.
     pub dir: &'a Path,

@@ -152,7 +152,8 @@ pub(crate) struct ServerHost {
     stop_asked: AtomicBool,
     /// What the stop is to do about a snapshot.
     at_stop: Mutex<AtStop>,
-    /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
+    /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once
+    /// that is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
 

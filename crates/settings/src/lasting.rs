@@ -48,7 +48,7 @@ pub enum Origin {
 pub struct Given {
     /// The setting, by any of its names.
     pub name: String,
-    /// Its value.
+    /// The value of the field.
     pub value: String,
     /// A variable or a flag.
     pub origin: Origin,

@@ -28,26 +28,26 @@ use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
 
 use crate::{Recovered, SimHost, Violation, WorldOptions, recover, start::WORKERS};
 
-/// The channels; the host takes them for durable.
+/// The channels, which the host treats as durable.
 const CHANNELS: [&str; 2] = ["durable:a", "durable:b"];
 const FOLLOWERS: u64 = 3;
-/// So small that followers are often left behind.
+/// So small that followers often fall behind.
 const WINDOW_BYTES: u64 = 2 << 10;
 
-/// A message as a follower gets it.
+/// A message as shown to a follower: its position and payload.
 type Shown = (Position, Vec<u8>);
 
-/// Which message: of a publisher, the number of the channel, and how many it has published there before.
+/// A message of a publisher: the index of the channel, and the number of its earlier messages there.
 type Numbered = (usize, u64);
 
 struct Publisher {
     conversation: Conversation,
     turn: ConversationState,
     next: [u64; CHANNELS.len()],
-    /// For each reply that is due, the messages that it acknowledges.
+    /// The messages acknowledged by each outstanding reply.
     due: VecDeque<Vec<Numbered>>,
     received: Vec<u8>,
-    /// Of each channel so many messages.
+    /// The number of acknowledged messages per channel.
     acknowledged: [u64; CHANNELS.len()],
 }
 
@@ -60,7 +60,7 @@ struct Follower {
     unsent: u64,
 }
 
-/// See the module documentation.
+/// A simulated server with publishers and followers of durable channels.
 pub struct ChannelWorld {
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
@@ -73,15 +73,15 @@ pub struct ChannelWorld {
     source: LogMessages,
     followers: Vec<Follower>,
     prng: Prng,
-    /// Whether a reply says that a message will stay.
+    /// Whether a reply guarantees that the message survives a crash.
     keeps_acknowledged: bool,
 }
 
 impl ChannelWorld {
-    /// Starts a server on a disk that holds nothing.
+    /// Starts a server on an empty disk.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the server does not start.
     pub fn start(options: WorldOptions, disk: Arc<SimDisk>, clock: Arc<SimClock>) -> ChannelWorld {
         let Recovered { keyspace, log } =
             recover(disk.clone(), &options, &clock).expect("a sound disk starts");
@@ -133,10 +133,10 @@ impl ChannelWorld {
         }
     }
 
-    /// Does `steps` steps, fewer if the machine stops.
+    /// Runs `steps` steps, or fewer if the machine stops.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
         for _ in 0..steps {
             if self.disk.has_stopped() {
@@ -180,7 +180,7 @@ impl ChannelWorld {
         drop((executor.take_freed(), executor.take_notices()));
     }
 
-    /// Some messages, alone or in a transaction.
+    /// The requests for some messages, alone or in a transaction.
     fn pipeline(&mut self, index: usize) -> Vec<u8> {
         let (publisher, mut input) = (&mut self.publishers[index], Vec::new());
         let count = 1 + self.prng.below(6);
@@ -197,7 +197,7 @@ impl ChannelWorld {
             let channel = self.prng.below(CHANNELS.len() as u64) as usize;
             let number = publisher.next[channel];
             publisher.next[channel] += 1;
-            // Some are so large that their record is in pieces.
+            // Some are so large that their record has several parts.
             let padding =
                 [0, 10, 1000, 20_000][if self.prng.chance(3) { 3 } else { self.prng.below(3) as usize }];
             let payload = format!("{index} {number} {}", "x".repeat(padding));
@@ -218,12 +218,12 @@ impl ChannelWorld {
 
     fn flush(&mut self) {
         if let Ok(Flush::NeedSegment) = self.log.flush() {
-            // What fails here shows as replies that never leave.
+            // A failure shows as replies that are never sent.
             drop(self.log.prepare_segment());
         }
     }
 
-    /// A publisher takes replies.
+    /// Delivers released replies to a publisher.
     fn deliver(&mut self, index: usize) -> Result<(), Violation> {
         let publisher = &mut self.publishers[index];
         let outbox = &mut publisher.conversation.outbox;
@@ -234,7 +234,7 @@ impl ChannelWorld {
         for value in take_values(&mut publisher.received)? {
             let acknowledged = publisher.due.pop_front();
             match value {
-                // What is refused because the disk has failed was not published.
+                // A publish that was refused because the disk has failed did not happen.
                 Value::Error(_) => {}
                 _ => acknowledged
                     .into_iter()
@@ -245,7 +245,7 @@ impl ChannelWorld {
         Ok(())
     }
 
-    /// A follower begins, takes some of what it was handed, or ends and begins again.
+    /// A follower subscribes, takes some of its unsent bytes, or unsubscribes and subscribes again.
     fn follower_step(&mut self) {
         let index = self.prng.below(FOLLOWERS) as usize;
         let follower = &mut self.followers[index];
@@ -269,7 +269,7 @@ impl ChannelWorld {
 
     fn begin(&mut self, index: usize, from: From) {
         let follower = &mut self.followers[index];
-        // It cannot be read: the disk is about to stop.
+        // The log cannot be read: the disk is about to stop.
         let Ok((position, at)) = self.source.place(from, self.machine.tail()) else { return };
         let who = (follower.id, 0, follower.flow.clone());
         self.machine.subscribe(who, CHANNELS[follower.channel].as_bytes().into(), position, at);
@@ -305,15 +305,16 @@ impl ChannelWorld {
         taken
     }
 
-    /// How many messages followers were shown.
+    /// The number of messages that followers were shown.
     pub fn shown(&self) -> usize {
         self.followers.iter().map(|follower| follower.shown.len()).sum()
     }
 
-    /// Judges what a server finds that has started on what was left of the disk.
+    /// Checks the log of a server that was started on the remaining disk.
     ///
     /// # Errors
-    /// If anything that was shown or acknowledged is not there, or anything is that should not be.
+    /// If a message that was shown or acknowledged is missing, or there is a message that was never
+    /// published.
     pub fn judge(&self, log: &Log) -> Result<(), Violation> {
         let mut source = LogMessages::new(log);
         for follower in &self.followers {
@@ -334,7 +335,8 @@ impl ChannelWorld {
             .try_for_each(|channel| self.judge_numbers(channel, &messages(&mut source, channel)?))
     }
 
-    /// The messages of each publisher must be numbered without a gap, and reach at least to what was acknowledged.
+    /// The messages of each publisher must be numbered without a gap, at least up to the last acknowledged
+    /// one.
     fn judge_numbers(&self, channel: usize, kept: &[Shown]) -> Result<(), Violation> {
         let mut found = vec![0; self.publishers.len()];
         for (position, payload) in kept {
@@ -376,7 +378,7 @@ impl Follower {
     }
 }
 
-/// All messages of a channel that are kept.
+/// All messages of a channel in the log.
 fn messages(source: &mut LogMessages, channel: usize) -> Result<Vec<Shown>, Violation> {
     let oldest = source.oldest().map_err(|error| Violation::Protocol(error.to_string()))?;
     let (mut at, mut found) = (oldest.lsn, Vec::new());
@@ -394,7 +396,7 @@ fn messages(source: &mut LogMessages, channel: usize) -> Result<Vec<Shown>, Viol
     }
 }
 
-/// Takes whole values from the front.
+/// Takes complete values from the front.
 fn take_values(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Violation> {
     let (mut values, mut taken) = (Vec::new(), 0);
     while let Some((value, len)) = decode(&bytes[taken..], &DecodeLimits::DEFAULT)

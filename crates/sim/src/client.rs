@@ -1,7 +1,7 @@
-//! A simulated client: what it has sent, what was executed, and how many bytes of the replies it has.
+//! A simulated client: its sent and executed commands, and the bytes of replies that it has received.
 //!
-//! What it is: the two ends of one connection, with the server's own [`Conversation`] in between.
-//! What it is not: a judge of replies; see `oracle`.
+//! It has both ends of one connection, with the server's own [`Conversation`] in between. Replies are judged
+//! in `oracle`.
 
 use std::collections::VecDeque;
 
@@ -10,29 +10,29 @@ use wire::{DecodeLimits, Value, decode};
 
 use crate::{Command, Violation, model::ModelSession};
 
-/// See the module documentation.
+/// A simulated client and its connection.
 pub struct SimClient {
-    /// The server's side.
+    /// The server's side of the connection.
     pub conversation: Conversation,
-    /// The worker that serves it.
+    /// The index of the worker that serves it.
     pub worker: usize,
-    /// Why the server stopped reading.
+    /// The reason why the server stopped reading.
     pub turn: ConversationState,
-    /// What the commands executed so far have made of it.
+    /// The model's session after the commands executed so far.
     pub session: ModelSession,
-    /// Commands that were not executed yet.
+    /// Sent commands that have not been executed yet.
     pub unexecuted: VecDeque<Command>,
-    /// Request bytes on their way.
+    /// Request bytes in transit.
     on_the_way: Vec<u8>,
-    /// Replies not delivered yet: where each ends in the stream, and the position it needs.
+    /// Undelivered replies: the end of each in the stream, and the position that it acknowledges.
     undelivered: VecDeque<(u64, usize)>,
-    /// Reply bytes written by the server.
+    /// The number of reply bytes written by the server.
     replied_bytes: u64,
     delivered_bytes: u64,
 }
 
 impl SimClient {
-    /// A client that has just connected.
+    /// Creates a client that has just connected.
     pub fn new(conversation: Conversation, worker: usize) -> SimClient {
         SimClient {
             conversation,
@@ -47,36 +47,36 @@ impl SimClient {
         }
     }
 
-    /// Sends commands.
+    /// Sends commands, which are then in transit.
     pub fn send(&mut self, commands: Vec<Command>) {
         commands.iter().for_each(|command| command.encode(&mut self.on_the_way));
         self.unexecuted.extend(commands);
     }
 
-    /// The next `bytes` request bytes, as they arrive at the server.
+    /// Takes up to `bytes` request bytes, as they arrive at the server.
     pub fn arrive(&mut self, bytes: usize) -> Vec<u8> {
         self.on_the_way.drain(..bytes.min(self.on_the_way.len())).collect()
     }
 
-    /// Request bytes on their way.
+    /// The number of request bytes in transit.
     pub fn on_the_way_bytes(&self) -> usize {
         self.on_the_way.len()
     }
 
-    /// Replies that were made and not delivered in full.
+    /// The number of replies that are not completely delivered.
     pub fn undelivered(&self) -> usize {
         self.undelivered.len()
     }
 
-    /// Whether every command was executed and every reply delivered.
+    /// Whether every command is executed and every reply delivered.
     pub fn is_done(&self) -> bool {
         self.unexecuted.is_empty() && self.undelivered.is_empty()
     }
 
-    /// The replies that the server has made since the last call, with where each ends.
+    /// The replies of the server since the last call, each with its end in the stream.
     ///
     /// # Errors
-    /// If they are not well formed.
+    /// If a reply is malformed.
     pub fn take_new_replies(&mut self) -> Result<Vec<(u64, Value)>, Violation> {
         let end = self.conversation.outbox.mark();
         let bytes = self.conversation.outbox.bytes_mut();
@@ -94,12 +94,12 @@ impl SimClient {
         Ok(replies)
     }
 
-    /// A reply that ends there needs this position.
+    /// Notes that the reply that ends at `end` acknowledges `position`.
     pub fn owes(&mut self, end: u64, position: usize) {
         self.undelivered.push_back((end, position));
     }
 
-    /// The client has read so many more bytes; returns the positions that the replies now complete need.
+    /// Delivers `bytes` more bytes; returns the positions acknowledged by the replies that are now complete.
     pub fn reads(&mut self, bytes: usize) -> Vec<usize> {
         self.delivered_bytes += bytes as u64;
         let mut positions = Vec::new();

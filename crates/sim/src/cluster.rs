@@ -1,23 +1,24 @@
-//! A cluster on one thread: a leader, its replicas, an operator, the network between them, decided by one seed.
+//! A simulated cluster on one thread: a leader, replicas, an operator and the network between them, decided
+//! by one seed.
 //!
 //! ```text
-//! step = one of: a write | a server takes in what has come and does what is due | a flush | time passes | a snapshot |
-//!               the network is disturbed, or heals | a process or a machine stops, starts | a disk fails, fills, is lost |
-//!               the operator makes another one the leader
+//! step = one of: a write | a server processes its input and timers | a flush | time passes | a snapshot |
+//!               the network is disturbed, or heals | a process or a machine stops, starts |
+//!               a disk fails, fills, is lost | the operator promotes another server
 //! ```
 //!
-//! What it is: many [`Node`]s, each with a disk and a clock of its own, and the [`Truth`] that judges them at every step; at the
-//! end all is healed, and all must come to hold the same.
-//! What it is not: the server's own sockets, threads and commands, which are tested as processes (`tests/`).
+//! There are many [`Node`]s, each with its own disk and clock, and the [`Truth`], which checks them at every
+//! step. At the end all faults are healed, and all servers must converge. The server's own sockets, threads
+//! and commands are not simulated; they are tested as processes (`tests/`).
 //!
-//! Invariants that are judged
-//! - The logs of all servers are the same up to what is committed, byte by byte; what is committed is never lost, whichever one
-//!   server stops for good, if its policy asks for a replica.
-//! - What was acknowledged is committed.
-//! - A replica shows what is committed: whole records, in their order, nothing else.
+//! Checked invariants
+//! - The logs of all servers are equal byte by byte up to the commit position. If the policy requires a
+//!   replica, committed records survive the permanent loss of any one server.
+//! - Acknowledged writes are committed.
+//! - A replica shows committed data: whole records, in order, nothing else.
 //! - No epoch has two leaders.
-//! - When nothing is in the way any more, all catch up: then their logs are the same byte by byte, with the same chain value at their
-//!   ends, and their keys are the same. Equal positions say nothing of that.
+//! - Without faults all replicas catch up: then all logs are equal byte by byte, with the same chain value at
+//!   the end, and all keys are equal. Equal positions alone do not imply this.
 
 mod copying;
 mod following;
@@ -50,7 +51,7 @@ use self::{
     truth::Truth,
 };
 
-/// See the module documentation.
+/// A simulated cluster.
 pub struct Cluster {
     options: ClusterOptions,
     nodes: Vec<Node>,
@@ -65,7 +66,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A leader and empty replicas, not started.
+    /// A leader and empty replicas, not yet started.
     pub fn new(options: ClusterOptions) -> Cluster {
         let mut prng = Prng::new(options.seed);
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
@@ -91,10 +92,10 @@ impl Cluster {
         }
     }
 
-    /// Does so many steps, then heals everything and waits until all hold the same.
+    /// Runs `steps` steps, then heals all faults and waits until all servers have the same data.
     ///
     /// # Errors
-    /// The first promise that is broken, in words.
+    /// The first broken invariant, as text.
     pub fn run(&mut self, steps: usize) -> Result<ClusterSummary, String> {
         for id in 0..self.nodes.len() {
             self.start(id)?;
@@ -142,7 +143,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the leader that there is to be leads.
+    /// Whether the server that the operator wants as leader leads.
     fn is_led(&self) -> bool {
         let leader = self.operator.leader().map(|id| &self.nodes[id].role);
         matches!(leader, Some(Role::Leader(_)))
@@ -153,7 +154,7 @@ impl Cluster {
         self.nodes.iter().for_each(|node| node.clock.advance_ms(ms));
     }
 
-    /// A client writes to whoever takes it, from this server on.
+    /// A client writes to the first leader found, starting from this server.
     fn write(&mut self, id: NodeId) -> Result<(), String> {
         let takes_writes = |id: &NodeId| self.nodes[*id].takes_writes();
         let Some(id) = (id..self.nodes.len()).chain(0..id).find(takes_writes) else { return Ok(()) };
@@ -175,7 +176,7 @@ impl Cluster {
         self.judge(id, taken)
     }
 
-    /// A server takes in what has come and does what is due.
+    /// A server processes its input and its timers.
     fn exchange(&mut self, id: NodeId) -> Result<(), String> {
         let node = &mut self.nodes[id];
         if !matches!(node.role, Role::Leader(_)) {
@@ -211,7 +212,7 @@ impl Cluster {
         }
     }
 
-    /// Looks at what a replica shows.
+    /// Checks the data that a replica shows.
     fn look_at(&mut self, id: NodeId) -> Result<(), String> {
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &node.role else { return Ok(()) };
@@ -223,7 +224,7 @@ impl Cluster {
         self.truth.check(&following.keyspace, applied).map_err(|wrong| format!("server {id} {wrong}"))
     }
 
-    /// Cuts what is behind `at` off a log, and starts with what is left.
+    /// Cuts a log at `at`, and starts the server with the rest.
     fn cut(&mut self, id: NodeId, at: Lsn) -> Result<(), String> {
         let node = &mut self.nodes[id];
         self.network.crash(id, node.now_ms());
@@ -240,7 +241,7 @@ impl Cluster {
         }
     }
 
-    /// Has everything copied from the leader, if it is there.
+    /// Begins a full copy from the leader, if it is reachable.
     fn begin_copy(&mut self, id: NodeId) -> Result<(), String> {
         let Order::Follow(from) = self.nodes[id].order else { return Ok(()) };
         if !self.network.reaches(id, from) {
@@ -285,7 +286,7 @@ impl Cluster {
         }
     }
 
-    /// Something happens to a server or its disk.
+    /// Injects a fault into a server or its disk.
     fn trouble(&mut self, id: NodeId) -> Result<(), String> {
         let may_be_lost = self.options.acks > 0 || self.operator.leader() != Some(id);
         let is_only_loss = self.nodes.iter().all(|node| node.is_witness) && self.truth.end() > Lsn::ZERO;
@@ -334,7 +335,7 @@ impl Cluster {
         self.judge(id, started)
     }
 
-    /// The process ends.
+    /// The process ends without a crash of the machine.
     fn stop(&mut self, id: NodeId) {
         self.crash(id, CrashMode::KeepAll);
     }
@@ -349,7 +350,7 @@ impl Cluster {
         outcome.or_else(|failure| self.failed(id, failure))
     }
 
-    /// A server has failed: with its disk, or because something is wrong.
+    /// Handles a failure: a disk fault is expected if one was injected; a broken invariant never is.
     fn failed(&mut self, id: NodeId, failure: Failure) -> Result<(), String> {
         match failure {
             Failure::Disk(_) if self.nodes[id].is_troubled => {
@@ -361,7 +362,7 @@ impl Cluster {
         }
     }
 
-    /// Does something with a replica, if it is one.
+    /// Calls `act` if the server is a replica.
     fn with_replica<T>(
         &mut self,
         id: NodeId,

@@ -1,8 +1,8 @@
-//! The commands that simulated clients send, as values and as request bytes.
+//! The commands of simulated clients, as values and as request bytes.
 //!
-//! What it is: the subset that covers every kind of effect: put, delete, expiry, append, set-range, flush, swap, all that happens
-//! to collections, several keys of several slots in one record, several commands in one record.
-//! What it is not: what they mean; see `model`.
+//! The subset produces every kind of effect: put, delete, expiry, append, set-range, flush, swap, all effects
+//! on collections, several keys of several slots in one record, and several commands in one record. Their
+//! semantics are in `model`.
 
 use keyspace::DbId;
 
@@ -71,7 +71,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Appends the request.
+    /// Appends the request to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Command::Set { key, value, px_ms: None } => request(out, &[b"SET", key, value]),
@@ -115,7 +115,8 @@ impl Command {
         }
     }
 
-    /// Whether the server refuses it while the log takes no writes. EXEC depends on what is queued.
+    /// Whether the server refuses the command while the log takes no writes. EXEC depends on the queued
+    /// commands.
     pub fn may_write(&self) -> bool {
         let reads = match self {
             Command::Get(_) | Command::MGet(_) | Command::Select(_) | Command::DbSize => true,

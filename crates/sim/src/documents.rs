@@ -1,13 +1,16 @@
-//! Document databases on a simulated disk: clients that edit, saves and compactions beside them, until the machine stops.
+//! Document databases on a simulated disk: clients that edit, with concurrent saves and compactions, for one
+//! life of a server.
 //!
 //! ```text
-//! step = one of: a client edits (a document, or several in a transaction) | a batch as HTTP makes it | a database begins or ends |
-//!               a flush | replies are taken | a save | a step of a compaction | time passes
+//! step = one of: a client edits (a document, or several in a transaction) | a batch as from HTTP |
+//!               a database is created or deleted | a flush | replies are delivered | a save |
+//!               a step of a compaction | time passes
 //! ```
 //!
-//! What it is: one life of a server, with commands through its own conversation and executor, and with the writers that HTTP has. What is
-//! on the disk afterwards must be the documents after some change, not before the last that anybody was told of.
-//! What it is not: HTTP itself, whose threads need sockets; nor attachments and conflicts, which the tests of `documents` have.
+//! Commands run through the product's own conversation and executor, batches through the writers of HTTP.
+//! After a crash the disk must hold the documents as of some change, no older than the last acknowledged one.
+//! HTTP itself is not simulated, because its threads need sockets; attachments and conflicts are tested in
+//! `documents`.
 
 mod client;
 mod model;
@@ -30,10 +33,10 @@ use crate::{Recovered, Sabotage, SimHost, Violation, WorldOptions, recover_docum
 
 const DATABASES: u64 = 3;
 const DOCUMENTS: u64 = 8;
-/// A client with so many replies outstanding sends nothing more.
+/// A client with this many outstanding replies sends nothing more.
 const DUE_MAX: usize = 20;
 
-/// See the module documentation.
+/// A simulated server with document databases.
 pub struct DocumentWorld {
     options: WorldOptions,
     disk: Arc<SimDisk>,
@@ -48,7 +51,7 @@ pub struct DocumentWorld {
     compaction: Option<Compaction>,
     /// The content after each change.
     states: Vec<DocumentContent>,
-    /// Changes that nobody has replied to, and the state after each.
+    /// Changes without a reply to a client, each with the index of the state after it.
     unreplied: VecDeque<(Lsn, usize)>,
     acknowledged: usize,
     saves: u64,
@@ -58,7 +61,7 @@ pub struct DocumentWorld {
 }
 
 impl DocumentWorld {
-    /// Starts a server on a disk that holds nothing.
+    /// Starts a server on an empty disk.
     ///
     /// # Errors
     /// As [`recover_documents`].
@@ -107,15 +110,15 @@ impl DocumentWorld {
         })
     }
 
-    /// Changes, saves and compactions that were done.
+    /// The numbers of changes, saves and compactions so far.
     pub fn done(&self) -> (usize, u64, u64) {
         (self.states.len() - 1, self.saves, self.compactions)
     }
 
-    /// Does `steps` steps, fewer if the machine stops.
+    /// Runs `steps` steps, or fewer if the machine stops.
     ///
     /// # Errors
-    /// The first reply that is wrong.
+    /// The first wrong reply.
     pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
         for _ in 0..steps {
             if self.disk.has_stopped() {
@@ -136,10 +139,10 @@ impl DocumentWorld {
         Ok(())
     }
 
-    /// Judges what a server holds that was started on what is left of the disk.
+    /// Checks the content of a server that was started on the remaining disk.
     ///
     /// # Errors
-    /// If it is not what was there after some change, or after one that is too old.
+    /// If it is not the content after some change, or if that change is older than the last acknowledged one.
     pub fn judge(&self, held: &DocumentContent) -> Result<(), Violation> {
         let (floor, executed) = (self.acknowledged, self.states.len() - 1);
         match self.states.iter().rposition(|state| state == held) {
@@ -156,7 +159,7 @@ impl DocumentWorld {
         self.states.last().cloned().unwrap_or_default()
     }
 
-    /// The position of the last change of a database.
+    /// The index of the state after the last change of a database.
     fn last_change(&self, name: &str) -> usize {
         let is_changed = |pair: &[DocumentContent; 2]| pair[0].get(name) != pair[1].get(name);
         self.states.array_windows().rposition(is_changed).map_or(0, |before| before + 1)
@@ -166,7 +169,7 @@ impl DocumentWorld {
         let database = format!("db{}", self.prng.below(DATABASES));
         let id = format!("doc{}", self.prng.below(DOCUMENTS));
         let held = self.states.last().and_then(|content| content.get(&database)?.get(&id)).cloned();
-        // Some do not know that the document is there, or believe in a revision that never was.
+        // Some edits ignore the existing document, or name a revision that never existed.
         let parent = held.filter(|_| self.prng.chance(90)).map(|held| held.rev);
         let parent = parent.or_else(|| self.prng.chance(5).then(|| format!("3-{:032x}", 7)));
         self.next_body += 1;
@@ -176,7 +179,7 @@ impl DocumentWorld {
         Edit { database, id, parent, body }
     }
 
-    /// Edits of different documents, so that none depends on the answer to another.
+    /// Edits of different documents, so that no edit depends on the reply to another.
     fn edits(&mut self, count_max: u64) -> Vec<Edit> {
         let mut edits: Vec<Edit> = Vec::new();
         for _ in 0..1 + self.prng.below(count_max) {
@@ -224,7 +227,7 @@ impl DocumentWorld {
         self.look_at_replies(index)
     }
 
-    /// Checks replies once there are all to what was sent.
+    /// Checks the replies once all of them have arrived.
     fn look_at_replies(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
         client.take_new_replies()?;
@@ -237,28 +240,28 @@ impl DocumentWorld {
             (true, Some(Value::Array(answers))) => answers,
             (_, last) => last.into_iter().collect(),
         };
-        // Who is refused is told nothing of what is there.
+        // A refusal shows nothing of the content.
         let position = if answers.iter().any(is_refusal) { 0 } else { self.executed(&edits, answers)? };
         let client = &mut self.clients[index];
         client.due.push_back((client.replied_bytes, position));
         Ok(())
     }
 
-    /// Edits were executed and answered so. Gives the state that whoever is told that has seen.
+    /// Applies executed edits and checks their replies. Returns the index of the state that the replies show.
     fn executed(&mut self, edits: &[Edit], answers: Vec<Value>) -> Result<usize, Violation> {
         let mut content = self.content();
         for (edit, answer) in edits.iter().zip(answers) {
             edit.apply(&mut content, text_of(answer)?)?;
         }
         if self.states.last() == Some(&content) {
-            // Of the databases that they name, and of nothing else.
+            // Nothing changed: the replies show the last changes of their databases, and nothing else.
             return Ok(edits.iter().map(|edit| self.last_change(&edit.database)).max().unwrap_or(0));
         }
         self.states.push(content);
         Ok(self.states.len() - 1)
     }
 
-    /// Several documents of one database as one change, as HTTP makes it of what comes at the same time.
+    /// Several documents of one database as one change, as HTTP merges concurrent updates.
     fn batch_step(&mut self) -> Result<(), Violation> {
         let edits = self.edits(6);
         let Some(name) = edits.first().map(|edit| edit.database.clone()) else { return Ok(()) };
@@ -280,7 +283,7 @@ impl DocumentWorld {
         Ok(())
     }
 
-    /// A database begins or ends.
+    /// Creates or deletes a database.
     fn catalog_step(&mut self) -> Result<(), Violation> {
         if self.log.admit(1000) != Admission::Go {
             return Ok(());
@@ -305,7 +308,7 @@ impl DocumentWorld {
     fn append(&mut self, change: &[u8], content: DocumentContent, commit: impl FnOnce(Lsn)) {
         let mut record = Vec::new();
         encode_documents_into(change, &mut record);
-        // It takes nothing any more: the machine is about to stop.
+        // The log takes no writes any more: the machine is about to stop.
         let Ok(pending) = self.appender.reserve(&record) else { return };
         let lsn = pending.lsn();
         commit(lsn);
@@ -314,15 +317,15 @@ impl DocumentWorld {
         self.unreplied.push_back((lsn, self.states.len() - 1));
     }
 
-    /// One step of the log thread, and of the one that makes segments.
+    /// One step of the log thread, and of the thread that prepares segments.
     fn flush(&mut self) {
-        // What fails here shows as replies that never leave.
+        // A failure shows as replies that are never sent.
         if matches!(self.log.flush(), Ok(Flush::NeedSegment)) || self.log.needs_segment() {
             drop(self.log.prepare_segment());
         }
     }
 
-    /// A client takes what it may have; so do those who wait for changes of another kind.
+    /// Delivers released replies to a client, and acknowledges changes without a reply that are durable.
     fn deliver(&mut self, index: usize) {
         let durable = match self.options.sabotage {
             Some(Sabotage::EarlyReplies) => Lsn::MAX,
@@ -341,7 +344,7 @@ impl DocumentWorld {
         }
     }
 
-    /// One look of the thread that saves documents.
+    /// One pass of the thread that saves documents.
     fn save(&mut self) {
         let (now_ms, upto) = (self.clock.monotonic_us() / 1000, self.log.appended_lsn());
         let due = Due { now_ms, upto, everything: self.prng.chance(60) };
@@ -350,7 +353,7 @@ impl DocumentWorld {
         self.saves += u64::from(self.documents.checkpoint(&due, &mut committed).is_ok());
     }
 
-    /// One step of a compaction, which begins now and then.
+    /// One step of a compaction; begins one if none is running.
     fn compact(&mut self) {
         let Some(mut compaction) = self.compaction.take() else {
             let chosen = self.documents.database(&format!("db{}", self.prng.below(DATABASES)));
@@ -360,7 +363,7 @@ impl DocumentWorld {
         match compaction.step() {
             Ok(Step::Done) => self.compactions += 1,
             Ok(Step::More | Step::Blocked) => self.compaction = Some(compaction),
-            // It is given up: the file that is there goes on.
+            // The compaction is abandoned; the old file stays in use.
             Err(_) => {}
         }
     }
@@ -376,13 +379,13 @@ fn request_of(edit: &Edit) -> EditRequest {
     EditRequest::new(edit.id.as_str().into(), document, true, |_| None).expect("an edit")
 }
 
-/// Not for what is asked: the log takes nothing.
+/// Whether the log takes no writes: the refusal does not depend on the command.
 fn is_refusal(value: &Value) -> bool {
     const REFUSALS: [&str; 4] = ["MISCONF", "EXECABORT", "IOERR", "BUSY"];
     matches!(value, Value::Error(text) if REFUSALS.iter().any(|name| text.starts_with(name.as_bytes())))
 }
 
-/// The revision, or the error.
+/// The new revision, or the error.
 fn text_of(value: Value) -> Result<Result<String, String>, Violation> {
     match value {
         Value::Bulk(rev) => Ok(Ok(String::from_utf8_lossy(&rev).into_owned())),

@@ -1,8 +1,8 @@
-//! The process as commands see it in a simulation.
+//! The host of a simulated server.
 //!
-//! What it is: the least that [`Host`] demands, and the bookkeeping of FLUSHALL that the server's own host does: which
-//! part of the log is dead once it is durable.
-//! What it is not: configurable. There is no password, no memory limit, no CONFIG; what XSUBSCRIBE asks for is not passed on.
+//! It has the minimum that [`Host`] requires, and the server's bookkeeping of FLUSHALL: the part of the log
+//! that is obsolete once the FLUSHALL is durable. It cannot be configured: no password, no memory limit, no
+//! CONFIG. Requests of XSUBSCRIBE are dropped.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,10 +17,10 @@ use lsn::Lsn;
 use pubsub::durable::{Flow, Request};
 use storage::{Error, Log};
 
-/// What channels begin with that are durable in a simulation.
+/// The prefix of durable channels in a simulation.
 const DURABLE_CHANNELS: &[u8] = b"durable";
 
-/// See the module documentation.
+/// The host of a simulated server.
 pub struct SimHost {
     clock: Arc<SimClock>,
     clients: Clients,
@@ -29,12 +29,13 @@ pub struct SimHost {
     scripts: Scripts,
     log: Log,
     documents: Option<Arc<Documents>>,
-    /// The record of the last FLUSHALL, and where the log may be cut once it is durable.
+    /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once
+    /// that is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
 
 impl SimHost {
-    /// A host for so many workers on this log.
+    /// Creates a host for this number of workers on this log.
     pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
         let (clients, stats) = (Clients::new(), CommandStats::new(workers, commands::table()));
         let (observer, scripts) = (Observer::default(), Scripts::default());
@@ -50,15 +51,15 @@ impl SimHost {
         }
     }
 
-    /// With databases of documents.
+    /// Adds document databases.
     pub fn with_documents(self, documents: Arc<Documents>) -> SimHost {
         SimHost { documents: Some(documents), ..self }
     }
 
-    /// What the server does once a second: cuts the log before a FLUSHALL that has become durable.
+    /// Cuts the log before a FLUSHALL that has become durable; the server does this once a second.
     ///
     /// # Errors
-    /// I/O errors; nothing is lost then.
+    /// I/O errors; no data is lost then.
     pub fn cut_dead_log(&self) -> Result<(), Error> {
         let mut dead = self.dead_before.lock().expect("one thread");
         let Some((record, boundary)) = *dead else { return Ok(()) };
@@ -166,7 +167,7 @@ impl Host for SimHost {
     }
 
     fn save(&self, _scheduled: bool) -> SaveAnswer {
-        // The world takes snapshots when it likes.
+        // The world takes snapshots at random steps.
         SaveAnswer::Started
     }
 

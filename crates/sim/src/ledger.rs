@@ -1,34 +1,34 @@
-//! What must be true of the elements of queues: every element is pushed once, so it can be told apart.
+//! Invariants of the elements of queues. Every element is pushed once, so it is identifiable.
 //!
 //! ```text
 //! in memory      lists + popped = pushed, each once
-//! after a crash  pushed for sure, popped by nobody       -> in a list
-//!                popped for sure, or in the record of its push -> in no list
+//! after a crash  certainly pushed, and not popped                 -> in a list
+//!                certainly popped, or popped in its push's record -> in no list
 //! ```
-//! For sure: the reply that says so was delivered.
+//! Certainly: the reply that says so was delivered.
 //!
-//! What it is not: a model of the commands; see `model` for one.
+//! The ledger does not model the commands; `model` does.
 
 use std::collections::BTreeSet;
 
 use crate::Violation;
 
-/// An element: its number.
+/// An element, identified by its number.
 pub type Element = u64;
 
-/// See the module documentation.
+/// The pushed and popped elements, and the delivered replies about them.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pushed: BTreeSet<Element>,
     push_delivered: BTreeSet<Element>,
     popped: BTreeSet<Element>,
     pop_delivered: BTreeSet<Element>,
-    /// Popped in the record that pushed them.
+    /// Elements popped in the record that pushed them.
     passed_on: BTreeSet<Element>,
 }
 
 impl Ledger {
-    /// How many elements were popped, and how many of them by clients that waited for them.
+    /// The number of popped elements, and how many of them went directly to waiting clients.
     pub fn popped(&self) -> (usize, usize) {
         (self.popped.len(), self.passed_on.len())
     }
@@ -56,10 +56,10 @@ impl Ledger {
         self.passed_on.insert(element);
     }
 
-    /// Judges what the lists hold in memory.
+    /// Checks the lists in memory.
     ///
     /// # Errors
-    /// If something is missing or there twice.
+    /// If an element is missing, unexpected or duplicated.
     pub fn check(&self, lists: &[Element]) -> Result<(), Violation> {
         let held = distinct(lists)?;
         let expected: BTreeSet<Element> = self.pushed.difference(&self.popped).copied().collect();
@@ -73,10 +73,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Judges what the lists hold after a crash.
+    /// Checks the lists after a crash.
     ///
     /// # Errors
-    /// If a promise was broken.
+    /// If an invariant is broken.
     pub fn judge(&self, lists: &[Element]) -> Result<(), Violation> {
         let held = distinct(lists)?;
         let complain = |what: &str, elements: Vec<&Element>| {
@@ -120,7 +120,7 @@ mod tests {
         for wrong in [&[1][..], &[1, 4, 4], &[1, 2, 4], &[1, 4, 9]] {
             assert!(ledger.check(wrong).is_err(), "{wrong:?}");
         }
-        // What was not answered may have happened or not.
+        // Operations without a delivered reply may or may not have happened.
         for possible in [&[1][..], &[1, 3], &[1, 4], &[4, 3, 1]] {
             assert!(ledger.judge(possible).is_ok(), "{possible:?}");
         }

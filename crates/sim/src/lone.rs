@@ -1,9 +1,8 @@
-//! One client and one server: any arguments to any command.
+//! One client and one server: arbitrary commands with arbitrary arguments, for fuzzing and for a test in
+//! every run.
 //!
-//! What it is: a server on a simulated disk that executes whatever it is sent, and what must hold whatever that is: every
-//! reply decodes, nothing panics, and what the log replays is what there was in memory. For fuzzing and for the test that
-//! stands in for it in every run.
-//! What it is not: an oracle of what replies should say.
+//! A server on a simulated disk executes any request. For all requests every reply must decode, nothing may
+//! panic, and a replay of the log must equal the content of memory. The content of replies is not checked.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use wire::{DecodeLimits, Limits, RequestBatch, decode};
 
 use crate::{Recovered, SimHost, WorldOptions, recover};
 
-/// Commands that end or stop the conversation, or speak of the process rather than of data.
+/// Excluded commands: they end or block the conversation, or concern the process instead of data.
 const LEFT_OUT: [&str; 6] = ["shutdown", "debug", "monitor", "subscribe", "psubscribe", "ssubscribe"];
 
 /// Numbers, ranges and names as arguments.
@@ -77,7 +76,7 @@ pub struct SingleServer {
 }
 
 impl SingleServer {
-    /// An empty server.
+    /// Starts an empty server.
     ///
     /// # Panics
     /// If it cannot start.
@@ -101,8 +100,8 @@ impl SingleServer {
         SingleServer { options, clock, disk, keyspace, log, host, executor, batch, conversation }
     }
 
-    /// Sends one command, whose row and arguments the numbers choose: from the words of its own syntax and from words that
-    /// many commands know.
+    /// Sends one random command. Arguments are words of its own syntax and words that many commands
+    /// understand.
     pub fn send_random(&mut self, prng: &mut Prng) {
         let rows: Vec<&Row> = commands::rows().iter().copied().filter(|row| is_sent(row)).collect();
         let row = rows[prng.below(rows.len() as u64) as usize];
@@ -143,7 +142,7 @@ impl SingleServer {
                 }
                 ConversationState::Blocked => drop(self.conversation.time_out()),
                 ConversationState::Paused => self.conversation.session.pause_ms = 0,
-                // Nobody is behind here.
+                // There are no subscribers to wait for.
                 ConversationState::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
                 ConversationState::WaitForLog
                 | ConversationState::WaitForClient
@@ -154,10 +153,10 @@ impl SingleServer {
         }
     }
 
-    /// Sees that the log holds everything that is in memory.
+    /// Checks that the log has everything that is in memory.
     ///
     /// # Panics
-    /// If what it replays is something else.
+    /// If a replay of the log gives another content.
     pub fn check(&mut self) {
         self.keyspace.check();
         self.flush();

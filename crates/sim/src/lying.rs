@@ -1,20 +1,21 @@
-//! A disk that lies about syncs: the sabotage that every test of durability must notice.
+//! A disk that lies about syncs, which every test of durability must detect.
 //!
-//! What it is: a [`Disk`] over another one whose durable writes and syncs return success and do nothing of the sort.
-//! What it is not: a fault of [`SimDisk`](env::SimDisk), which never lies: it shows that the oracle would find a log that
+//! It wraps a [`Disk`]; its durable writes and syncs return success without doing anything.
+//! [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle would detect a log that
+//! forgets to sync.
 //! forgets to sync.
 
 use std::{io, path::Path, sync::Arc};
 
 use env::{Access, Disk, File};
 
-/// See the module documentation.
+/// A disk whose syncs do nothing.
 pub struct LyingDisk {
     honest: Arc<dyn Disk>,
 }
 
 impl LyingDisk {
-    /// Lies about this disk. Names are synced, so that the log can be opened at all.
+    /// Wraps a disk. Syncs of directories are honest, so that the log can be opened at all.
     pub fn over(honest: Arc<dyn Disk>) -> LyingDisk {
         LyingDisk { honest }
     }
@@ -26,7 +27,8 @@ impl Disk for LyingDisk {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        // Files are made honestly, or a lost segment header would be found first and hide the lie about batches.
+        // Files are created honestly: otherwise a lost segment header would be found first and hide the lie
+        // about batches.
         self.honest.create_new(path)
     }
 

@@ -1,13 +1,13 @@
-//! The reference: a map, and what each command does to it.
+//! The reference model: a map, and the effect of each command on it.
 //!
-//! What it is: the state of all databases, executed command by command in the order of the log, with an undo list so
-//! that the state after every earlier record can be had back.
-//! What it is not: fast, or derived from the server's code.
+//! It holds the content of all databases and executes commands in the order of the log, with an undo list
+//! that can restore the state after every earlier record. It is not fast, and not derived from the server's
+//! code.
 //!
 //! Invariants
-//! - A *position* counts records: position 0 is the state the model began with, and every command or transaction that changes
-//!   something is one position, as it is one record in the log.
-//! - Keys whose deadline has passed stay until something removes them, as in the keyspace.
+//! - A *position* counts records: position 0 is the initial state, and every command or transaction that
+//!   changes something is one position, because it is one record in the log.
+//! - Keys whose deadline has passed stay until they are removed, as in the keyspace.
 
 mod collections;
 mod hashes;
@@ -28,47 +28,47 @@ pub use sessions::ModelSession;
 pub use stored::{Content, Entry, Field, Key, Stored, content_of};
 use strings::bulk;
 
-/// What a command must reply, and what the reply shows.
+/// The expected reply of a command, and the position that it shows.
 #[derive(Debug, PartialEq)]
 pub struct Executed {
-    /// The reply; of an error only the prefix counts.
+    /// The reply; errors are compared by prefix.
     pub reply: Value,
-    /// The newest position that the reply shows anything of.
+    /// The newest position of which the reply shows a change.
     pub shows: usize,
-    /// Whether it was a position of its own.
+    /// Whether the command was a position of its own.
     pub wrote: bool,
 }
 
-/// How to take one position back: what was at each key that it changed.
+/// The undo of one position: the former entries of the changed keys.
 type Undo = Vec<(Key, Option<Entry>)>;
 
-/// See the module documentation.
+/// The reference model.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     content: Content,
     undo: Vec<Undo>,
-    /// Changes of the position in the making.
+    /// The changes of the current, unfinished position.
     changes: Undo,
-    /// The last position that changed a key, also by removing it.
+    /// The last position that changed a key or removed it.
     changed_at: BTreeMap<Key, usize>,
     /// The last position that changed all keys.
     all_changed_at: usize,
-    /// The last position that changed what is seen of a key: the removal of an expired key does not.
+    /// The last position with a visible change of a key; removing an expired key is not visible.
     touched_at: BTreeMap<Key, usize>,
 }
 
 impl Model {
-    /// Positions so far.
+    /// The number of positions so far.
     pub fn position(&self) -> usize {
         self.undo.len()
     }
 
-    /// The present state.
+    /// The current state.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The newest position whose state is this.
+    /// The newest position with this state; `None` if there is none.
     pub fn position_of(&self, wanted: &Content) -> Option<usize> {
         let keys = self.content.keys().chain(wanted.keys());
         let mut different: BTreeSet<&Key> =
@@ -87,7 +87,7 @@ impl Model {
         Some(position)
     }
 
-    /// Forgets what came after this position.
+    /// Returns to this position and forgets all later ones.
     pub fn rewind(&mut self, position: usize) {
         while self.undo.len() > position {
             let undo = self.undo.pop().expect("a later position");
@@ -98,13 +98,13 @@ impl Model {
                 };
             }
         }
-        // A server that has started again has made everything it shows durable.
+        // Everything that a restarted server shows is durable.
         self.changed_at.clear();
         self.touched_at.clear();
         self.all_changed_at = position;
     }
 
-    /// Executes a command that is not part of a transaction.
+    /// Executes a command outside a transaction.
     fn execute_one(&mut self, db: &mut DbId, command: &Command, now_ms: u64, reply: &Value) -> Executed {
         let seen = self.shown_by(*db, command);
         let reply = self.run(db, command, now_ms, reply);
@@ -112,7 +112,7 @@ impl Model {
         Executed { reply, shows, wrote }
     }
 
-    /// Whether the command is logged although it may change nothing.
+    /// Whether the command is logged even if it changes nothing.
     fn logs(&self, command: &Command) -> bool {
         match command {
             Command::FlushDb | Command::FlushAll => true,
@@ -121,8 +121,8 @@ impl Model {
         }
     }
 
-    /// Ends a position, if anything was changed or is logged in any case (`logs`: it concerns all keys). Returns the position
-    /// that a reply shows which has seen that of `seen`, and whether there is a new one.
+    /// Ends a position, if something changed or is logged in any case (`logs`: it concerns all keys). Returns
+    /// the position shown by the reply, which is at least `seen`, and whether there is a new position.
     fn end_position(&mut self, seen: usize, logs: bool, now_ms: u64) -> (usize, bool) {
         if !logs && self.changes.is_empty() {
             return (seen, false);
@@ -146,7 +146,7 @@ impl Model {
         self.touched_at.get(key).copied().unwrap_or(0)
     }
 
-    /// The newest position that a look at the key shows.
+    /// The newest position that is visible through this key.
     fn shown_by_key(&self, key: &Key) -> usize {
         self.changed_at.get(key).copied().unwrap_or(0).max(self.all_changed_at)
     }
@@ -177,7 +177,8 @@ impl Model {
         }
     }
 
-    /// Makes a part of a position. `reply` is that of the server: it tells what was chosen and in which order.
+    /// Executes a command as a part of a position. The server's `reply` gives random choices and unspecified
+    /// orders.
     fn run(&mut self, db: &mut DbId, command: &Command, now_ms: u64, reply: &Value) -> Value {
         let at = |key: &[u8]| (*db, key.to_vec());
         match command {
@@ -350,7 +351,7 @@ mod tests {
             assert!(model.execute(&mut session, command, 0, &Value::Null).wrote);
             states.push(model.content().clone());
         }
-        // The last two states are different, the first and the last are not.
+        // The states at positions 3 and 4 differ, but that at position 0 equals the last one.
         assert_eq!(model.position_of(&states[0]), Some(4));
         for (position, state) in states.iter().enumerate().skip(1) {
             assert_eq!(model.position_of(state), Some(position));

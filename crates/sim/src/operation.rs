@@ -1,14 +1,13 @@
-//! What simulated clients do with collections.
+//! The collection commands of simulated clients.
 //!
-//! What it is: the commands on one type each that make every effect on collections: at both ends, in part and in whole, from
-//! one key to another, with values of every form.
-//! What it is not: what they mean; see `model`.
+//! For each type, the commands produce every effect on collections: at both ends, in part and in whole, from
+//! one key to another, with values of every form. Their semantics are in `model`.
 
 use keyspace::ListEnd;
 
 type Bytes = Vec<u8>;
 
-/// One command on the collection at a key.
+/// A command on the collection at a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// On a list.
@@ -21,7 +20,7 @@ pub enum Operation {
     Hash(HashOperation),
 }
 
-/// One command on a list.
+/// A command on a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListOperation {
     /// `LPUSH` or `RPUSH key element ...`
@@ -42,7 +41,7 @@ pub enum ListOperation {
     Elements,
 }
 
-/// One command on a set.
+/// A command on a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetOperation {
     /// `SADD key member ...`
@@ -61,7 +60,7 @@ pub enum SetOperation {
     Members,
 }
 
-/// One command on a sorted set.
+/// A command on a sorted set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZsetOperation {
     /// `ZADD key score member ...`
@@ -80,7 +79,7 @@ pub enum ZsetOperation {
     Ranking,
 }
 
-/// One command on a hash.
+/// A command on a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HashOperation {
     /// `HSET key field value ...`
@@ -100,7 +99,7 @@ pub enum HashOperation {
 }
 
 impl Operation {
-    /// Whether it changes nothing.
+    /// Whether it only reads.
     pub fn reads(&self) -> bool {
         matches!(
             self,
@@ -111,7 +110,7 @@ impl Operation {
         )
     }
 
-    /// The keys that it concerns beside its own.
+    /// The keys that it accesses in addition to its own.
     pub(crate) fn other_keys(&self) -> &[Bytes] {
         match self {
             Operation::List(ListOperation::Move(key, ..)) | Operation::Set(SetOperation::Move(key, _)) => {
@@ -210,7 +209,7 @@ fn number(number: impl ToString) -> Bytes {
     number.to_string().into_bytes()
 }
 
-/// Words, and before them how many they are.
+/// The words, preceded by their number.
 fn counted(words: &[Bytes]) -> Vec<Bytes> {
     std::iter::once(number(words.len())).chain(words.iter().cloned()).collect()
 }

@@ -1,15 +1,15 @@
-//! The acknowledged-write oracle: what a disk may hold after a crash, and what it must.
+//! The acknowledged-write oracle: the states that a disk may hold after a crash.
 //!
 //! ```text
 //! positions   0 ........ acknowledged ........ executed
 //!                             '--- allowed ------'
 //! ```
-//! One thread executes everything, so the order of execution is the order of the log, and what is recovered must be the
-//! state after some position: not before the newest one that any delivered reply showed, nor before what the kind of failure
-//! spares; and not after the last that was executed.
+//! One thread executes all commands, so the order of execution is the order of the log, and the recovered
+//! state must be that of some position: not before the newest position that any delivered reply showed, not
+//! before the position that the kind of failure preserves, and not after the last executed one.
 //!
-//! What it is not: lenient. The whole content is compared, every reply is checked when it is made, and recovering twice must
-//! give the same.
+//! The oracle is strict: the whole content is compared, every reply is checked when it is made, and a second
+//! recovery must give the same state.
 
 use lsn::Lsn;
 use storage::Durability;
@@ -20,98 +20,99 @@ use crate::{
     model::{Executed, ModelSession},
 };
 
-/// What ended a life of the server, as far as it matters to what must survive.
+/// The end of a life of the server, as far as it decides the data that must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// The power was cut: what is durable survives.
+    /// The power failed: durable data survives.
     Durable(Lsn),
-    /// Only the process ended: what was handed to the OS survives as well.
+    /// Only the process ended: data that was written to the OS survives as well.
     Written(Lsn),
-    /// The disk failed: only what was acknowledged must be there.
+    /// The disk failed: only acknowledged data must survive.
     Acknowledged,
 }
 
-/// A promise that was broken.
+/// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Violation {
-    /// A reply says something else than it must.
+    /// A reply differs from the expected one.
     #[error("{command:?} replied {reply:?}, not {expected:?}")]
     Reply {
         /// The command.
         command: Box<Command>,
-        /// What it replied.
+        /// The actual reply.
         reply: Box<Value>,
-        /// What it must reply.
+        /// The expected reply.
         expected: Box<Value>,
     },
-    /// What was recovered is a state that is older than it may be.
+    /// The recovered state is older than allowed.
     #[error(
         "lost: recovered the state of position {position}, but {floor} must survive (executed: {executed})"
     )]
     Lost {
-        /// Of what was recovered.
+        /// The position of the recovered state.
         position: usize,
-        /// The oldest that is allowed.
+        /// The oldest allowed position.
         floor: usize,
-        /// The newest that is allowed.
+        /// The newest allowed position.
         executed: usize,
     },
-    /// What was recovered was never a state of the server.
+    /// The recovered state was never a state of the server.
     #[error("recovered what never was, neither at position {floor} nor up to {executed}: {difference}")]
     NeverWas {
-        /// The oldest that is allowed.
+        /// The oldest allowed position.
         floor: usize,
-        /// The newest that is allowed.
+        /// The newest allowed position.
         executed: usize,
-        /// The first difference to the newest state.
+        /// The first difference from the newest state.
         difference: String,
     },
-    /// Replies that make no sense, such as more of them than commands.
+    /// Invalid replies, such as more replies than commands.
     #[error("{0}")]
     Protocol(String),
 }
 
-/// See the module documentation.
+/// The oracle: the model and the acknowledged positions.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     promise: Durability,
     model: Model,
     acknowledged: usize,
     refused: usize,
-    /// After each round of commands: the end of the log, and the position.
+    /// The end of the log and the position after each batch of commands.
     marks: Vec<(Lsn, usize)>,
 }
 
 impl Oracle {
-    /// An oracle for an empty server that promises this.
+    /// Creates an oracle for an empty server with this durability.
     pub fn new(promise: Durability) -> Oracle {
         Oracle { promise, model: Model::default(), acknowledged: 0, refused: 0, marks: Vec::new() }
     }
 
-    /// The newest position.
+    /// The newest executed position.
     pub fn executed(&self) -> usize {
         self.model.position()
     }
 
-    /// The newest position that a delivered reply needs.
+    /// The newest position that a delivered reply acknowledges.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged
     }
 
-    /// Commands that were refused because the log took no writes.
+    /// The number of commands that were refused because the log took no writes.
     pub fn refused(&self) -> usize {
         self.refused
     }
 
-    /// What the server's memory must hold now.
+    /// The content that the server's memory must have now.
     pub fn content(&self) -> &Content {
         self.model.content()
     }
 
-    /// A command was executed and replied this. Returns the position that must survive once the reply is delivered.
+    /// Checks the reply of an executed command. Returns the position that must survive once the reply is
+    /// delivered.
     ///
     /// # Errors
-    /// If it should have replied something else.
+    /// If the reply differs from the expected one.
     pub fn executes(
         &mut self,
         session: &mut ModelSession,
@@ -136,22 +137,22 @@ impl Oracle {
         })
     }
 
-    /// The server has removed some of what was due, and holds this now.
+    /// Notes that the server has removed expired keys; `left` is the content afterwards.
     pub fn expires(&mut self, now_ms: u64, left: &Content) {
         self.model.expire(now_ms, left);
     }
 
-    /// The log ends here after what was executed so far.
+    /// Notes that the log ends at `appended` after the commands executed so far.
     pub fn mark(&mut self, appended: Lsn) {
         self.marks.push((appended, self.model.position()));
     }
 
-    /// A reply was delivered that needs this position.
+    /// Notes that a reply that acknowledges `position` was delivered.
     pub fn delivers(&mut self, position: usize) {
         self.acknowledged = self.acknowledged.max(position);
     }
 
-    /// The newest position that is known to lie before `end`.
+    /// The newest position that is known to lie at or before `end`.
     pub fn position_at(&self, end: Lsn) -> usize {
         self.marks.iter().rev().find(|(lsn, _)| *lsn <= end).map_or(0, |(_, position)| *position)
     }
@@ -165,7 +166,7 @@ impl Oracle {
         self.acknowledged.max(spared)
     }
 
-    /// Judges what a server holds in memory.
+    /// Checks the content of a server's memory.
     ///
     /// # Errors
     /// If it is not the newest state.
@@ -177,10 +178,10 @@ impl Oracle {
         Err(Violation::Protocol(format!("memory is not what was executed: {difference}")))
     }
 
-    /// Judges what was recovered; returns its position.
+    /// Checks a recovered content; returns its position.
     ///
     /// # Errors
-    /// If it is not one of the states that may be.
+    /// If it is not one of the allowed states.
     pub fn judge(&self, recovered: &Content, survival: Survival) -> Result<usize, Violation> {
         let (floor, executed) = (self.floor(survival), self.executed());
         match self.model.position_of(recovered) {
@@ -193,13 +194,13 @@ impl Oracle {
         }
     }
 
-    /// Judges what was restored of the log up to `lsn`; returns its position.
+    /// Checks the content of a log restored up to `lsn`; returns its position.
     ///
     /// # Errors
-    /// If it is not the state that the records up to there have made.
+    /// If it is not the state after the records up to `lsn`.
     pub fn judge_restored(&self, restored: &Content, lsn: Lsn) -> Result<usize, Violation> {
         let floor = self.position_at(lsn);
-        // A round of commands makes several records; where they end is known only for the last.
+        // A batch of commands makes several records; only the end of the last one is known.
         let is_mark = self.marks.iter().any(|(mark, _)| *mark == lsn);
         let next = self.marks.iter().find(|(mark, _)| *mark > lsn).map(|(_, position)| *position);
         let executed = if is_mark { floor } else { next.unwrap_or(self.executed()) };
@@ -215,7 +216,7 @@ impl Oracle {
         }
     }
 
-    /// The server has started again at this position: what came after it has never happened.
+    /// Notes that the server has restarted at this position: later ones never happened.
     pub fn restart(&mut self, position: usize, end: Lsn) {
         self.model.rewind(position);
         self.acknowledged = self.acknowledged.min(position);
@@ -242,7 +243,7 @@ fn agrees(reply: &Value, expected: &Value) -> bool {
     }
 }
 
-/// The first difference, in words.
+/// Describes the first difference.
 fn difference(recovered: &Content, newest: &Content) -> String {
     let shorten = |value: &[u8]| value[..value.len().min(40)].escape_ascii().to_string();
     for (key, entry) in recovered {

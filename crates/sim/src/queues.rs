@@ -1,14 +1,14 @@
-//! Queues in a simulation: clients that push, clients that wait, and what goes wrong for them.
+//! Simulated queues: clients that push, clients that wait, and interruptions.
 //!
 //! ```text
-//! step = one of: a client sends or times out | a signal reaches its worker | a flush | replies are taken | a client hangs up
+//! step = one of: a client sends or times out | a signal reaches its worker | a flush |
+//!               replies are delivered | a client hangs up
 //! ```
-//! Signals between workers arrive as steps of their own, so whatever the real server's threads let happen between an answer and
-//! its arrival happens here too.
+//! Signals between workers arrive as separate steps, so the simulation covers every interleaving between an
+//! answer and its arrival that the real server's threads allow.
 //!
-//! What it is: the driver, and the check that those who wait are served in their order. What becomes of the elements is
-//! judged by the [`Ledger`].
-//! What it is not: a second [`World`](crate::World): there are lists and no other data.
+//! This module drives the clients, and checks that waiting clients are served in order. The elements are
+//! checked by the [`Ledger`]. Unlike in a [`World`](crate::World), lists are the only data.
 
 mod client;
 mod request;
@@ -41,12 +41,12 @@ const PIPELINE_MAX: u64 = 4;
 
 type Signals = Arc<Mutex<Vec<(u64, Signal)>>>;
 
-/// See the module documentation.
+/// A simulated server with clients that push to, pop from and wait for queues.
 pub struct QueueWorld {
     options: WorldOptions,
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
-    /// What must be true of the elements.
+    /// The invariants of the elements.
     pub ledger: Ledger,
     keyspace: Arc<Keyspace>,
     log: Log,
@@ -54,9 +54,9 @@ pub struct QueueWorld {
     executors: Vec<Executor>,
     batch: RequestBatch,
     clients: Vec<Client>,
-    /// What was signalled in the present round.
+    /// The signals of the current batch of commands.
     signalled: Signals,
-    /// Signals that have not reached the worker of their client.
+    /// Signals that have not reached the worker of their client yet.
     on_the_way: VecDeque<(u64, Signal)>,
     next_element: Element,
     next_ticket: u64,
@@ -114,15 +114,15 @@ impl QueueWorld {
         Client::new(Conversation::new(session), index % WORKERS)
     }
 
-    /// The disk.
+    /// The simulated disk.
     pub fn disk(&self) -> &Arc<SimDisk> {
         &self.disk
     }
 
-    /// Does `steps` steps, fewer if the machine stops.
+    /// Runs `steps` steps, or fewer if the machine stops.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
         for _ in 0..steps {
             if self.disk.has_stopped() {
@@ -167,7 +167,7 @@ impl QueueWorld {
         }
     }
 
-    /// The next requests of a client.
+    /// Generates the next requests of a client.
     fn pipeline(&mut self, index: usize) -> Vec<u8> {
         let mut input = Vec::new();
         for _ in 0..1 + self.prng.below(PIPELINE_MAX) {
@@ -183,8 +183,8 @@ impl QueueWorld {
         let (queue, other, at_head) = (prng.below(QUEUES), prng.below(QUEUES), prng.chance(50));
         let timeout_ms = if prng.chance(50) { 0 } else { 1 + prng.below(2000) };
         let id = self.clients[prng.below(self.clients.len() as u64) as usize].id();
-        // The first client never waits, so that somebody is always there to push.
-        // The others take more than they push, so that lists are empty most of the time.
+        // The first client never waits, so that one client is always able to push. The others take more than
+        // they push, so that lists are empty most of the time.
         let drawn = if index == 0 { prng.below(50) } else { 25 + prng.below(75) };
         match drawn {
             0..46 => {
@@ -203,7 +203,7 @@ impl QueueWorld {
         }
     }
 
-    /// Runs commands of one client and looks at every reply and signal.
+    /// Runs commands of one client and checks every reply and signal.
     fn round(
         &mut self,
         index: usize,
@@ -212,7 +212,8 @@ impl QueueWorld {
         let is_moving = |client: &Client| {
             client.ticket.is_some() && matches!(client.open.front(), Some(Request::Move { .. }))
         };
-        // Who waits to move an element, and those behind him, are not always served in the record of the push.
+        // Clients that wait to move an element, and those behind them, are not always served in the record of
+        // the push.
         let any_moves = self.clients.iter().any(is_moving);
         let client = &mut self.clients[index];
         let executor = &mut self.executors[client.worker];
@@ -239,7 +240,7 @@ impl QueueWorld {
                     self.ledger.pushes(elements);
                     pushed.extend(elements);
                 }
-                // What came as an answer was noted when it was sent.
+                // The element of an answer to a waiting client was noted when the answer was sent.
                 Fact::Popped(element) if !client.is_answered => self.ledger.pops(*element)?,
                 _ => {}
             }
@@ -260,8 +261,8 @@ impl QueueWorld {
         Ok(())
     }
 
-    /// Takes the signals of a round, each of which ends a wait, and sends them on their way. Returns what was popped for
-    /// clients that waited.
+    /// Takes the signals of a batch of commands, each of which ends a wait, and puts them in transit. Returns
+    /// the elements popped for waiting clients.
     fn take_signals(&mut self) -> Result<Vec<Element>, Violation> {
         let mut popped = Vec::new();
         let signalled = std::mem::take(&mut *self.signalled.lock().expect("one thread"));
@@ -287,7 +288,7 @@ impl QueueWorld {
         Ok(popped)
     }
 
-    /// Nobody may still wait for the key of an answer who began to before the one who got it.
+    /// Checks that no client that began to wait earlier is still waiting for the key of this answer.
     fn check_order(&self, ticket: u64, request: &Request, answer: &Value) -> Result<(), Violation> {
         let served = match (request, answer) {
             (Request::Move { from, .. }, Value::Bulk(_)) => *from,
@@ -310,7 +311,7 @@ impl QueueWorld {
         }
     }
 
-    /// One of the signals on their way arrives.
+    /// One of the signals in transit arrives.
     fn signal_step(&mut self) -> Result<(), Violation> {
         if self.on_the_way.is_empty() {
             return Ok(());
@@ -331,7 +332,7 @@ impl QueueWorld {
         Ok(())
     }
 
-    /// A client goes, whatever it was sent, and another one comes.
+    /// A client disconnects, and another one takes its place.
     fn hang_up(&mut self, index: usize) {
         let next = self.connect(index);
         let gone = std::mem::replace(&mut self.clients[index], next);
@@ -340,12 +341,12 @@ impl QueueWorld {
 
     fn flush(&mut self) {
         if let Ok(Flush::NeedSegment) = self.log.flush() {
-            // What fails here shows as replies that never leave.
+            // A failure shows as replies that are never sent.
             drop(self.log.prepare_segment());
         }
     }
 
-    /// A client takes what it may have, all or a part of it.
+    /// Delivers all or a part of the released replies to a client.
     fn deliver(&mut self, index: usize) {
         let durable = match self.options.sabotage {
             Some(Sabotage::EarlyReplies) => Lsn::MAX,
@@ -375,7 +376,7 @@ impl QueueWorld {
 /// The elements of all queues.
 ///
 /// # Panics
-/// If there is anything else.
+/// If the keyspace has anything else.
 pub fn lists(keyspace: &Keyspace) -> Vec<Element> {
     let mut elements = Vec::new();
     for queue in 0..QUEUES {

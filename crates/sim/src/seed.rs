@@ -1,21 +1,20 @@
-//! Seed and size of a simulation, from the environment: what makes a failure repeatable and a soak long.
-//!
-//! What it is not: a source of randomness; see `env::Prng`.
+//! The seed and the size of a simulation, from the environment: they make failures reproducible and soak
+//! tests long. Random numbers come from `env::Prng`.
 
-/// The environment variable that repeats one seed.
+/// The environment variable with the seed to reproduce.
 pub const SEED_VARIABLE: &str = "SHEAF_SIM_SEED";
-/// The environment variable that multiplies the number of states.
+/// The environment variable that multiplies the number of simulated states.
 pub const SCALE_VARIABLE: &str = "SHEAF_SIM_SCALE";
 
-/// The seed asked for through the environment, or `default`.
+/// The seed from the environment, or `default`.
 ///
 /// # Panics
-/// If the variable is set and is no number: a typing error must not pass as a run of another seed.
+/// If the variable is set but not a number: a typing error must not pass as a run of another seed.
 pub fn seed_or(default: u64) -> u64 {
     number(SEED_VARIABLE).unwrap_or(default)
 }
 
-/// By how much sizes are multiplied; 1 unless the environment asks for more.
+/// The factor for sizes; 1 unless the environment gives a larger one.
 ///
 /// # Panics
 /// As [`seed_or`].

@@ -1,4 +1,4 @@
-//! A snapshot that a world takes between its other steps: the server's own task, its parts in any order.
+//! A snapshot taken between the other steps of a world: the server's own task, its parts in random order.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,12 +15,12 @@ use storage::{
 
 use crate::{Recovered, start::DIR};
 
-/// Parts at most.
+/// The maximum number of parts.
 const PARTS_MAX: u64 = 3;
-/// Chunks are so small that most of what a client does comes between two of them.
+/// Chunks are so small that most steps of clients fall between two of them.
 const CHUNK_BYTES_MAX: u64 = 4 << 10;
 
-/// Parts before task: none may outlive it.
+/// Field order matters: parts must be dropped before the task.
 pub(crate) struct Snapshotting<'k> {
     parts: Vec<PartTask<'k>>,
     summaries: Vec<PartSummary>,
@@ -48,7 +48,7 @@ impl<'k> Snapshotting<'k> {
         Ok(begun.map(|(task, parts)| Snapshotting { parts, summaries: Vec::new(), task }))
     }
 
-    /// Does a step of some part, or publishes when all are done: then `None` is left.
+    /// Runs a step of some part, or publishes the snapshot when all parts are done: then returns `None`.
     pub(crate) fn step(mut self, prng: &mut Prng) -> Result<Option<Self>, Error> {
         if self.parts.is_empty() {
             self.task.publish(self.summaries)?;

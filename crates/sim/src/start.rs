@@ -1,6 +1,5 @@
-//! How a simulated server starts: its options, and recovery as the binary does it, on the caller's thread.
-//!
-//! What it is not: the server at work; see `world`.
+//! Starting a simulated server: its options, and recovery as in the binary, on the caller's thread. The
+//! running server is in `world`.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,12 +16,12 @@ use tree::{NodeCache, Written};
 
 use crate::WorkloadOptions;
 
-/// The directory of the server.
+/// The data directory of the server.
 pub(crate) const DIR: &str = "/data";
-/// Workers, each with an appender of its own.
+/// The number of workers, each with its own appender.
 pub(crate) const WORKERS: usize = 2;
 
-/// For nodes of trees.
+/// The capacity of the cache of tree nodes.
 const CACHE_BYTES: u64 = 64 << 10;
 
 /// Limits that collections soon exceed.
@@ -38,39 +37,40 @@ const NARROW: PackedLimits = PackedLimits {
     hash_value_bytes: 60,
 };
 
-/// What is broken on purpose, to see the oracle find it.
+/// A deliberate defect, which the oracle must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
     /// Replies are delivered before they are durable.
     EarlyReplies,
-    /// The disk says it has synced and has not.
+    /// The disk reports syncs that it has not done.
     LyingDisk,
     /// A worker whose replies wait for the log does not ask for a wake-up.
     NoWakeUp,
 }
 
-/// How a world is set up.
+/// The options of a world.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldOptions {
-    /// Chooses everything.
+    /// Decides the whole run.
     pub seed: u64,
-    /// Connections.
+    /// The number of connections.
     pub clients: usize,
-    /// What the server promises.
+    /// The durability of the server.
     pub durability: Durability,
-    /// What the clients ask for.
+    /// The shape of the clients' commands.
     pub workload: WorkloadOptions,
-    /// Bytes per segment.
+    /// The size of a segment in bytes.
     pub segment_bytes: u64,
-    /// Bytes of the ring.
+    /// The size of the ring in bytes.
     pub ring_bytes: u64,
-    /// Whether concurrent writes are merged; without, every write is flushed alone.
+    /// Whether concurrent writes share a flush; otherwise every write is flushed alone.
     pub merges: bool,
-    /// Threads that apply the log in recovery; 0 for none but the caller's, which alone is repeatable step by step.
+    /// The number of threads that apply the log in recovery; 0 applies it on the caller's thread, the only
+    /// mode that is reproducible step by step.
     pub appliers: usize,
-    /// At how many of a thousand steps a snapshot begins, if none is being taken.
+    /// The probability, per thousand steps, of starting a snapshot when none is running.
     pub snapshots_permille: u64,
-    /// What is broken on purpose.
+    /// The deliberate defect, if any.
     pub sabotage: Option<Sabotage>,
 }
 
@@ -91,11 +91,11 @@ impl Default for WorldOptions {
     }
 }
 
-/// A server that has started.
+/// A started server.
 pub struct Recovered {
     /// The content of the revision.
     pub keyspace: Arc<Keyspace>,
-    /// Where it writes.
+    /// Its log.
     pub log: Log,
 }
 
@@ -111,7 +111,7 @@ pub fn recover(
     recover_by(Mode::Newest, disk, options, clock)
 }
 
-/// As [`recover`], a server with document databases.
+/// As [`recover`], with document databases.
 ///
 /// # Errors
 /// As [`recover`].
@@ -132,7 +132,7 @@ pub fn recover_documents(
     Ok((recovered, documents))
 }
 
-/// As [`recover`], starting from something else than the newest snapshot.
+/// As [`recover`], with another starting point than the newest snapshot.
 ///
 /// # Errors
 /// As [`recover`].
@@ -155,7 +155,7 @@ fn recover_with(
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: options.seed }));
     keyspace.set_packed_limits(some_limits(options.seed));
     let entropy = SimEntropy::new(options.seed);
-    // One more for those who write documents over HTTP.
+    // One more for the writers of documents over HTTP.
     let appenders_max = WORKERS + usize::from(documents.is_some());
     let source = Source {
         disk,
@@ -172,7 +172,7 @@ fn recover_with(
     Ok(Recovered { keyspace, log })
 }
 
-/// The directory of a simulated server that has stopped, or another on the same disk.
+/// The place of a stopped simulated server, or another directory on the same disk, for offline tools.
 pub fn place<'a>(
     disk: Arc<dyn Disk>,
     dir: Option<&'a Path>,
@@ -199,7 +199,7 @@ pub fn records(disk: Arc<dyn Disk>, options: &WorldOptions) -> Result<Vec<Vec<u8
     recovery.replay(keep, |_| {}).map(|()| records)
 }
 
-/// The usual limits or narrow ones: values have one form or another, which must not show.
+/// Either the default or narrow limits: the form of values must not be visible.
 pub(crate) fn some_limits(chosen: u64) -> PackedLimits {
     if chosen.is_multiple_of(2) { PackedLimits::DEFAULT } else { NARROW }
 }

@@ -1,7 +1,7 @@
-//! What simulated clients ask for: random commands over few keys, so that they meet.
+//! The workload of simulated clients: random commands on few keys, so that they conflict.
 //!
-//! Every value says who wrote it, as its how many-th, and carries a checksum of that: two writes never look alike, and a
-//! value that was put together from pieces of others is none.
+//! Every value names its writer and a sequence number, with a checksum: no two writes are equal, and a value
+//! assembled from parts of others is detectable.
 
 mod collections;
 
@@ -13,27 +13,27 @@ use crate::Command;
 /// The shape of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadOptions {
-    /// Keys per database.
+    /// The number of keys per database.
     pub keys: u64,
-    /// Databases in use.
+    /// The number of databases in use.
     pub dbs: u8,
-    /// Commands per pipeline at most.
+    /// The maximum number of commands per pipeline.
     pub pipeline_max: u64,
-    /// Length of an ordinary value at most, in bytes.
+    /// The maximum length of an ordinary value, in bytes.
     pub value_bytes_max: u64,
-    /// Out of 100 values, those that are large.
+    /// The percentage of large values.
     pub large_percent: u64,
-    /// Length of a large value at most, in bytes.
+    /// The maximum length of a large value, in bytes.
     pub large_bytes_max: u64,
-    /// Out of 1000 commands, those that concern whole databases.
+    /// The number of commands on whole databases, per thousand commands.
     pub global_permille: u64,
-    /// Out of 100 commands, those that begin a transaction.
+    /// The percentage of commands that begin a transaction.
     pub transaction_percent: u64,
-    /// Out of 100 commands, those on lists, sets, sorted sets and hashes.
+    /// The percentage of commands on lists, sets, sorted sets and hashes.
     pub collection_percent: u64,
-    /// Names of members and fields in use: few, so that they meet.
+    /// The number of member and field names in use: few, so that they conflict.
     pub members: u64,
-    /// Elements, members or fields of one command at most.
+    /// The maximum number of elements, members or fields per command.
     pub batch_max: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for WorkloadOptions {
     }
 }
 
-/// Makes commands.
+/// Generates commands.
 #[derive(Debug)]
 pub struct Workload {
     options: WorkloadOptions,
@@ -64,7 +64,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Commands that follow from `prng`.
+    /// Creates a generator that draws from `prng`.
     pub fn new(options: WorkloadOptions, prng: Prng) -> Workload {
         Workload { options, prng, sequence: 0 }
     }
@@ -83,7 +83,7 @@ impl Workload {
         commands
     }
 
-    /// Appends a transaction, or only what it is to depend on: then others may come in between.
+    /// Appends a transaction, or only its WATCH, so that commands of others can come in between.
     fn transaction(&mut self, writer: usize, commands: &mut Vec<Command>) {
         if self.prng.chance(40) {
             commands.push(Command::Watch(self.any_keys()));
@@ -149,7 +149,7 @@ impl Workload {
         (0..count).map(|_| self.key()).collect()
     }
 
-    /// The key of any type.
+    /// The key of a value of any type.
     fn any_key(&mut self) -> Vec<u8> {
         match self.prng.below(8) {
             0 => self.collection_key("list"),
@@ -160,7 +160,7 @@ impl Workload {
         }
     }
 
-    /// The key of a string, with exceptions.
+    /// The key of a string; sometimes that of another type.
     fn string_key(&mut self) -> Vec<u8> {
         if self.prng.chance(4) { self.any_key() } else { self.key() }
     }
@@ -174,7 +174,7 @@ impl Workload {
         self.prng.chance(15).then(|| self.ttl_ms())
     }
 
-    /// So short that it passes, or so long that it must be kept.
+    /// Either short enough to expire during the run, or long enough to survive.
     fn ttl_ms(&mut self) -> u64 {
         let max = if self.prng.chance(50) { 2000 } else { 60_000 };
         1 + self.prng.below(max)
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::Operation;
 
-    /// Type and name of an operation.
+    /// The type and the name of an operation.
     fn kind(operation: &Operation) -> String {
         let text = format!("{operation:?}");
         text.split(['(', ')', ',']).take(2).collect::<Vec<_>>().join(" ")

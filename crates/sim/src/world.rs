@@ -37,25 +37,25 @@ use crate::{
     start::{DIR, WORKERS, some_limits},
 };
 
-/// A client with more replies than this outstanding sends nothing more.
+/// A client with more undelivered replies than this sends nothing more.
 const UNDELIVERED_MAX: usize = 64;
-/// Rounds of [`World::drain`] after which a client that still waits is taken to wait for ever.
+/// The number of rounds of [`World::drain`] after which a client that still waits counts as stuck.
 const DRAIN_ROUNDS_MAX: usize = 20_000;
 
-/// See the module documentation.
+/// A simulated server with clients and an oracle.
 pub struct World {
     options: WorldOptions,
     /// The disk, below any sabotage.
     pub disk: Arc<SimDisk>,
-    /// The time.
+    /// The simulated clock.
     pub clock: Arc<SimClock>,
-    /// What must be.
+    /// The expected state.
     pub oracle: Oracle,
-    /// What the server holds in memory.
+    /// The data of the server.
     pub keyspace: Arc<Keyspace>,
     /// The server's log.
     pub log: Log,
-    /// The connections.
+    /// The simulated clients.
     pub clients: Vec<SimClient>,
     host: SimHost,
     executors: Vec<Executor>,
@@ -72,7 +72,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts a server on what the disk holds, which must be what `oracle` says now.
+    /// Starts a server on the disk, whose content must be the current state of `oracle`.
     ///
     /// # Errors
     /// As [`recover`].
@@ -136,30 +136,30 @@ impl World {
         })
     }
 
-    /// Why the log failed, if it has.
+    /// The reason why the log failed; `None` if it works.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Snapshots that exist, or did before newer ones.
+    /// The number of snapshots published so far.
     pub fn snapshots_published(&self) -> u64 {
         self.snapshots_published
     }
 
-    /// Why the last snapshot failed, if one has.
+    /// The reason why the last failed snapshot failed; `None` if none has failed.
     pub fn snapshot_failure(&self) -> Option<&str> {
         self.snapshot_failure.as_deref()
     }
 
-    /// Whether the machine has stopped: nothing can happen any more.
+    /// Whether the machine has stopped, so that nothing can happen any more.
     pub fn has_stopped(&self) -> bool {
         self.disk.has_stopped()
     }
 
-    /// Does `steps` steps, fewer if the machine stops. A snapshot that is being taken at the end is given up.
+    /// Runs `steps` steps, or fewer if the machine stops. Abandons a snapshot that is unfinished at the end.
     ///
     /// # Errors
-    /// The first reply that is wrong.
+    /// The first wrong reply.
     pub fn run(&mut self, steps: usize) -> Result<(), Violation> {
         let keyspace = self.keyspace.clone();
         let mut snapshot = None;
@@ -175,10 +175,10 @@ impl World {
         Ok(())
     }
 
-    /// Judges what is in memory.
+    /// Checks the data in memory.
     ///
     /// # Errors
-    /// If it is not what the commands have made.
+    /// If it is not the result of the commands.
     pub fn check(&self) -> Result<(), Violation> {
         self.oracle.check(&content_of(&self.keyspace))
     }
@@ -205,7 +205,7 @@ impl World {
         Ok(())
     }
 
-    /// Begins a snapshot now and then; goes on with the one that is being taken at every other step.
+    /// Sometimes begins a snapshot; continues a running one at every other step.
     fn snapshot_step<'k>(
         &mut self,
         keyspace: &'k Keyspace,
@@ -230,7 +230,7 @@ impl World {
         })
     }
 
-    /// Sends, lets bytes arrive, or lets an interrupted conversation go on.
+    /// Sends a pipeline, lets bytes arrive, or resumes an interrupted conversation.
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
         match client.turn {
@@ -251,10 +251,10 @@ impl World {
         }
     }
 
-    /// Sends commands of the test's choice, in one piece.
+    /// Sends commands chosen by the test, in one piece.
     ///
     /// # Errors
-    /// The first reply that is wrong.
+    /// The first wrong reply.
     pub fn send(&mut self, index: usize, commands: Vec<Command>) -> Result<(), Violation> {
         self.clients[index].send(commands);
         let bytes = self.clients[index].on_the_way_bytes();
@@ -266,10 +266,10 @@ impl World {
         self.round(index, |conversation, round| conversation.receive(&input, round))
     }
 
-    /// Lets an interrupted conversation go on.
+    /// Resumes an interrupted conversation.
     ///
     /// # Errors
-    /// The first reply that is wrong.
+    /// The first wrong reply.
     pub fn resume(&mut self, index: usize) -> Result<(), Violation> {
         self.round(index, Conversation::resume)
     }
@@ -281,7 +281,7 @@ impl World {
         run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState,
     ) -> Result<(), Violation> {
         let log = self.log.clone();
-        // A failure shows as replies that never leave.
+        // A failure shows as replies that are never sent.
         let flush_alone = move || drop(log.flush_all());
         let client = &mut self.clients[index];
         let executor = &mut self.executors[client.worker];
@@ -371,10 +371,10 @@ impl World {
         }
     }
 
-    /// One step of the thread that makes segments.
+    /// One step of the thread that prepares segments.
     pub fn prepare(&mut self) {
         if self.log.needs_segment() {
-            // A failure makes the log read-only, which the clients are told.
+            // A failure makes the log read-only, which clients see as errors.
             let prepared = self.log.prepare_segment();
             assert!(prepared.is_ok(), "only a full disk is expected, and it is no error: {prepared:?}");
         }
@@ -388,7 +388,7 @@ impl World {
         executor.take_wrote();
         let due: Vec<SlotId> = self.keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect();
         for slot in due {
-            // Of many fields only some go at a time.
+            // One call removes only some of many expired fields.
             loop {
                 executor.expire_due(slot, slot, usize::MAX, &self.host);
                 if !executor.take_wrote() {
@@ -404,12 +404,12 @@ impl World {
     /// Cuts the log before a FLUSHALL that has become durable.
     pub fn cut(&mut self) {
         if self.failure.is_none() {
-            // The server warns and goes on.
+            // The server only logs a warning.
             drop(self.host.cut_dead_log());
         }
     }
 
-    /// A client takes what it may have, all of it or (`partly`) sometimes only a part.
+    /// Delivers released replies to a client; with `partly`, sometimes only a part.
     fn deliver(&mut self, index: usize, partly: bool) {
         let client = &mut self.clients[index];
         let outbox = &mut client.conversation.outbox;
@@ -428,14 +428,15 @@ impl World {
         (0..self.clients.len()).for_each(|index| self.deliver(index, false));
     }
 
-    /// The log has failed: what the server does before it exits. Replies that are free still leave.
+    /// Handles a failed log as the server does before it exits: replies that are already released are still
+    /// sent.
     pub fn fail_all(&mut self) {
         self.ticks.iter_mut().for_each(Tick::clear);
         self.clients.iter_mut().for_each(|client| client.conversation.outbox.discard_held());
         self.deliver_all();
     }
 
-    /// Lets everything that was sent be executed, written and replied.
+    /// Runs until every sent command is executed, durable and replied to.
     ///
     /// # Errors
     /// A wrong reply, or a client that waits for ever.
@@ -468,7 +469,7 @@ impl World {
         Err(Violation::Protocol(format!("a client waits for ever: {turn:?}, next is {next:?}")))
     }
 
-    /// Makes segments until there is one to spare or no room for one.
+    /// Prepares segments until there is a spare one, or no room for one.
     pub fn prepare_all(&mut self) {
         while matches!(self.log.prepare_segment(), Ok(Prepare::Made)) {}
     }

@@ -57,7 +57,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         }
         _ => {
             let count = count(cx.channels(), id);
-            // It follows nothing: nobody else needs to know.
+            // The client follows no durable channel, so the other thread need not know.
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
@@ -70,7 +70,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// What the client is to durable channels.
+/// The follower of this session, created on first use.
 fn follower<'s>(cx: &'s mut Context<'_, '_>) -> &'s Follower {
     let session = &mut *cx.session;
     if session.follower.is_none() {
@@ -97,7 +97,7 @@ mod tests {
 
     const POSITION: Position = Position { epoch: 3, lsn: lsn::Lsn::new(4096), reign: 0 };
 
-    /// Runs a command that the thread of durable channels is to answer; returns what was asked.
+    /// Runs a command that makes a request to the thread of durable channels; returns the request.
     fn ask(server: &mut TestServer, line: &str) -> Request {
         assert_eq!(server.run(line), "", "{line}: the answer comes later");
         assert!(matches!(server.session.wait.take(), Some(Wait::Channels { is_silent: false })));
@@ -110,7 +110,7 @@ mod tests {
         String::from_utf8(out).expect("text").replace("\r\n", " ")
     }
 
-    /// Subscribes, as if the thread answered.
+    /// Subscribes, with a simulated answer of the thread.
     fn follow(server: &mut TestServer, channel: &str) -> (FollowerId, String) {
         let request = ask(server, &format!("xsubscribe {channel} from -"));
         let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {

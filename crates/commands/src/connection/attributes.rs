@@ -1,11 +1,11 @@
-//! What a client says about itself and wishes for itself: CLIENT SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY,
+//! Attributes and options of a client: CLIENT SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, LSN, REPLY,
 //! DURABILITY, IMPORT-SOURCE.
 
 use engine::{CommandError, Context, ReplyMode, clients::Label};
 use storage::Durability;
 use wire::Args;
 
-/// A client name that is none.
+/// The error for an invalid client name.
 pub(super) const BAD_NAME: CommandError =
     CommandError::Text("ERR Client names cannot contain spaces, newlines or special characters.");
 
@@ -60,8 +60,8 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// `CLIENT LSN [ON | OFF]`: the position of the last write of this connection, for WAITLSN on a replica; or whether each reply to
-/// a write says it, as an attribute of RESP3.
+/// `CLIENT LSN [ON | OFF]`: without an argument, the position of the last write of this connection, for
+/// WAITLSN on a replica; otherwise whether each reply to a write carries it as a RESP3 attribute.
 pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(text) = args.get(2) else {
         cx.reply.integer(cx.session.last_write.get() as i64);
@@ -72,10 +72,10 @@ pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server here. While there is such a client, no
-/// key is removed because it has expired, and for the client itself none has: the other server says so when its time has
-/// come. Without this, what had a deadline when the copy was begun could be gone before the command that moves the deadline
-/// has arrived.
+/// `CLIENT IMPORT-SOURCE <ON | OFF>`, as in Valkey: this client copies another server into this one. While
+/// such a client is connected, no expired key is removed, and to the client itself no key is expired: the
+/// other server sends the removal in time. Otherwise a key with a deadline could be removed here before the
+/// command that extends its deadline arrives.
 pub(super) fn import_source(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     cx.session.is_import_source = switch(args.at(2))?;
     cx.host.clients().set_import_source(&cx.session.client, cx.session.is_import_source);
@@ -91,7 +91,7 @@ fn switch(text: &[u8]) -> Result<bool, CommandError> {
     }
 }
 
-/// `CLIENT REPLY <ON | OFF | SKIP>`. Only ON is answered.
+/// `CLIENT REPLY <ON | OFF | SKIP>`. Only ON gets a reply.
 pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = args.at(2);
     if mode.eq_ignore_ascii_case(b"skip") {
@@ -107,8 +107,9 @@ pub(super) fn reply(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows what holds for this client, or asks for less than
-/// the server's. More is refused: the server could not keep it.
+/// `CLIENT DURABILITY [STRICT | COMMIT | INTERVAL | NONE | DEFAULT]`: shows the durability of this client, or
+/// requests a weaker one than the server's. A stronger one is refused, because the server could not provide
+/// it.
 pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(wish) = args.get(2) else {
         cx.reply.bulk(cx.session.effective_durability(cx.durability).name().as_bytes());
@@ -131,7 +132,7 @@ pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// `None` for the server's.
+/// Parses a durability; `None` stands for the server's.
 fn parse_durability(text: &[u8]) -> Result<Option<Durability>, CommandError> {
     let name = String::from_utf8_lossy(text).to_lowercase();
     if name == "default" {

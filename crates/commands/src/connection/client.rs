@@ -6,7 +6,7 @@ use wire::{Args, number::parse_i64};
 use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
 use crate::help::help;
 
-/// For administrators.
+/// For administrators, at any time, not in scripts.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 
 pub(super) const ROWS: [Row; 19] = [

@@ -1,4 +1,4 @@
-//! What a client says first and last: HELLO, AUTH, SELECT, PING, ECHO, RESET, QUIT.
+//! The session: HELLO, AUTH, SELECT, PING, ECHO, RESET, QUIT.
 
 use engine::{
     CommandError, Context, ReplyMode, Session,
@@ -13,13 +13,13 @@ use crate::{
     server::stop_monitoring,
 };
 
-/// What HELLO without AUTH says to a client that must authenticate.
+/// The error of HELLO without AUTH for a client that must authenticate.
 const HELLO_BEFORE_AUTH: CommandError = CommandError::Text(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
      <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
 );
 
-/// What HELLO was asked to do.
+/// The arguments of HELLO.
 #[derive(Default)]
 struct Hello<'a> {
     protocol: Option<Protocol>,
@@ -73,7 +73,7 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     if let Some(protocol) = protocol {
         set_protocol(cx, protocol);
     }
-    // The reply already has the new protocol, which the command's writer does not know.
+    // The reply already uses the new protocol, but `cx.reply` still has the old one.
     let mut reply = Vec::with_capacity(128);
     let role = match cx.host.replication().role() {
         Role::Leader { .. } => "master",
@@ -114,7 +114,7 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Without a password in force, the default user may have any.
+/// If no password is set, the default user may give any password.
 fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
     let accepted = if cx.host.requires_password() {
         cx.host.authenticate(user, password)
@@ -183,7 +183,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     session.client.set_durability(None);
     session.client.set_no_touch(false);
     session.client.set_no_evict(false);
-    // What the library is stays true, as in Redis.
+    // The attributes of the client library stay, as in Redis.
     session.client.change_labels(|labels: &mut Labels| labels.name = Label::default());
     cx.reply.simple("RESET");
     Ok(())

@@ -1,4 +1,4 @@
-//! Showing and closing connections: CLIENT LIST, INFO, KILL.
+//! Listing and closing connections: CLIENT LIST, INFO, KILL.
 
 use engine::{
     CommandError, Context,
@@ -6,7 +6,7 @@ use engine::{
 };
 use wire::{Args, number::parse_i64};
 
-/// Roughly what one client takes in a list, in bytes.
+/// The approximate size of a client's line in a list, in bytes.
 const LINE_BYTES: usize = 384;
 
 /// `CLIENT INFO`
@@ -16,7 +16,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT LIST [TYPE type] [ID client-id [client-id ...]]`, one of the two
+/// `CLIENT LIST [TYPE type] [ID client-id [client-id ...]]`, with at most one of the options.
 pub(super) fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let clients = match args.get(2) {
         None => cx.host.clients().all(),
@@ -67,11 +67,11 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Kills what matches, and returns how many. The client itself goes once it has its reply.
+/// Kills the matching clients, and returns their number. This client itself is closed after its reply.
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
     if filter.kind == Some(ClientKind::Replica) {
-        // Their connections are no clients' any more.
+        // The connections of replicas are no longer in the list of clients.
         return cx.host.replication().disconnect_replicas();
     }
     let matching = cx.host.clients().matching(filter, cx.now_ms());
@@ -132,7 +132,7 @@ mod tests {
     use crate::testing::{START_MS, TestServer, check};
     use engine::clients::Connected;
 
-    /// A second client at this address, connected ten seconds after the first.
+    /// Connects a second client from this address, ten seconds after the first.
     fn with_second_client(peer: &str) -> TestServer {
         let server = TestServer::new();
         server.clock.advance_ms(10_000);

@@ -19,9 +19,9 @@ use crate::help::no_subcommand;
 
 /// Allowed at any time, also while loading or stale.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
-/// The same, but not in scripts.
+/// Allowed at any time, but not in scripts.
 const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
-/// Also before authentication.
+/// Allowed at any time, also before authentication, but not in scripts.
 const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
 
 /// Shared fields of the rows.

@@ -6,10 +6,10 @@ use engine::{
 };
 use wire::{Args, number::parse_i64};
 
-/// Prefixes that one client may want to hear of.
+/// The maximum number of prefixes per client.
 const PREFIXES_MAX: usize = 1024;
 
-/// What CLIENT TRACKING was asked to do.
+/// The options of CLIENT TRACKING.
 #[derive(Default)]
 struct Options {
     redirect: Option<u64>,
@@ -50,7 +50,7 @@ impl Options {
         known.ok_or(CommandError::Text("ERR The client ID you want redirect to does not exist"))
     }
 
-    /// How the client is to track, unless that contradicts itself or how it tracks now.
+    /// The tracking mode; an error if the options contradict each other or the present mode.
     fn mode(&self, present: Option<&ClientTracking>) -> Result<Mode, CommandError> {
         let error = |text| Err(CommandError::Text(text));
         if !self.broadcast && !self.prefixes.is_empty() {
@@ -83,7 +83,8 @@ impl Options {
         })
     }
 
-    /// The prefixes of a client that has `present` ones already. None stands for the empty one, which then may overlap.
+    /// Adds the prefixes of this call to those of the client, `present`. No prefix stands for the empty one,
+    /// which may overlap others.
     fn all_prefixes(self, present: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>, CommandError> {
         if self.prefixes.is_empty() {
             let every = Box::default();
@@ -113,7 +114,8 @@ fn overlap(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
     ))
 }
 
-/// `CLIENT TRACKING <ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`
+/// `CLIENT TRACKING <ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN]
+/// [OPTOUT] [NOLOOP]`
 pub(super) fn tracking(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let options = Options::parse(cx, args.skip(3))?;
     let switch = args.at(2);
@@ -202,7 +204,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT GETREDIR`: -1 without tracking, 0 if nobody is told in its place.
+/// `CLIENT GETREDIR`: -1 without tracking, 0 without redirection.
 pub(super) fn get_redirection(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let tracking = cx.session.tracking.as_ref();
     cx.reply.integer(tracking.map_or(-1, |tracking| tracking.tracker.redirect.unwrap_or(0) as i64));

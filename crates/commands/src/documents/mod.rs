@@ -1,12 +1,12 @@
-//! Documents over this protocol: DOC.PUT, DOC.GET, DOC.DEL.
+//! Document commands: DOC.PUT, DOC.GET, DOC.DEL.
 //!
-//! What it is: the documents that HTTP serves, one at a time, so that a transaction can write them together with keys and
-//! messages, as one record. What it is not: the way to replicate them, nor to create databases.
+//! They access the documents that HTTP serves, one at a time, so that a transaction can write documents, keys
+//! and messages as one record. Replication and the creation of databases need HTTP.
 //!
 //! Invariants
-//! - An error has the name that CouchDB gives it, in capitals and without underscores, then its reason: `CONFLICT Document update
-//!   conflict.`
-//! - Within a transaction a command sees what those before it have written.
+//! - An error begins with CouchDB's name for it, in capitals and without underscores, then its reason:
+//!   `CONFLICT Document update conflict.`
+//! - In a transaction, a command sees the writes of earlier commands.
 
 use documents::{
     DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, Limits, NewDocument, Pick, Snapshot, check_id,

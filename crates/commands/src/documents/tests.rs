@@ -123,7 +123,7 @@ fn a_reply_waits_for_what_it_shows() {
     assert!(server.gate("DOC.GET nothing a") <= server.appended_lsn());
 }
 
-/// Commands of a transaction whose last one fails, and what the error says of it.
+/// Failing last commands of a transaction, and the error of EXEC.
 const FAILING: &[(&str, &str)] = &[
     (r#"DOC.PUT orders taken '{"n":2}'"#, "DOC.PUT (command 6): CONFLICT Document update conflict."),
     ("DOC.PUT nothing a {}", "DOC.PUT (command 6): NOTFOUND Database does not exist."),
@@ -169,7 +169,7 @@ fn a_command_on_documents_that_fails_undoes_the_whole_transaction() {
                 ("GET stock:x", "\"5\""),
                 ("DOC.GET orders o1", "nil"),
                 ("EXISTS late made once", ":0"),
-                // Nothing is watched any more, and the next one works.
+                // The watches are gone, and the next transaction works.
                 ("SET stock:x 6", "+OK"),
                 ("MULTI", "+OK"),
                 (r#"DOC.PUT stock x '{"left":6}' "#, "+QUEUED"),

@@ -1,6 +1,6 @@
-//! Values as bytes that other servers understand: DUMP and RESTORE.
+//! DUMP and RESTORE: values in a form that other servers understand.
 //!
-//! The encoding is that of [`rdb`]. What it is not: how anything is stored here.
+//! The encoding is that of [`rdb`]; it is unrelated to the storage of Sheaf.
 
 mod stream;
 
@@ -16,14 +16,14 @@ pub(super) fn dump(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let (db, now_ms) = (cx.db(), cx.now_ms());
     match cx.unit.read(db, args.at(1)) {
         None => cx.reply.null(),
-        // A hash whose fields have all expired is about to go.
+        // A hash whose fields have all expired is about to be removed.
         Some(entry) if all_expired(entry.view(), now_ms) => cx.reply.null(),
         Some(entry) => cx.reply.bulk(&rdb::dump(encoded(entry.view(), now_ms))),
     }
     Ok(())
 }
 
-/// Whether it is a hash without a field that has not expired.
+/// Whether the value is a hash with no live field.
 fn all_expired(view: View<'_>, now_ms: u64) -> bool {
     match view {
         View::Hash(hash) => hash.has_deadlines() && hash.iter().all(|field| field.is_expired(now_ms)),
@@ -31,14 +31,14 @@ fn all_expired(view: View<'_>, now_ms: u64) -> bool {
     }
 }
 
-/// The type number and the value.
+/// The type number and the encoded value.
 pub(crate) fn encoded(view: View<'_>, now_ms: u64) -> Vec<u8> {
     let mut writer = Writer::new();
     encode(view, now_ms, &mut writer);
     writer.into_bytes()
 }
 
-/// Writes the type number and the value, without the fields that have expired at `now_ms`.
+/// Writes the type number and the value, without fields that have expired at `now_ms`.
 pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
     match view {
         View::String(bytes) => writer.string_value(bytes),
@@ -76,7 +76,7 @@ pub fn encode(view: View<'_>, now_ms: u64, writer: &mut Writer<impl Output>) {
     }
 }
 
-/// What RESTORE is told beside key, expiry and payload.
+/// The options of RESTORE.
 #[derive(Default)]
 struct Options {
     replaces: bool,
@@ -87,13 +87,13 @@ impl Options {
     fn parse(words: Args<'_>) -> Result<Options, CommandError> {
         let mut options = Options::default();
         let mut words = words.iter();
-        // Either of them, but not both.
+        // IDLETIME and FREQ exclude each other.
         let (mut has_idle_time, mut has_frequency) = (false, false);
         while let Some(word) = words.next() {
             match word.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
-                // Access stamps are not restored: they are read, so that what tools send is accepted.
+                // Access stamps are parsed because tools send them, but not restored.
                 b"idletime" if !has_frequency => {
                     has_idle_time = true;
                     number_in(words.next(), i64::MAX, "ERR Invalid IDLETIME value, must be >= 0")?;
@@ -109,7 +109,7 @@ impl Options {
     }
 }
 
-/// A number from 0 to `max`.
+/// Parses a number from 0 to `max`.
 fn number_in(word: Option<&[u8]>, max: i64, text: &'static str) -> Result<u64, CommandError> {
     let number = parse_i64(word.ok_or(CommandError::Syntax)?).ok_or(CommandError::NotAnInteger)?;
     let in_range = u64::try_from(number).ok().filter(|_| number <= max);
@@ -148,7 +148,8 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Puts a decoded value. What is packed or compressed in a payload can be much larger in a record.
+/// Stores a decoded value. Values that are packed or compressed in the payload can be much larger in the
+/// record.
 fn put(
     cx: &mut Context<'_, '_>,
     db: DbId,

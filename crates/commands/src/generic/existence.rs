@@ -1,4 +1,4 @@
-//! Whether keys are there: DEL, UNLINK, EXISTS, TOUCH, TYPE.
+//! Existence of keys: DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::Effect;

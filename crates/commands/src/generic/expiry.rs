@@ -1,4 +1,4 @@
-//! When keys expire: EXPIRE and TTL in all their forms, PERSIST.
+//! Expiry of keys: EXPIRE and TTL in all their forms, PERSIST.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::Effect;
@@ -6,9 +6,9 @@ use wire::{Args, number::parse_i64};
 
 use crate::{deadline::Form, expiry_condition::Conditions};
 
-/// What TTL and its like say about a key that never expires.
+/// The reply for a key without a deadline.
 const NEVER: i64 = -1;
-/// What they say about no key.
+/// The reply for an absent key.
 const NO_KEY: i64 = -2;
 
 /// `TTL key`
@@ -44,7 +44,7 @@ fn reply_deadline(
 ) -> Result<(), CommandError> {
     let reply = match cx.unit.inspect(cx.session.db, args.at(1)) {
         None => NO_KEY,
-        // No deadline is later than i64::MAX.
+        // The cast is lossless: no deadline is later than i64::MAX.
         Some(entry) => entry.expire_at_ms().map_or(NEVER, |ms| show(ms) as i64),
     };
     cx.reply.integer(reply);
@@ -81,7 +81,7 @@ fn set_deadline(
     let conditions = Conditions::parse(args.skip(3))?;
     let number = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let deadline_ms = form.deadline_ms(number, cx.now_ms()).ok_or(CommandError::InvalidExpire(command))?;
-    // What lies before 1970 has passed like any other past.
+    // Deadlines before 1970 have passed like any other in the past.
     let deadline_ms = u64::try_from(deadline_ms).unwrap_or(0);
     let sets = cx.unit.get(db, key).is_some_and(|entry| conditions.allow(entry.expire_at_ms(), deadline_ms));
     if sets && deadline_ms <= cx.as_of_ms() {

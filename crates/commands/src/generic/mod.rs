@@ -1,11 +1,10 @@
 //! Keys of any type: their existence, expiry and names, and walks over all of them.
 //!
-//! What it is: the commands that never look inside a value. What it is not: eviction or active expiry, which the
-//! server does by itself.
+//! The commands here never look inside a value. Eviction and active expiry are done by the server itself.
 //!
 //! Invariants
 //! - An expired key is absent for every command here, whether or not its memory was freed.
-//! - What walks the keyspace without naming keys carries `READS_ALL`.
+//! - Commands that walk the keyspace without naming keys carry `READS_ALL`.
 
 mod dump;
 mod existence;
@@ -26,7 +25,7 @@ const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 const WALK: Flags = Flags::READONLY.or(Flags::READS_ALL);
 
-/// What most commands on one key have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,

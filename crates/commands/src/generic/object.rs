@@ -1,13 +1,14 @@
-//! How a value is kept: OBJECT.
+//! OBJECT: the representation of a value.
 //!
-//! There is one way to keep a string here. ENCODING names the one that Redis would have chosen for a string set to these bytes,
-//! because tools print it; collections name the form they are in. Nothing is shared, so REFCOUNT is always 1.
+//! Sheaf stores all strings in the same way. For strings, ENCODING is the encoding that Redis would have
+//! chosen, because tools print it; for collections, it is the actual form. Nothing is shared, so REFCOUNT is
+//! always 1.
 
 use engine::{CommandError, Context};
 use keyspace::{AccessPolicy, EntryRef, View};
 use wire::{Args, number::is_canonical_i64};
 
-/// Longest string that Redis keeps in one allocation with its header.
+/// The longest string that Redis keeps in one allocation with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 const NOT_LFU: CommandError = CommandError::Text(
@@ -28,7 +29,7 @@ pub(super) fn encoding(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// The name of the form that a value is in.
+/// The reply of OBJECT ENCODING.
 pub(crate) fn encoding_name(entry: EntryRef<'_>) -> &'static str {
     match entry.view() {
         View::String(bytes) if is_canonical_i64(bytes) => "int",

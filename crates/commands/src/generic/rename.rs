@@ -1,8 +1,8 @@
-//! Other names and other places for a value: RENAME, RENAMENX, COPY, MOVE.
+//! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
-//! A value gets another key in one of two ways. A large one moves as it is ([`Effect::Move`]): record and time do not depend on
-//! its size, but replay must bring two slots together. Anything else is put in its new place and removed from the old one,
-//! in one record, which replays slot by slot.
+//! A value changes its key in one of two ways. A large one is moved without a copy ([`Effect::Move`]): record
+//! size and time do not depend on its size, but replay must process two slots together. All others are put at
+//! the new key and deleted at the old one, in one record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{DbId, Effect, ValueBuf, slot_of};
@@ -10,29 +10,30 @@ use wire::Args;
 
 use crate::database::parse_db;
 
-/// Values that take less memory are moved by putting them: that costs less than bringing two slots together in replay.
+/// Smaller values are moved by put and delete: that costs less than replaying two slots together.
 const MOVE_BYTES_MIN: usize = 16 << 10;
 
-/// Whether the value at a key gets another key by [`Effect::Move`]. If not, it is put there and deleted here.
+/// Whether the value at a key is moved by [`Effect::Move`] instead of put and delete.
 ///
-/// This is where a snapshot that captures slots one by one has its say. A slot that is loaded from it is replayed with the
-/// records that changed the slot after it was captured. So while the slot of the new key is captured and that of the old one
-/// is not, this must be `false`: replay would look for the value in a slot from which it was captured as gone. The other way
-/// round a Move is right, if replay only removes the value where it was: it was captured where it went.
+/// A snapshot that captures slots one by one restricts this. A slot loaded from a snapshot is replayed with
+/// the records that changed it after its capture. So while the slot of the new key is captured and that of
+/// the old key is not, this must be `false`: replay would look for the value in the old slot, whose capture
+/// comes after the move. In the opposite case Move is correct, if replay only removes the value from the old
+/// slot: the capture of the new slot includes the value.
 fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> bool {
     cx.unit.peek(db, key).is_some_and(|entry| entry.allocated_bytes() >= MOVE_BYTES_MIN)
         && cx.keyspace.may_move(slot_of(key), slot_of(to_key))
 }
 
-/// A value and its expiry, taken out of its slot.
+/// A copied value with its expiry.
 struct Copied {
     value: ValueBuf,
     expire_at_ms: Option<u64>,
 }
 
 impl Copied {
-    /// Copies what is at the key, once the log has room for a record with it; `None` if there is nothing. To be called
-    /// before anything is changed.
+    /// Copies the value at a key, after making sure that the log has room for a record with it; `None` if the
+    /// key is absent. Must be called before the first change.
     fn of(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<Option<Copied>, CommandError> {
         let Some(entry) = cx.unit.peek(db, key) else { return Ok(None) };
         let copied = Copied { value: ValueBuf::of(entry), expire_at_ms: entry.expire_at_ms() };
@@ -49,12 +50,12 @@ impl Copied {
     }
 }
 
-/// Has `put` give the key a value, in place of the one that it may have.
+/// Runs `put`, which stores a value at the key and may replace an existing one.
 fn put_at<'k>(cx: &mut Context<'_, 'k>, db: DbId, key: &[u8], put: impl FnOnce(&mut Context<'_, 'k>)) {
     let replaces = cx.unit.exists(db, key);
     put(cx);
     if replaces {
-        // In Redis the old key goes before the new one comes.
+        // Redis removes the old key before it adds the new one, so the key counts as new.
         cx.notify_in(db, EventClass::NEW, "new", key);
     }
 }
@@ -73,7 +74,8 @@ pub(super) fn renamenx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Returns whether the key has got its new name: not if a key had it and may not be replaced, nor if it is the old one.
+/// Returns whether the key was renamed: not if the new key exists and may not be replaced, or equals the old
+/// one.
 fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Result<bool, CommandError> {
     let (db, key, new_key) = (cx.db(), args.at(1), args.at(2));
     if cx.unit.get(db, key).is_none() {
@@ -88,7 +90,7 @@ fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Resul
     Ok(renamed)
 }
 
-/// Moves what is at `from` to `to`. Returns whether there was anything.
+/// Moves a value. Returns whether the key `from` exists.
 fn move_value(
     cx: &mut Context<'_, '_>,
     (db, key): (DbId, &[u8]),
@@ -247,7 +249,7 @@ mod tests {
         ]);
     }
 
-    /// Fills `list`, `set`, `zset`, `hash` and `string`, all far larger than what is moved by putting it.
+    /// Fills `list`, `set`, `zset`, `hash` and `string` with values far larger than [`MOVE_BYTES_MIN`].
     fn fill(server: &mut TestServer) {
         let items: Vec<String> = (0..3_000).map(|number| format!("{number:012}")).collect();
         let items: Vec<&[u8]> = items.iter().map(String::as_bytes).collect();

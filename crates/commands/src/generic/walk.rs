@@ -1,7 +1,7 @@
 //! Walks over the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! They lock one slot at a time, so they never stop the server, unless they are part of a transaction. Keys that come or go
-//! meanwhile may or may not be seen; a key that stays is seen by a whole walk exactly once.
+//! They lock one slot at a time, so they never stop the server, except in a transaction. Keys that are added
+//! or removed meanwhile may or may not be seen; a key that stays is seen by a whole walk exactly once.
 
 use engine::{CommandError, Context, unit::LockPolicy};
 use keyspace::{ScanCursor, SlotId};
@@ -9,7 +9,7 @@ use wire::{Aggregate, Args, ReplyWriter, glob};
 
 use crate::scan::{ScanOptions, ScanTarget, parse_cursor};
 
-/// Keys that KEYS looks at between two looks at where it is.
+/// The number of keys that KEYS visits per scan step.
 const COUNT_OF_KEYS: usize = 1 << 20;
 
 /// `RANDOMKEY`
@@ -53,13 +53,14 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// The slot of every key that matches, if the pattern says which: it is no pattern, or begins with a whole hash tag.
+/// The one slot of all matching keys, if the pattern determines it: it has no wildcards, or begins with a
+/// complete hash tag.
 fn only_slot(pattern: &[u8]) -> Option<SlotId> {
     let prefix = glob::literal_prefix(pattern);
     let open = prefix.iter().position(|byte| *byte == b'{');
     let has_tag = open.is_some_and(|open| {
         let close = prefix[open..].iter().position(|byte| *byte == b'}');
-        // An empty tag is none: the slot then depends on the whole key.
+        // An empty tag does not count: the slot then depends on the whole key.
         close.is_some_and(|close| close > 1)
     });
     (has_tag || glob::is_literal(pattern)).then(|| keyspace::slot_of(prefix))
@@ -70,7 +71,7 @@ pub(super) fn scan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let cursor = ScanCursor::from_u64(parse_cursor(args.at(1))?);
     let options = ScanOptions::parse(args.skip(2), ScanTarget::Keys)?;
     cx.elements_max().require(options.count)?;
-    // The new cursor comes first in the reply, so the keys are kept until it is known.
+    // The reply begins with the new cursor, so keys are buffered until it is known.
     let (mut keys, mut found) = (Vec::new(), 0);
     let mut writer = ReplyWriter::new(&mut keys, cx.reply.protocol());
     let patience = LockPolicy(cx.host);
@@ -110,7 +111,7 @@ mod tests {
         }
     }
 
-    /// One call of SCAN: the next cursor and the keys.
+    /// One call of SCAN: returns the next cursor and the keys.
     fn scan(server: &mut TestServer, cursor: &str, options: &str) -> (String, Vec<String>) {
         match server.value(&format!("SCAN {cursor} {options}")) {
             Value::Array(parts) if parts.len() == 2 => (bulk(&parts[0]), bulks(&parts[1])),
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Every key that a whole walk shows, with how often, and the number of calls.
+    /// Runs a whole walk: returns the number of times that each key is shown, and the number of calls.
     fn walk(
         server: &mut TestServer,
         options: &str,

@@ -1,7 +1,7 @@
 //! Search areas: a circle or a box around a place, and the cells that cover it.
 //!
-//! What it is: nine cells at most, so large that none beyond them can hold anything of the area, in the order in which
-//! Redis looks through them, because unsorted results are shown in it.
+//! At most nine cells, large enough to cover the whole area, in the order in which Redis visits them, because
+//! unsorted results are shown in that order.
 
 use super::{
     cell::{Area, Cell, Place, STEP_MAX},
@@ -11,14 +11,14 @@ use super::{
 /// About half the way around the map, in metres: the range of a cell of step 1.
 const RANGE_M_MAX: f64 = 20_037_726.37;
 
-/// What is searched around a place; lengths in `unit`.
+/// The shape of an area, with lengths in [`SearchArea::unit`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     Circle { radius: f64 },
     Box { width: f64, height: f64 },
 }
 
-/// A shape at its place.
+/// A shape with its centre.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SearchArea {
     pub(super) center: Place,
@@ -26,7 +26,7 @@ pub(super) struct SearchArea {
     pub(super) unit: LengthUnit,
 }
 
-/// The outermost degrees of an area.
+/// The extreme degrees of an area.
 struct Bounds {
     west: f64,
     east: f64,
@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl SearchArea {
-    /// Metres from the center to a place, if that is in the area.
+    /// The distance in metres from the centre to a place; `None` if the place is outside the area.
     pub(super) fn distance_m(&self, place: Place) -> Option<f64> {
         match self.shape {
             Shape::Circle { radius } => {
@@ -56,7 +56,7 @@ impl SearchArea {
         }
     }
 
-    /// The cells to look through.
+    /// The cells to search.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let bounds = self.bounds();
         let mut step = self.step();
@@ -66,8 +66,8 @@ impl SearchArea {
             center = Cell::at(self.center, step);
         }
         let Area { longitudes, latitudes } = center.area();
-        // Where the cell in the middle goes beyond the area, nothing is beyond it. At step 1 every cell has the others
-        // on both sides.
+        // Skip neighbours on a side where the central cell already reaches beyond the area. At step 1 every
+        // cell has the others on both sides.
         let is_covered = |rows: i32, columns: i32| {
             step >= 2
                 && (rows < 0 && latitudes.min < bounds.south
@@ -75,12 +75,12 @@ impl SearchArea {
                     || columns < 0 && longitudes.min < bounds.west
                     || columns > 0 && longitudes.max > bounds.east)
         };
-        // The middle, north, south, east, west, and the corners between them.
+        // The centre, north, south, east, west, and then the corners.
         const MOVES: [(i32, i32); 9] =
             [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)];
         let wanted = MOVES.into_iter().filter(|(rows, columns)| !is_covered(*rows, *columns));
         let mut cells: Vec<Cell> = wanted.map(|(rows, columns)| center.moved(rows, columns)).collect();
-        // With few cells around the earth both neighbours are one. No place is shown twice.
+        // On a coarse grid two neighbours can be the same cell, which must not be searched twice.
         let mut seen = Vec::with_capacity(cells.len());
         cells.retain(|cell| {
             let is_new = !seen.contains(cell);
@@ -98,7 +98,7 @@ impl SearchArea {
         };
         let (width_m, height_m) = (width * self.unit.metres, height * self.unit.metres);
         let up = degrees(height_m / RADIUS_M);
-        // Degrees are shortest where the area is nearest to a pole.
+        // A degree of longitude is shortest where the area is closest to a pole.
         let nearest_to_pole = if latitude < 0.0 { latitude - up } else { latitude + up };
         let aside = degrees(width_m / RADIUS_M / radians(nearest_to_pole).cos());
         Bounds {
@@ -136,7 +136,7 @@ impl SearchArea {
     }
 }
 
-/// Whether the neighbours of a cell cover everything.
+/// Whether a cell and its neighbours cover the bounds.
 fn reaches(center: Cell, bounds: &Bounds) -> bool {
     let area = |rows, columns| center.moved(rows, columns).area();
     !(area(1, 0).latitudes.max < bounds.north

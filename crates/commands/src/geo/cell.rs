@@ -1,23 +1,22 @@
-//! Cells: the squares of a grid over the earth, which geohashes number.
+//! Cells: the squares of a grid over the earth, numbered by geohashes.
 //!
-//! What it is: a place as a number and back, exactly as Redis does it, because these numbers are the scores that clients
-//! store, compare and copy. At step n a row and a column of n bits say where a cell is; bit by bit in turn, columns
-//! first, they are its number. The cells of step 26 have 52 bits, which a score holds to the last one.
-//! What it is not: a distance (see `earth`).
+//! Converts a place to a number and back exactly as Redis does, because clients store, compare and copy these
+//! numbers as scores. At step n a cell has a row and a column of n bits each; its number interleaves them bit
+//! by bit, columns first. The numbers of step 26 have 52 bits, which a score holds without loss. Distances
+//! are in `earth`.
 
 use std::ops::Range;
 
-/// Bits of row and of column in a score.
+/// The bits of the row and of the column in a score.
 pub(super) const STEP_MAX: u32 = 26;
 
-/// Longitudes that there are.
+/// The valid longitudes.
 const LONGITUDES: Extent = Extent { min: -180.0, max: 180.0 };
-/// Latitudes that a score can hold: those of a square map.
+/// The latitudes that a score can represent: those of a square map.
 const LATITUDES: Extent = Extent { min: -85.05112878, max: 85.05112878 };
-/// Latitudes of the geohash that others know.
+/// The latitudes of standard geohashes.
 const ALL_LATITUDES: Extent = Extent { min: -90.0, max: 90.0 };
 
-/// A place, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Place {
     pub(super) longitude: f64,
@@ -25,19 +24,20 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether a score can hold it.
+    /// Whether a score can represent the place.
     pub(super) fn is_on_map(&self) -> bool {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
     }
 
-    /// The score of a place that is on the map.
+    /// The score of the place, which must be on the map.
     pub(super) fn score(&self) -> f64 {
         Cell::at(*self, STEP_MAX).number() as f64
     }
 
-    /// The place that a score stands for: the middle of its cell.
+    /// The place of a score: the centre of its cell.
     pub(super) fn of_score(score: f64) -> Place {
-        // Scores need not be those of places: negative ones wrap, and what 64 bits do not hold is 0, as it happens to be in Redis.
+        // Scores need not come from places: negative ones wrap, and numbers beyond 64 bits become 0, as in
+        // Redis.
         const END: f64 = 18_446_744_073_709_551_616.0;
         let number = match score {
             ..0.0 => score as i64 as u64,
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// The geohash of a place as text, in the form that others know. Its last letter is always 0: 52 bits are ten letters.
+    /// The standard geohash of a place as text. Its last letter is always 0: 52 bits are ten letters.
     pub(super) fn geohash(&self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let number = Cell::within(*self, STEP_MAX, ALL_LATITUDES).number();
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// From one degree to another.
+/// A range of degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Extent {
     pub(super) min: f64,
@@ -84,12 +84,13 @@ impl Extent {
         (self.min + self.max) / 2.0
     }
 
-    /// Which of 2^step equal parts of this one contains an angle.
+    /// The index of the part that contains an angle, when this extent is divided into 2^step equal parts.
     fn part_of(&self, degrees: f64, step: u32) -> u32 {
         ((degrees - self.min) / (self.max - self.min) * parts(step)) as u32
     }
 
-    /// One of 2^step equal parts of this one. In the order of operations that Redis has, for the last bits.
+    /// One of 2^step equal parts of this extent. The order of operations is that of Redis, so that the last
+    /// bits are equal.
     fn part(&self, index: u32, step: u32) -> Extent {
         let degrees = |index: u32| self.min + (f64::from(index) / parts(step)) * (self.max - self.min);
         Extent { min: degrees(index), max: degrees(index.wrapping_add(1)) }
@@ -100,7 +101,7 @@ fn parts(step: u32) -> f64 {
     (1u64 << step) as f64
 }
 
-/// What a cell covers.
+/// The extent of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Area {
     pub(super) longitudes: Extent,
@@ -110,15 +111,15 @@ pub(super) struct Area {
 /// A square of the grid at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// From south to north.
+    /// Counted from south to north.
     row: u32,
-    /// From west to east.
+    /// Counted from west to east.
     column: u32,
     step: u32,
 }
 
 impl Cell {
-    /// The cell of a place on the map.
+    /// The cell that contains a place on the map.
     pub(super) fn at(place: Place, step: u32) -> Cell {
         Cell::within(place, step, LATITUDES)
     }
@@ -131,7 +132,7 @@ impl Cell {
         }
     }
 
-    /// The cell so many rows to the north and columns to the east; beyond an edge it goes on at the other one.
+    /// The cell `rows` to the north and `columns` to the east; wraps around at the edges of the map.
     pub(super) fn moved(self, rows: i32, columns: i32) -> Cell {
         let mask = (1u32 << self.step) - 1;
         let moved = |index: u32, by: i32| match by {
@@ -141,7 +142,6 @@ impl Cell {
         Cell { row: moved(self.row, rows), column: moved(self.column, columns), step: self.step }
     }
 
-    /// What it covers.
     pub(super) fn area(self) -> Area {
         Area {
             longitudes: LONGITUDES.part(self.column, self.step),
@@ -149,13 +149,13 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in it.
+    /// The scores of the places in the cell.
     pub(super) fn scores(self) -> Range<f64> {
         let shift = 2 * (STEP_MAX - self.step);
         (self.number() << shift) as f64..((self.number() + 1) << shift) as f64
     }
 
-    /// The bits of row and column in turn.
+    /// The interleaved bits of row and column.
     fn number(self) -> u64 {
         spread(self.row) | spread(self.column) << 1
     }
@@ -215,7 +215,7 @@ mod tests {
         assert!(!Place { longitude: 0.0, latitude: -85.06 }.is_on_map());
     }
 
-    /// What Redis 7.0 shows for such scores.
+    /// The places that Redis 7.0 shows for these scores.
     #[test]
     fn any_score_is_some_place() {
         let shown = |score| {

@@ -1,12 +1,12 @@
 //! Distances on a sphere the size of the earth.
 //!
-//! What it is: the formulas of Redis in their order of operations, so that distances are the same to the last digit shown.
+//! The formulas of Redis in their order of operations, so that distances are equal to the last digit shown.
 
 use std::f64::consts::PI;
 
 use super::cell::Place;
 
-/// Of the sphere, in metres.
+/// The radius of the sphere, in metres.
 pub(super) const RADIUS_M: f64 = 6_372_797.560_856;
 
 const RADIANS: f64 = PI / 180.0;
@@ -19,7 +19,7 @@ pub(super) fn degrees(radians: f64) -> f64 {
     radians / RADIANS
 }
 
-/// Metres between two places.
+/// The distance between two places in metres.
 pub(super) fn distance_m(from: Place, to: Place) -> f64 {
     let v = ((radians(to.longitude) - radians(from.longitude)) / 2.0).sin();
     if v == 0.0 {
@@ -28,16 +28,16 @@ pub(super) fn distance_m(from: Place, to: Place) -> f64 {
     let (from_latitude, to_latitude) = (radians(from.latitude), radians(to.latitude));
     let u = ((to_latitude - from_latitude) / 2.0).sin();
     let a = u * u + from_latitude.cos() * to_latitude.cos() * v * v;
-    // Rounding may take the other side of the earth beyond 1, where there is no angle.
+    // For antipodes, rounding may exceed 1, for which there is no arcsine.
     2.0 * RADIUS_M * a.sqrt().min(1.0).asin()
 }
 
-/// Metres between two latitudes.
+/// The distance between two latitudes in metres.
 pub(super) fn latitude_distance_m(from: f64, to: f64) -> f64 {
     RADIUS_M * (radians(to) - radians(from)).abs()
 }
 
-/// A unit of length, as clients name it.
+/// A unit of length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LengthUnit {
     pub(super) metres: f64,

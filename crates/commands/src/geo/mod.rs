@@ -1,8 +1,7 @@
-//! Places on earth, as members of sorted sets.
+//! Geographic positions as members of sorted sets.
 //!
-//! What it is: the commands that read scores as places. A place is stored as a sorted set's member whose score is the number
-//! of its cell, so that places near each other have scores near each other.
-//! What it is not: a type of its own. Every command on sorted sets works on the same keys.
+//! A place is stored as a member whose score is the number of its cell, so that nearby places have similar
+//! scores. Places are no type of their own: all commands on sorted sets work on the same keys.
 
 mod area;
 mod cell;
@@ -19,11 +18,11 @@ use engine::{Family, Flags, Keys, Row};
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const STORE: Flags = GROW.or(Flags::COPIES);
 
-/// The sorted set, and where the places are stored.
+/// The keys of GEORADIUS and GEORADIUSBYMEMBER: the sorted set, and the destination of STORE.
 const MAY_STORE: Keys =
     Keys::Computed { first: Some(1), find: query::keys_of_radius, reads_others: |_| false };
 
-/// What commands on some places have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: -2,
@@ -38,7 +37,7 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// What commands that search have in common.
+/// Shared fields of the rows of searches.
 const SEARCH: Row = Row {
     complexity: "O(N+log(M)) where N is the number of members in the cells around the area and M that of all members.",
     ..ROW

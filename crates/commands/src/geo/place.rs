@@ -9,7 +9,7 @@ use super::{
 };
 use crate::zset::{AddOptions, Members, add_members, zset};
 
-/// Reads a longitude and a latitude.
+/// Parses a longitude and a latitude.
 pub(super) fn parse_place(longitude: &[u8], latitude: &[u8]) -> Result<Place, CommandError> {
     let degrees = |text| parse_f64(text).ok_or(CommandError::NotAFloat);
     let place = Place { longitude: degrees(longitude)?, latitude: degrees(latitude)? };
@@ -20,19 +20,18 @@ pub(super) fn parse_place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Co
     Err(CommandError::Composed(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")))
 }
 
-/// Reads a unit of length.
 pub(super) fn parse_unit(name: &[u8]) -> Result<LengthUnit, CommandError> {
     const UNKNOWN: CommandError =
         CommandError::Text("ERR unsupported unit provided. please use M, KM, FT, MI");
     LengthUnit::parse(name).ok_or(UNKNOWN)
 }
 
-/// A length with four digits after the point.
+/// Writes a length with four decimal places.
 pub(super) fn write_length(reply: &mut ReplyWriter<'_>, length: f64) {
     reply.bulk_display(format_args!("{length:.4}"));
 }
 
-/// Longitude and latitude with all of their digits.
+/// Writes longitude and latitude with 17 decimal places, without trailing zeros.
 pub(super) fn write_place(reply: &mut ReplyWriter<'_>, place: Place) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
@@ -41,7 +40,7 @@ pub(super) fn write_place(reply: &mut ReplyWriter<'_>, place: Place) {
         let digits = if digits == "-0" { "0" } else { digits };
         match reply.protocol() {
             Protocol::Resp2 => reply.bulk(digits.as_bytes()),
-            // More digits than a double has in its shortest form, which `ReplyWriter::double` shows.
+            // More digits than the shortest form of a double, which `ReplyWriter::double` writes.
             Protocol::Resp3 => [",", digits, "\r\n"].iter().for_each(|part| reply.raw(part.as_bytes())),
         }
     }

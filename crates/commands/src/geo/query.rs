@@ -1,7 +1,7 @@
-//! What a search is asked for: the arguments of GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
+//! The arguments of GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 //!
-//! The checks are made in the order in which Redis makes them. Where there is no sorted set, members to search around
-//! are not looked for, but everything else is read.
+//! The order of checks is that of Redis. If the sorted set does not exist, the member at the centre is not
+//! looked up, but all other arguments are parsed.
 
 use engine::CommandError;
 use keyspace::ZsetView;
@@ -17,49 +17,48 @@ use super::{
     place::{parse_place, parse_unit},
 };
 
-/// The commands that search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     /// GEOSEARCH
     Search,
     /// GEOSEARCHSTORE
     SearchStore,
-    /// GEORADIUS; the options STORE and STOREDIST are those of the command that may write.
+    /// GEORADIUS; only the variant that may write has the options STORE and STOREDIST.
     Radius { may_store: bool },
     /// GEORADIUSBYMEMBER
     RadiusByMember { may_store: bool },
 }
 
-/// By distance from the center.
+/// The order of results, by distance from the centre.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Ascending,
     Descending,
 }
 
-/// What is searched, and what happens to what is found.
+/// A search, and the use of its results.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Query<'a> {
-    /// `None` if there is no sorted set.
+    /// `None` if the sorted set does not exist.
     pub(super) area: Option<SearchArea>,
     pub(super) order: Option<Order>,
-    /// At most so many.
+    /// The maximum number of results.
     pub(super) count: Option<usize>,
-    /// The search ends at `count` places, whether or not others are nearer.
+    /// Stop the search at `count` results, even if others are nearer.
     pub(super) any: bool,
     pub(super) with_distance: bool,
     pub(super) with_hash: bool,
     pub(super) with_place: bool,
-    /// Where the places are stored.
+    /// The key that stores the results.
     pub(super) destination: Option<&'a [u8]>,
-    /// The distances are stored as scores.
+    /// Store the distances as scores.
     pub(super) stores_distances: bool,
 }
 
-/// What is known of the area so far.
+/// The area as parsed so far.
 #[derive(Default)]
 struct Draft {
-    /// The center: not given, given and unknown (there is no sorted set), known.
+    /// The centre: not given, given but unknown because the sorted set does not exist, or known.
     center: Option<Option<Place>>,
     is_around_member: bool,
     shape: Option<(Shape, LengthUnit)>,
@@ -112,8 +111,8 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Reads the option at the start of `words`, unless it says where to search. Returns how many words it takes; 0 if it
-    /// is none.
+    /// Parses the option at the start of `words`, unless it belongs to the area. Returns the number of words
+    /// that it takes; 0 if it is no such option.
     fn read_option(&mut self, words: Args<'a>, command: Command) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let may_store = matches!(
@@ -176,8 +175,8 @@ impl<'a> Query<'a> {
 }
 
 impl Draft {
-    /// Reads the option at the start of `words` that says where to search, and returns how many words it takes; 0 if it is
-    /// none, or one that another one excludes.
+    /// Parses the option of the area at the start of `words`. Returns the number of words that it takes; 0 if
+    /// it is no such option, or one that another option excludes.
     fn read(&mut self, words: Args<'_>, zset: Option<ZsetView<'_>>) -> Result<usize, CommandError> {
         let is = |name: &[u8]| words.at(0).eq_ignore_ascii_case(name);
         let is_around_place = self.center.is_some() && !self.is_around_member;
@@ -202,7 +201,7 @@ impl Draft {
     }
 }
 
-/// The place of a member; unknown if there is no sorted set.
+/// The place of a member; `None` if the sorted set does not exist.
 fn place_of(zset: Option<ZsetView<'_>>, member: &[u8]) -> Result<Option<Place>, CommandError> {
     let Some(zset) = zset else { return Ok(None) };
     match zset.score(member) {
@@ -228,9 +227,10 @@ fn parse_box(width: &[u8], height: &[u8], unit: &[u8]) -> Result<(Shape, LengthU
     Ok((Shape::Box { width, height }, parse_unit(unit)?))
 }
 
-/// The keys of GEORADIUS and GEORADIUSBYMEMBER: the sorted set, and where the places are stored.
+/// Visits the keys of GEORADIUS and GEORADIUSBYMEMBER: the sorted set, and the destination of STORE or
+/// STOREDIST.
 pub(super) fn keys_of_radius(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
-    /// Where options can begin.
+    /// The first argument that can be an option.
     const OPTIONS_AT: usize = 5;
     if args.len() > 1 {
         visit(1);

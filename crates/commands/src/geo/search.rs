@@ -1,4 +1,4 @@
-//! Places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
+//! Searches for places in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 
 use engine::{CommandError, Context, long_units::ElementsMax};
 use keyspace::{Element, ScoredItemsBuf, ZsetView};
@@ -12,44 +12,45 @@ use super::{
 };
 use crate::zset::{store, zset};
 
-/// `GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width
-/// height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
+/// `GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> |
+/// BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`
 pub(super) fn geosearch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::Search)
 }
 
-/// `GEOSEARCHSTORE destination source`, and the arguments of GEOSEARCH with `[STOREDIST]` instead of what is shown.
+/// `GEOSEARCHSTORE destination source`, and the arguments of GEOSEARCH with `[STOREDIST]` instead of the WITH
+/// options.
 pub(super) fn geosearchstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::SearchStore)
 }
 
-/// `GEORADIUS key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]]
-/// [ASC | DESC] [STORE key | STOREDIST key]`
+/// `GEORADIUS key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count
+/// [ANY]] [ASC | DESC] [STORE key | STOREDIST key]`
 pub(super) fn georadius(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::Radius { may_store: true })
 }
 
-/// `GEORADIUS_RO`, with the arguments of GEORADIUS that do not store.
+/// `GEORADIUS_RO`, with the arguments of GEORADIUS except STORE and STOREDIST.
 pub(super) fn georadius_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::Radius { may_store: false })
 }
 
-/// `GEORADIUSBYMEMBER key member radius`, and so on as GEORADIUS.
+/// `GEORADIUSBYMEMBER key member radius`, and the other arguments of GEORADIUS.
 pub(super) fn georadiusbymember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::RadiusByMember { may_store: true })
 }
 
-/// `GEORADIUSBYMEMBER_RO`, with the arguments of GEORADIUSBYMEMBER that do not store.
+/// `GEORADIUSBYMEMBER_RO`, with the arguments of GEORADIUSBYMEMBER except STORE and STOREDIST.
 pub(super) fn georadiusbymember_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     search(cx, args, Command::RadiusByMember { may_store: false })
 }
 
-/// A place that was found.
+/// A place in the area.
 struct Found<'a> {
     member: Element<'a>,
     score: f64,
     place: Place,
-    /// From the center, in the unit of the area.
+    /// The distance from the centre, in the unit of the area.
     distance: f64,
 }
 
@@ -62,7 +63,7 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
         (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any), elements_max)?,
         _ => Vec::new(),
     };
-    // Distances are numbers, but for those that are infinite in a unit.
+    // Distances are never NaN, but can be infinite in a unit.
     match query.order {
         Some(Order::Ascending) => found.sort_by(|one, other| one.distance.total_cmp(&other.distance)),
         Some(Order::Descending) => found.sort_by(|one, other| other.distance.total_cmp(&one.distance)),
@@ -82,10 +83,10 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
     store(cx, destination, &members, if is_search { "geosearchstore" } else { "georadiusstore" })
 }
 
-/// The members in an area, cell by cell. With a limit the search ends when so many are found.
+/// Finds the members in an area, cell by cell; stops at `limit` results.
 ///
 /// # Errors
-/// If more members than `elements_max` are looked at.
+/// The search visits more members than `elements_max` allows.
 fn find<'a>(
     zset: ZsetView<'a>,
     area: &SearchArea,

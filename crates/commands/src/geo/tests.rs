@@ -1,4 +1,4 @@
-//! Searches against what Redis replies.
+//! Searches, compared with replies of Redis.
 
 use engine::EventClass;
 
@@ -6,7 +6,7 @@ use crate::testing::{TestServer, WRONG_TYPE, check, check_protocols};
 
 const SYNTAX: &str = "-ERR syntax error";
 
-/// Places in Sicily, one across the sea.
+/// Places in Sicily, and one across the sea.
 const SICILY: (&str, &str, &str) = (
     "GEOADD s 13.361389 38.115556 Palermo 15.087269 37.502669 Catania 12.758489 38.788135 edge1 17.241510 38.788135 \
      edge2",

@@ -5,7 +5,7 @@
 //! | 0..4 | `HYLL` |
 //! | 4 | 0: dense registers follow, 1: sparse ones |
 //! | 5..8 | 0 |
-//!  8..16 | the cached cardinality, little-endian; its highest bit marks it out of date |
+//! | 8..16 | the cached cardinality, little-endian; its highest bit marks it out of date |
 //!
 //! This is the format of Redis, byte for byte.
 //!

@@ -2,7 +2,6 @@ use engine::{EventClass, Session, leases::LEASES_MAX};
 
 use crate::testing::{TestServer, WRONG_TYPE, check};
 
-/// The token in a reply.
 fn token(reply: &str) -> u64 {
     reply
         .strip_prefix(':')
@@ -10,7 +9,7 @@ fn token(reply: &str) -> u64 {
         .unwrap_or_else(|| panic!("no token: {reply}"))
 }
 
-/// The connection of a client closes.
+/// Closes the connection of a client.
 fn close(server: &mut TestServer, mut session: Session) {
     server.executor.begin_round(server.clock_ms(), &server.host, server.bulk_bytes_max);
     assert!(server.executor.release_leases(&mut session, &server.host));
@@ -22,7 +21,7 @@ fn own_token(server: &TestServer) -> u64 {
     server.log.token(server.appended_lsn())
 }
 
-/// Another client runs commands; its connection stays open.
+/// Runs commands of another client; its connection stays open.
 fn elsewhere(server: &mut TestServer, lines: &[&str]) -> Session {
     let mut other = server.connect();
     std::mem::swap(&mut server.session, &mut other);

@@ -104,7 +104,7 @@ fn pop_or_wait(
     Ok(())
 }
 
-/// What a client that has waited for this key gets.
+/// Serves a client that was blocked on this key.
 fn pop_one(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -162,7 +162,7 @@ fn move_or_wait(
     Ok(())
 }
 
-/// What a client that has waited for the source gets.
+/// Serves a client that was blocked on the source.
 fn move_one(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,

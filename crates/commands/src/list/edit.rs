@@ -1,7 +1,7 @@
 //! Changing lists in the middle: LSET, LINSERT, LREM, LTRIM.
 //!
-//! Positions are looked up here and logged as indices from the head. What LREM removes is logged as what it matches, not
-//! where: that may be everywhere.
+//! Positions are resolved here and logged as indices from the head. LREM logs the element to match instead of
+//! positions, because it may match anywhere.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Applied, Effect, ListEnd};
@@ -69,7 +69,7 @@ pub(super) fn ltrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         let kept = resolve_range(start, end, len);
         elements_max.require(len - kept.len())?;
         let mut applied = Applied::default();
-        // With nothing to keep, this is the whole list at the tail.
+        // If nothing is kept, the first pop removes the whole list.
         for (end, count) in [(ListEnd::Tail, len - kept.end), (ListEnd::Head, kept.start)] {
             if count > 0 {
                 applied = cx.apply(&Effect::ListPop { db, key, end, count: count as u64 });

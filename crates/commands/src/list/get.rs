@@ -41,20 +41,20 @@ pub(super) fn lindex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// What LPOS looks for besides the element.
+/// The options of LPOS.
 struct Search {
-    /// The end to begin at.
+    /// The end at which the search begins.
     from: ListEnd,
-    /// Matches to pass over.
+    /// The number of matches to skip.
     passed_over: usize,
-    /// Matches that are shown; `None` for the first alone, which is no array then.
+    /// The maximum number of matches to show; `None` shows only the first, not as an array.
     count: Option<usize>,
-    /// Elements that are looked at.
+    /// The maximum number of elements to compare.
     looked_at: usize,
 }
 
 impl Search {
-    /// Reads `[RANK rank] [COUNT num-matches] [MAXLEN len]`.
+    /// Parses `[RANK rank] [COUNT num-matches] [MAXLEN len]`.
     fn parse(options: Args<'_>) -> Result<Search, CommandError> {
         let mut search = Search { from: ListEnd::Head, passed_over: 0, count: None, looked_at: usize::MAX };
         let mut words = options.iter();
@@ -95,7 +95,8 @@ impl Search {
         Ok(())
     }
 
-    /// Writes the indices of the matches, given whether each element is one, from the end to begin at.
+    /// Writes the indices of the matches. `matches` says for each element, from the end `from`, whether it
+    /// matches.
     fn write(
         &self,
         reply: &mut ReplyWriter<'_>,
@@ -119,7 +120,7 @@ impl Search {
     }
 }
 
-/// A limit, for which 0 means that there is none.
+/// Parses a limit, where 0 means no limit.
 fn parse_limit(text: &[u8]) -> Option<usize> {
     match usize::try_from(parse_i64(text)?).ok()? {
         0 => Some(usize::MAX),
@@ -165,7 +166,7 @@ mod tests {
             ("LINDEX l 5", "nil"),
             ("LINDEX l -6", "nil"),
             ("LINDEX l x", "-ERR value is not an integer or out of range"),
-            // Where there is no list, nobody looks at the index.
+            // For an absent key the index is not parsed.
             ("LINDEX nokey x", "nil"),
         ]);
     }

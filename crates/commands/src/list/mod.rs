@@ -17,10 +17,10 @@ use keyspace::{Applied, EntryRef, ListEnd, ListView, View};
 
 pub(crate) use blocking::ROWS as BLOCKING_ROWS;
 
-/// The list at a key, if there is one.
+/// The list at a key; `None` if the key is absent.
 ///
 /// # Errors
-/// If the key holds another type.
+/// The key holds another type.
 #[inline]
 fn list(entry: Option<EntryRef<'_>>) -> Result<Option<ListView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
@@ -30,7 +30,7 @@ fn list(entry: Option<EntryRef<'_>>) -> Result<Option<ListView<'_>>, CommandErro
     }
 }
 
-/// `LEFT` or `RIGHT`.
+/// Parses `LEFT` or `RIGHT`.
 fn parse_end(word: &[u8]) -> Result<ListEnd, CommandError> {
     if word.eq_ignore_ascii_case(b"left") {
         Ok(ListEnd::Head)
@@ -41,7 +41,8 @@ fn parse_end(word: &[u8]) -> Result<ListEnd, CommandError> {
     }
 }
 
-/// Where an index points in a list of `len` elements, if anywhere. Negative ones count from the tail.
+/// The position of an index in a list of `len` elements; `None` if out of range. Negative indices count from
+/// the tail.
 fn resolve_index(index: i64, len: usize) -> Option<usize> {
     let position = match usize::try_from(index) {
         Ok(index) => index,
@@ -50,7 +51,8 @@ fn resolve_index(index: i64, len: usize) -> Option<usize> {
     (position < len).then_some(position)
 }
 
-/// The indices from `start` to `end` (included; negative ones count from the tail) of a list of `len` elements.
+/// The range from `start` to `end` in a list of `len` elements; inclusive, negative indices count from the
+/// tail.
 fn resolve_range(start: i64, end: i64, len: usize) -> Range<usize> {
     let len_signed = i64::try_from(len).unwrap_or(i64::MAX);
     let position = |index: i64| if index < 0 { index.saturating_add(len_signed) } else { index };
@@ -58,7 +60,7 @@ fn resolve_range(start: i64, end: i64, len: usize) -> Range<usize> {
     if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
-/// The event of adding to an end.
+/// The event of a push at an end.
 fn push_event(end: ListEnd) -> &'static str {
     match end {
         ListEnd::Head => "lpush",
@@ -66,7 +68,7 @@ fn push_event(end: ListEnd) -> &'static str {
     }
 }
 
-/// The event of removing from an end.
+/// The event of a pop at an end.
 fn pop_event(end: ListEnd) -> &'static str {
     match end {
         ListEnd::Head => "lpop",
@@ -74,7 +76,7 @@ fn pop_event(end: ListEnd) -> &'static str {
     }
 }
 
-/// Tells what may have emptied a list, and that its key is gone if it has.
+/// Notifies a removal of elements, and the removal of the key if the list became empty.
 fn notify_shrunk(cx: &Context<'_, '_>, event: &'static str, key: &[u8], applied: Applied) {
     cx.notify(EventClass::LIST, event, key);
     if applied.key_removed {
@@ -82,14 +84,14 @@ fn notify_shrunk(cx: &Context<'_, '_>, event: &'static str, key: &[u8], applied:
     }
 }
 
-/// Changes a list without making it larger.
+/// Flags of commands that change a list without making it larger.
 const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const GROW_FAST: Flags = GROW.or(Flags::FAST);
 const READ: Flags = Flags::READONLY;
 
-/// What most commands on one list have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: 4,
@@ -104,7 +106,7 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// What commands that add to an end have in common.
+/// Shared fields of the rows that push.
 const PUSH: Row = Row {
     arity: -3,
     flags: GROW_FAST,
@@ -113,7 +115,7 @@ const PUSH: Row = Row {
     ..ROW
 };
 
-/// What commands that remove from an end have in common.
+/// Shared fields of the rows that pop.
 const POP: Row = Row {
     arity: -2,
     flags: SHRINK_FAST,
@@ -122,7 +124,8 @@ const POP: Row = Row {
     ..ROW
 };
 
-/// What commands that move an element have in common. Not COPIES: one element is most often a small part of its list.
+/// Shared fields of the rows that move an element. Not COPIES: one element is usually a small part of its
+/// list.
 const MOVE: Row =
     Row { flags: GROW.or(Flags::BRIEF), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 

@@ -40,13 +40,13 @@ fn pop(
     Ok(())
 }
 
-/// A number of elements: anything but a negative number.
+/// Parses a count of elements, which must not be negative.
 fn parse_count(text: &[u8]) -> Option<u64> {
     u64::try_from(parse_i64(text)?).ok()
 }
 
-/// Writes the elements that popping `count` gives, in the order in which they go; without a count one, which is no array
-/// then.
+/// Writes the elements that popping `count` removes, in that order; without a count one element, not as an
+/// array.
 fn write_popped(reply: &mut ReplyWriter<'_>, list: ListView<'_>, end: ListEnd, count: Option<u64>) {
     let len = list.len();
     let Some(count) = count else {
@@ -73,18 +73,18 @@ fn remove(cx: &mut Context<'_, '_>, key: &[u8], end: ListEnd, count: u64) {
     }
 }
 
-/// What LMPOP and BLMPOP are asked for.
+/// The arguments of LMPOP and BLMPOP.
 pub(crate) struct MultiPop<'a> {
     /// The keys to try, in order.
     pub(crate) keys: Args<'a>,
-    /// Where elements are removed.
+    /// The end at which elements are removed.
     pub(crate) end: ListEnd,
-    /// How many at most.
+    /// The maximum number of elements.
     pub(crate) count: u64,
 }
 
 impl<'a> MultiPop<'a> {
-    /// Reads `numkeys key [key ...] <LEFT | RIGHT> [COUNT count]`, from the argument at `at` to the end.
+    /// Parses `numkeys key [key ...] <LEFT | RIGHT> [COUNT count]`, from the argument at `at` to the end.
     pub(crate) fn parse(args: Args<'a>, at: usize) -> Result<MultiPop<'a>, CommandError> {
         let numkeys = args.get(at).and_then(parse_i64).filter(|numkeys| *numkeys > 0);
         numkeys.ok_or(CommandError::Text("ERR numkeys should be greater than 0"))?;
@@ -101,11 +101,12 @@ impl<'a> MultiPop<'a> {
     }
 }
 
-/// Pops from the first of the keys that has a list, and replies with the key and what was popped: an array of up to `count`
-/// elements, without a count one element. Returns whether there was a list; if not, nothing was written.
+/// Pops from the first existing list among the keys, and replies with its key and the popped elements: an
+/// array of up to `count` elements, or one element without a count. Returns whether there was a list; if not,
+/// nothing is written.
 ///
 /// # Errors
-/// If a key before that one holds another type.
+/// A key before that list holds another type.
 pub(crate) fn pop_first<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,
@@ -191,7 +192,7 @@ mod tests {
             ("LMPOP 3 a b c LEFT COUNT 1", r#"["c", ["4"]]"#),
             ("LMPOP 3 a b c LEFT", "nil"),
             ("DBSIZE", ":0"),
-            // A list before a key of another type is enough.
+            // A key of another type after the first list does not matter.
             ("SET s v", "+OK"),
             ("RPUSH l x", ":1"),
             ("LMPOP 2 l s RIGHT", r#"["l", ["x"]]"#),

@@ -1,6 +1,7 @@
-//! From one list to another: LMOVE, RPOPLPUSH.
+//! Moving elements from one list to another: LMOVE, RPOPLPUSH.
 //!
-//! The element is logged where it arrives: effects on two slots are replayed apart, so none can refer to the other's list.
+//! The record has the element itself: effects on two slots are replayed separately, so neither can refer to
+//! the other list.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, Items, ListEnd};
@@ -32,11 +33,11 @@ fn move_or_null(
     Ok(())
 }
 
-/// Moves an element from an end of the list at `source` to an end of the one at `destination`, and replies with it. Returns
-/// whether there was one; if not, nothing was written.
+/// Moves an element from an end of the list at `source` to an end of the list at `destination`, and replies
+/// with it. Returns whether there was an element; if not, nothing is written.
 ///
 /// # Errors
-/// If either key holds another type; that of `destination` matters only if there is something to move.
+/// Either key holds another type; that of `destination` matters only if there is an element to move.
 pub(crate) fn move_element(
     cx: &mut Context<'_, '_>,
     source: &[u8],
@@ -57,7 +58,7 @@ pub(crate) fn move_element(
     cx.reply.bulk(&element);
     let item: SmallVec<[u8; 64]> = SmallVec::from_slice(&element);
     let applied = if source == destination && len == 1 {
-        // Taking out the only element would take the list's expiry with it.
+        // Removing the only element would also remove the expiry of the list.
         cx.apply(&Effect::ListSet { db, key: source, index: 0, item: &item })
     } else {
         let applied = cx.apply(&Effect::ListPop { db, key: source, end: from, count: 1 });
@@ -88,7 +89,7 @@ mod tests {
             ("LMOVE a b LEFT RIGHT", "nil"),
             ("LMOVE a b LEFT UP", "-ERR syntax error"),
             ("LMOVE a b UP LEFT", "-ERR syntax error"),
-            // Nothing moves, so what is there does not matter.
+            // Nothing moves, so the type of the destination does not matter.
             ("SET s v", "+OK"),
             ("RPOPLPUSH a s", "nil"),
         ]);

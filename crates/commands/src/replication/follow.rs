@@ -1,4 +1,4 @@
-//! Whom the server follows, and who follows it: REPLICAOF, FAILOVER, ROLE, and the first command of a replica.
+//! Following and leading: REPLICAOF, FAILOVER, ROLE, and REPLICATE, the first command of a replica.
 
 use engine::{
     CommandError, Context,
@@ -105,8 +105,8 @@ pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `REPLICATE ...`: the connection becomes that of a replica, and what follows is not RESP. `REPLICATE MARKS ...` asks a
-/// question before.
+/// `REPLICATE ...` hands the connection over to the relay; it no longer speaks RESP afterwards. `REPLICATE
+/// MARKS ...` is an ordinary request before that: it replies with the newest common position, or -1.
 pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.at(1).eq_ignore_ascii_case(b"marks") {
         let marks: Vec<&[u8]> = args.skip(2).iter().collect();
@@ -115,7 +115,7 @@ pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
         return Ok(());
     }
     cx.session.claim = Some(args.skip(1).iter().map(<[u8]>::to_vec).collect());
-    // Whoever takes the connection over answers.
+    // The new owner of the connection sends the answer.
     cx.session.closing = true;
     Ok(())
 }

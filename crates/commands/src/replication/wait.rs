@@ -1,4 +1,4 @@
-//! Waiting for replicas, and on them: WAIT, WAITAOF, WAITLSN.
+//! WAIT and WAITAOF, which wait for replicas, and WAITLSN, which waits on a replica.
 
 use engine::{
     CommandError, Context,
@@ -55,7 +55,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// `WAITLSN lsn timeout`: 1 once the server shows what was written up to there.
+/// `WAITLSN lsn timeout`: 1 once the server has applied all writes up to that position, 0 after the timeout.
 pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let lsn =
         parse_i64(args.at(1)).and_then(|lsn| u64::try_from(lsn).ok()).ok_or(CommandError::NotAnInteger)?;
@@ -76,7 +76,7 @@ fn parse_count(text: &[u8], max: i64) -> Result<usize, CommandError> {
     count.map(|count| count as usize).ok_or(CommandError::NotAnInteger)
 }
 
-/// Milliseconds; `None` for ever.
+/// Parses a timeout in milliseconds; `None` waits for ever.
 fn parse_timeout(text: &[u8]) -> Result<Option<u64>, CommandError> {
     let timeout =
         parse_i64(text).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;

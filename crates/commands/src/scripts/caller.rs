@@ -1,4 +1,4 @@
-//! What a script asks of the server: its commands, run as parts of the unit of the script.
+//! The commands of a script, run as parts of the unit of the script.
 
 use engine::{CommandError, Context, Flags, long_units::is_final, row::ResolvedCommand};
 use keyspace::KeyHash;
@@ -8,24 +8,25 @@ use wire::{Args, Protocol};
 
 use crate::resolve_call;
 
-/// Declared keys whose hashes are kept for the commands of a script: those that it uses most come first.
+/// The number of declared keys whose hashes are kept for the commands of the script: the first ones, because
+/// scripts usually declare their most used keys first.
 const HASHED_KEYS_MAX: usize = 16;
 
-/// See the module documentation.
+/// The context of a running script.
 pub(super) struct Caller<'c, 'a, 'k> {
     cx: &'c mut Context<'a, 'k>,
-    /// The first keys that it has declared, and their hashes.
+    /// The first declared keys, and their hashes.
     keys: Args<'c>,
     hashes: SmallVec<[KeyHash; HASHED_KEYS_MAX]>,
     is_read_only: bool,
     ignores_memory: bool,
-    /// Why the script was stopped.
+    /// The reason why the script was stopped.
     refusal: Option<CommandError>,
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
-    /// Runs a script. What it selects and how it is answered ends with it. Returns also what the client's command needs
-    /// to be run again, if it does.
+    /// Runs a script. Its selected database and protocol end with it. If the script was stopped, the second
+    /// value is the requirement for running the client's command again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,
@@ -49,7 +50,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         (outcome, refusal)
     }
 
-    /// What can refuse a command.
+    /// Looks up a command of the script, and checks everything that can refuse it.
     fn check(&self, args: Args<'_>) -> Result<ResolvedCommand, String> {
         let Ok(found) = resolve_call(args) else {
             return Err("ERR Unknown Redis command called from script".to_string());
@@ -68,7 +69,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
                 row.name.to_uppercase()
             ));
         }
-        // Asked each time: a long script may have begun before it became one.
+        // Checked for each command: the server may have become a stale replica during a long script.
         if !row.flags.has(Flags::STALE) && self.cx.host.replication().is_stale() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }
@@ -93,7 +94,8 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         Ok(found)
     }
 
-    /// Locks what a command needs beside what is locked. Returns whether that was possible.
+    /// Tries to lock the slots that a command needs in addition to those locked already. Returns whether all
+    /// are locked.
     fn lock(&mut self, found: ResolvedCommand, args: Args<'_>) -> bool {
         let unit = &mut self.cx.unit;
         unit.forget_keys();

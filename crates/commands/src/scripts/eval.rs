@@ -31,13 +31,13 @@ pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     evaluate_known(cx, args, true)
 }
 
-/// A script of more bytes is compiled on a thread of its own.
+/// A longer script is compiled on a thread of its own.
 const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
 
-/// Has the unit handed over if it would compile for long.
+/// Requests a thread of its own for the unit if compiling `source` may take long.
 ///
 /// # Errors
-/// To be passed on.
+/// To be passed on: [`CommandError::NeedsOwnThread`].
 pub(super) fn require_quick_to_compile(cx: &Context<'_, '_>, source: &[u8]) -> Result<(), CommandError> {
     if source.len() > COMPILED_HERE_BYTES_MAX { cx.require_own_thread() } else { Ok(()) }
 }
@@ -64,7 +64,7 @@ fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) 
     run(cx, &script, words, is_read_only, false)
 }
 
-/// What follows the script, or the name of a function.
+/// The arguments after the script, or after the name of a function.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'b> {
     pub(super) keys: Args<'b>,
@@ -72,7 +72,7 @@ pub(super) struct Words<'b> {
 }
 
 impl<'b> Words<'b> {
-    /// `no_count`: there is no number before the keys.
+    /// `no_count` is the error if the number of keys is not an integer.
     pub(super) fn new(args: Args<'b>, no_count: CommandError) -> Result<Words<'b>, CommandError> {
         let count = parse_i64(args.at(2)).ok_or(no_count)?;
         let rest = args.skip(3);
@@ -89,7 +89,7 @@ pub(super) fn refused(problem: ScriptError) -> CommandError {
     CommandError::Composed(String::from_utf8_lossy(&problem.0).into_owned())
 }
 
-/// Runs a script. `is_new`: it is kept if it compiles.
+/// Runs a script. With `is_new`, it is kept in the script cache if it compiles.
 fn run(
     cx: &mut Context<'_, '_>,
     script: &Arc<Script>,
@@ -120,7 +120,7 @@ fn run(
     outcome
 }
 
-/// Whether something that has said what it is may run.
+/// Checks whether a script or function with declared flags may run now.
 pub(super) fn check(
     cx: &mut Context<'_, '_>,
     traits: Traits,
@@ -150,18 +150,19 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What is run: a script or a function.
+/// The script or function to run.
 pub(super) struct Subject<'s> {
-    /// What errors call it.
+    /// The name in error messages.
     pub(super) name: &'s dyn Display,
     pub(super) traits: Traits,
-    /// The keys that it has declared.
+    /// The declared keys.
     pub(super) keys: Args<'s>,
-    /// If it is one.
+    /// The function for FUNCTION STATS, if it is one.
     pub(super) function: Option<RunningFunction>,
 }
 
-/// Runs what the machine has loaded, and replies with what it returns. `run` is given where random numbers begin.
+/// Runs a loaded script or function, and replies with the value that it returns. `run` gets the seed of the
+/// random numbers.
 pub(super) fn run_loaded(
     cx: &mut Context<'_, '_>,
     vm: &mut Vm,
@@ -224,7 +225,8 @@ pub(super) fn run_loaded(
             if !cx.unit.end_undo() {
                 return Err(problem);
             }
-            // It has flushed, which cannot be undone: the record stays, and so does what it says.
+            // The script has flushed, which cannot be undone: the record is kept, and the error becomes part
+            // of it as a reply.
             let mut text = Vec::new();
             problem.render(&mut text);
             cx.reply.error(text);
@@ -234,7 +236,7 @@ pub(super) fn run_loaded(
     let changed = cx.unit.end_undo();
     match outcome {
         Ok(()) => Ok(()),
-        // What it did until then stays: the error is a reply like others.
+        // Changes made before the error stay: the error is an ordinary reply.
         Err(problem) if changed => {
             cx.reply.error(&problem.0);
             Ok(())
@@ -243,7 +245,8 @@ pub(super) fn run_loaded(
     }
 }
 
-/// Replies with what a script returned. It can be large: until it is written, the script can be stopped.
+/// Writes the value that a script returned. Writing a large value takes long, so the script can still be
+/// stopped.
 fn write(cx: &mut Context<'_, '_>, meter: &Meter, returned: Returned) -> Ended {
     let start = cx.reply.position();
     let Err(problem) = returned.write(meter, &mut cx.reply) else { return Ended::Returned(returned) };

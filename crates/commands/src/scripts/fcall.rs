@@ -1,4 +1,4 @@
-//! FCALL, FCALL_RO.
+//! FCALL and FCALL_RO.
 
 use engine::{CommandError, Context, scripts::RunningFunction};
 use keyspace::{Function, FunctionFlags};
@@ -7,7 +7,8 @@ use wire::{Args, OwnedArgs};
 
 use super::eval::{Subject, Words, check, run_loaded};
 
-/// Arguments of a call that FUNCTION STATS shows, in bytes: a call with more is shown without its keys and arguments.
+/// The maximum size of the arguments in FUNCTION STATS, in bytes: longer calls are shown without keys and
+/// arguments.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
 /// `FCALL function numkeys [key ...] [arg ...]`
@@ -37,14 +38,14 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     check(cx, traits, is_read_only)?;
     let host = cx.host;
     let mut vm = cx.scripting().take_vm(host.scripts());
-    // To compile a library it has to run, too: whoever would end the function ends that.
+    // Compiling a library runs it, so stopping the function must also stop the compilation.
     let mut compiled = std::mem::take(&mut cx.scripting().libraries);
     let name = String::from_utf8_lossy(&function.name);
     let subject = Subject { name: &name, traits, keys: words.keys, function: Some(shown(function, args)) };
     let run = |vm: &mut Vm, seed, calls: &mut dyn Calls| {
         let id = match compiled.compile(vm, library, &libraries, host) {
             Ok(id) => id,
-            // A kill during the compilation of the library is a kill of the function.
+            // A kill while the library is compiled counts as a kill of the function.
             Err(problem) => {
                 return match vm.meter().stopped() {
                     Some(stop @ (Stop::Killed | Stop::Overtime)) => Ended::Stopped(stop),
@@ -60,13 +61,13 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     outcome
 }
 
-/// What FUNCTION STATS shows while it runs.
+/// The entry of a running function in FUNCTION STATS.
 fn shown(function: &Function, args: Args<'_>) -> RunningFunction {
     let args = if args.size_bytes() > SHOWN_BYTES_MAX { args.take(3) } else { args };
     RunningFunction { name: function.name.clone(), command: OwnedArgs::from(args) }
 }
 
-/// A function says all that it does not deny.
+/// A function always counts as declaring its flags.
 fn traits_of(function: &Function) -> Traits {
     Traits {
         declared: true,

@@ -1,7 +1,7 @@
 //! FUNCTION.
 //!
 //! Invariants
-//! - A change of libraries is checked as a whole before its first effect: what is refused has changed nothing.
+//! - A change of libraries is checked as a whole before its first effect: a refused change has no effect.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -162,7 +162,7 @@ pub(super) fn dump(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// What RESTORE does with the libraries that are there.
+/// The treatment of existing libraries by FUNCTION RESTORE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Append,
@@ -213,11 +213,11 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// The libraries of a payload.
+/// The libraries of a payload, compiled.
 #[derive(Default)]
 struct Restored {
     libraries: Vec<Arc<Library>>,
-    /// Of the libraries, and of their functions in lower case.
+    /// The names of the libraries, and those of their functions in lower case.
     names: HashSet<Box<[u8]>>,
     functions: HashSet<Box<[u8]>>,
     bytes: usize,
@@ -249,7 +249,7 @@ impl Restored {
     }
 }
 
-/// Why libraries are not restored.
+/// The reason why libraries are not restored.
 struct Refused(CommandError);
 
 impl From<CommandError> for Refused {
@@ -268,8 +268,8 @@ impl From<LibrariesError> for Refused {
     }
 }
 
-/// Loads libraries, in the machine of the worker, for so long. Meanwhile the command is known as a function that runs, and can be
-/// ended like one.
+/// Loads libraries in the worker's virtual machine, for at most `ms_max` milliseconds. Meanwhile the command
+/// is shown as a running function, and can be killed like one.
 fn while_loading<R>(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -286,7 +286,7 @@ fn while_loading<R>(
     outcome
 }
 
-/// A library of this code, in the machine, if its name may be used.
+/// Compiles a library into the virtual machine, if its name may be used.
 fn compiled(
     vm: &mut Vm,
     code: &[u8],
@@ -300,7 +300,7 @@ fn compiled(
     load_library(vm, code, loading).map(|(library, id)| (Arc::new(library), id)).map_err(refused)
 }
 
-/// Whether libraries may join others, and the log has room for them.
+/// Checks whether the libraries may be added to the others, and whether the log has room for them.
 fn require_join(
     cx: &Context<'_, '_>,
     others: &Libraries,
@@ -322,7 +322,7 @@ fn known_function(function: &Function) -> CommandError {
     composed("ERR Function ", &function.name, " already exists")
 }
 
-/// A library that was compiled is the one that holds now.
+/// Notes that a compiled library is now the current one of this name.
 fn keep(cx: &mut Context<'_, '_>, name: &[u8], id: LibraryId) {
     let libraries = cx.unit.libraries();
     let scripts = cx.host.scripts();
@@ -335,7 +335,7 @@ fn keep(cx: &mut Context<'_, '_>, name: &[u8], id: LibraryId) {
     scripting.put_vm(vm);
 }
 
-/// A library that was compiled is none.
+/// Drops a compiled library from the virtual machine.
 fn forget(cx: &mut Context<'_, '_>, id: LibraryId) {
     let scripts = cx.host.scripts();
     let mut vm = cx.scripting().take_vm(scripts);
@@ -353,7 +353,7 @@ fn composed(before: &str, name: &[u8], after: &str) -> CommandError {
     CommandError::Composed(format!("{before}{}{after}", String::from_utf8_lossy(name)))
 }
 
-/// A subcommand with arguments that it never has.
+/// The error of a subcommand with invalid arguments.
 fn wrong_arguments(args: Args<'_>) -> CommandError {
     composed(
         "ERR unknown subcommand or wrong number of arguments for '",

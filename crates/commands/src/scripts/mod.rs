@@ -19,7 +19,7 @@ use engine::{Family, Flags, Keys, Row};
 
 use crate::help::{help, no_subcommand};
 
-/// What the commands that run scripts have in common.
+/// Shared fields of the rows that run scripts.
 const RUNS: Row = Row {
     name: "",
     arity: -3,
@@ -34,7 +34,7 @@ const RUNS: Row = Row {
     subcommands: &[],
 };
 
-/// What the subcommands of SCRIPT have in common.
+/// Shared fields of the subcommands of SCRIPT.
 const SCRIPT: Row = Row {
     flags: Flags::NOSCRIPT,
     keys: Keys::None,
@@ -42,7 +42,7 @@ const SCRIPT: Row = Row {
     ..RUNS
 };
 
-/// What the subcommands of FUNCTION have in common.
+/// Shared fields of the subcommands of FUNCTION.
 const FUNCTION: Row = Row {
     arity: -2,
     keys: Keys::Libraries,

@@ -184,7 +184,7 @@ fn a_script_whose_slot_is_taken_runs_again_with_all_of_them() {
     let holder = std::thread::spawn(move || {
         let guard = keyspace.lock(slot);
         locked.send(()).expect("the test listens");
-        // Until the script has been undone and waits for this slot, or has it.
+        // Until the script holds `first` again: it has been undone and waits for this slot.
         while keyspace.try_lock(keyspace::slot_of(b"first")).is_some() {
             std::thread::yield_now();
         }
@@ -233,7 +233,7 @@ fn a_script_that_takes_too_much_has_done_nothing() {
     server.assert_replays();
 }
 
-/// Two workers of one server, of which the other one runs a script that does not end.
+/// Two workers of one server; the other one runs a script that does not end.
 struct Endless {
     server: TestServer,
     host: std::sync::Arc<crate::testing::TestHost>,
@@ -242,7 +242,7 @@ struct Endless {
 }
 
 impl Endless {
-    /// Begins the script. Every look at the clock takes `us`.
+    /// Starts the script. Each reading of the clock takes `us` microseconds.
     fn begin(server: TestServer, us: u64, script: &'static str) -> Endless {
         let host = std::sync::Arc::new(TestServer::new().host);
         host.command_us.store(us, std::sync::atomic::Ordering::Relaxed);
@@ -261,12 +261,12 @@ impl Endless {
         Endless { server, host, session: mine, script }
     }
 
-    /// The bytes of a reply on the worker that runs no script; `None`: later.
+    /// Runs a command on the worker without a script; `None` if it must be retried.
     fn execute(&mut self, line: &str) -> Option<String> {
         execute(&mut self.server.executor, &mut self.session, &*self.host, line)
     }
 
-    /// Runs a command until it is told something else.
+    /// Repeats a command while its reply is `told`.
     fn execute_while(&mut self, line: &str, told: &str) -> Option<String> {
         loop {
             let reply = self.execute(line);
@@ -276,13 +276,12 @@ impl Endless {
         }
     }
 
-    /// Ends the script.
+    /// Kills the script.
     fn kill(&mut self) {
         let killed = self.host.scripts.kill(0, engine::scripts::ScriptKind::Script);
         assert_eq!(killed, engine::scripts::Kill::Done);
     }
 
-    /// Waits for the script to end; returns the server.
     fn end(self) -> TestServer {
         let reply = self.script.join().expect("it ends");
         assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{reply}");
@@ -290,7 +289,7 @@ impl Endless {
     }
 }
 
-/// The bytes of a reply on any worker; `None` if the command is to be tried again after a pause.
+/// Runs a command on any worker; `None` if it must be retried after a pause.
 fn execute(
     executor: &mut engine::Executor,
     session: &mut engine::Session,
@@ -313,14 +312,14 @@ fn execute(
 #[test]
 fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
     assert_eq!(TestServer::new().run("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.");
-    // The other one has ended, but what it returns takes long to write.
+    // The second script has ended, but writing its result takes long.
     for script in [
         "EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 a",
         "EVAL \"redis.call('SET', KEYS[1], 1) local t = {} for i = 1, 60 do t = {t, t} end return t\" 1 a",
     ] {
         let mut endless = Endless::begin(TestServer::new(), 2000, script);
         endless.host.scripts.settings.set_busy_after(1);
-        // Until the script has the slot this is an ordinary GET.
+        // Until the script has locked the slot, this is an ordinary GET.
         let busy = endless.execute_while("GET a", "$-1\r\n").expect("a reply");
         assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
         assert_eq!(endless.execute("GET b").as_deref(), Some("$-1\r\n"), "others go on");
@@ -349,7 +348,7 @@ fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
         assert_eq!(endless.execute(line).as_deref(), Some(told));
     }
     assert_eq!(endless.execute("EXEC"), None);
-    // To make room the slot is looked into as well.
+    // Eviction needs the slot as well.
     let Endless { host, .. } = &endless;
     *host.limits.lock() = engine::MemoryLimits {
         memory_bytes_max: 1,
@@ -417,7 +416,7 @@ fn monitors_see_the_script_and_then_its_commands() {
     std::mem::swap(&mut server.session, &mut watcher);
     server.run("MONITOR");
     std::mem::swap(&mut server.session, &mut watcher);
-    // The last one needs every slot: all are undone and run again, and shown once.
+    // DBSIZE needs every slot: the script is undone and runs again, but is shown once.
     server.run("EVAL \"redis.call('INCR', KEYS[1]) return redis.call('DBSIZE')\" 1 a");
     let (lines, _) = server.host.take_pushed(watcher.client.id());
     let lines: Vec<&str> =

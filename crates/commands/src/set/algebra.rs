@@ -1,28 +1,25 @@
-//! Intersections, unions and differences of sets.
-//!
-//! What it is: which members they have, in the order that is cheapest to find them.
-//! What it is not: aware of keys.
+//! Intersections, unions and differences of sets, without access to keys. Members come in the order in which
+//! they are cheapest to find.
 
 use std::{cmp::Reverse, collections::HashSet};
 
 use keyspace::{Element, SetView};
 use smallvec::SmallVec;
 
-/// Sets to be combined; a key that is not there is an empty one.
+/// The sets to combine; an absent key is an empty set.
 pub(super) type Sets<'a> = SmallVec<[SetView<'a>; 8]>;
 
-/// How sets are combined.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
-    /// What all have.
+    /// Members of all sets.
     Intersection,
-    /// What any has.
+    /// Members of any set.
     Union,
-    /// What the first has and no other.
+    /// Members of the first set that are in no other.
     Difference,
 }
 
-/// The members of the combination, each once.
+/// The members of the combination, without duplicates.
 pub(super) fn members<'a>(
     operation: Operation,
     sets: Sets<'a>,
@@ -34,14 +31,15 @@ pub(super) fn members<'a>(
     }
 }
 
-/// Looks for the members of the smallest set in the others.
+/// Looks up the members of the smallest set in the others.
 pub(super) fn intersection(mut sets: Sets<'_>) -> impl Iterator<Item = Element<'_>> {
     sets.sort_unstable_by_key(SetView::len);
     let smallest = sets.first().copied().unwrap_or_default();
     smallest.iter().filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
 }
 
-/// Remembers what others have more than the largest set.
+/// Iterates the largest set, and then the members of the others that are not in it; remembers them if there
+/// are more than two sets.
 fn union(mut sets: Sets<'_>) -> impl Iterator<Item = Element<'_>> {
     sets.retain(|set| !set.is_empty());
     sets.sort_unstable_by_key(|set| Reverse(set.len()));
@@ -53,7 +51,8 @@ fn union(mut sets: Sets<'_>) -> impl Iterator<Item = Element<'_>> {
     largest.iter().chain(new)
 }
 
-/// Looks for the members of the first set in the others, or for those of the others in the first, whichever are fewer.
+/// Looks up the members of the first set in the others, or removes the members of the others from a copy of
+/// the first, whichever is cheaper.
 fn difference(mut sets: Sets<'_>) -> Box<dyn Iterator<Item = Element<'_>> + '_> {
     if sets.is_empty() || sets[0].is_empty() {
         return Box::new(std::iter::empty());

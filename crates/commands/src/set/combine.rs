@@ -1,4 +1,4 @@
-//! Commands on several sets: their intersection, union and difference, shown or stored.
+//! Commands on several sets: intersections, unions and differences, with a reply or a destination.
 
 use engine::{CommandError, Context, EventClass, Unit, counted_keys};
 use keyspace::{DbId, Effect, ItemsBuf, Value};
@@ -62,9 +62,8 @@ pub(super) fn sintercard(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// The sets at the keys.
 fn sets<'u>(unit: &'u mut Unit<'_>, db: DbId, keys: Args<'_>) -> Result<Sets<'u>, CommandError> {
-    // A look that counts as an access wants the unit for itself.
+    // `read`, which counts the access, borrows the unit mutably; so touch all keys first.
     for key in keys.iter() {
         set(unit.read(db, key))?;
     }
@@ -81,7 +80,7 @@ fn show(cx: &mut Context<'_, '_>, operation: Operation, keys: Args<'_>) -> Resul
     Ok(())
 }
 
-/// Makes a combination the value of the first key, whatever that holds; if it is empty there will be no key.
+/// Stores a combination at the first key, replacing a value of any type; an empty one deletes the key.
 fn store(
     cx: &mut Context<'_, '_>,
     operation: Operation,
@@ -154,7 +153,7 @@ mod tests {
                 ("SDIFF c nokey b", "seven"),
                 ("SDIFF a a", ""),
                 ("SDIFF nokey a", ""),
-                // More sets than members make the other way cheaper.
+                // With more sets than members, the other algorithm is cheaper.
                 ("SDIFF a n n n n n n n n n n", "1 2 3"),
                 ("SDIFF a n n n n n a n n n n", ""),
             ] {

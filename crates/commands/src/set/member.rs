@@ -1,4 +1,4 @@
-//! Members one by one, and all members of one set.
+//! Members of one set: adding, removing, moving, testing, listing.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Applied, Effect, Items};
@@ -31,7 +31,7 @@ pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Removes members, and tells so.
+/// Removes members, and notifies it.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Result<Applied, CommandError> {
     let applied = cx.try_apply(&Effect::SetRemove { db: cx.db(), key, members })?;
     if applied.removed > 0 {
@@ -106,7 +106,7 @@ pub(super) fn sscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let (db, elements_max) = (cx.db(), cx.elements_max());
     let cursor = parse_cursor(args.at(2))?;
     let (mut next, mut shown) = (0, Vec::new());
-    // Without a key Redis does not look at the options.
+    // As in Redis, options are not parsed for an absent key.
     if let Some(set) = set(cx.unit.read(db, args.at(1)))? {
         let options = ScanOptions::parse(args.skip(3), ScanTarget::Members)?;
         elements_max.require(options.count.min(set.len()))?;

@@ -1,6 +1,6 @@
-//! Sets: members without an order at one key.
+//! Sets: unordered members at one key.
 //!
-//! What it is: the commands on values of type set. What it is not: how sets lie in memory (see `keyspace`).
+//! The memory layout of sets is in `keyspace`.
 
 mod algebra;
 mod combine;
@@ -10,10 +10,10 @@ mod random;
 use engine::{CommandError, Family, Flags, Keys, Row};
 use keyspace::{EntryRef, SetView, View};
 
-/// The set at a key, if there is one.
+/// The set at a key; `None` if the key is absent.
 ///
 /// # Errors
-/// If the key holds another type.
+/// The key holds another type.
 #[inline]
 fn set(entry: Option<EntryRef<'_>>) -> Result<Option<SetView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
@@ -23,10 +23,10 @@ fn set(entry: Option<EntryRef<'_>>) -> Result<Option<SetView<'_>>, CommandError>
     }
 }
 
-/// Changes a set without making it larger.
+/// Flags of commands that change a set without making it larger.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
 
-/// What most commands on one set have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: 2,
@@ -41,7 +41,7 @@ const ROW: Row = Row {
     subcommands: &[],
 };
 
-/// What commands that reply with a combination of sets have in common.
+/// Shared fields of the rows that reply with a combination of sets.
 const COMBINING: Row = Row {
     arity: -2,
     flags: Flags::READONLY.or(Flags::WALKS),
@@ -51,7 +51,7 @@ const COMBINING: Row = Row {
     ..ROW
 };
 
-/// What commands that store a combination of sets have in common.
+/// Shared fields of the rows that store a combination of sets.
 const STORING: Row = Row {
     arity: -3,
     flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::WALKS),
@@ -59,7 +59,7 @@ const STORING: Row = Row {
     ..COMBINING
 };
 
-/// The time that an intersection takes.
+/// The complexity of an intersection.
 const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M the number of sets.";
 
 pub(crate) const ROWS: &[Row] = &[
@@ -134,7 +134,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "spop",
         arity: -2,
-        // Not COPIES: its record holds what it has chosen, which for most counts is a small part of the set.
+        // Not COPIES: its record holds the chosen members, usually a small part of the set.
         flags: SHRINK_FAST,
         complexity: "O(N) where N is the number of members removed.",
         summary: "Removes random members from a set and replies with them.",

@@ -1,6 +1,6 @@
-//! Random members.
+//! Random members: SPOP, SRANDMEMBER.
 //!
-//! What a command has chosen is logged as what it is: a replay removes the same members.
+//! The chosen members themselves are logged: a replay removes the same members.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, Items, ItemsBuf};
@@ -111,7 +111,7 @@ mod tests {
     fn popped_members_are_gone() {
         for start in [0, 1_000_000] {
             let mut server = TestServer::new();
-            // Integers, then a few strings, then many.
+            // Encodings: integers, a few strings, many strings.
             for number in start..start + 10 {
                 server.run(&format!("SADD a {number}"));
                 server.run(&format!("SADD b x{number}"));

@@ -1,4 +1,4 @@
-//! Acknowledging what was delivered: XACK, XACKDEL.
+//! Acknowledging deliveries: XACK, XACKDEL.
 
 use engine::{CommandError, Context};
 use keyspace::{Effect, Listed};
@@ -32,7 +32,7 @@ pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         write_fates(cx, &fates);
         return Ok(());
     };
-    // Which of the ids were pending, each the first time that it is named.
+    // The pending ids among the arguments, each at its first occurrence.
     let mut pending = Vec::new();
     for (at, &id) in ids.iter().enumerate() {
         if found.pending(id).is_some() && !ids[..at].contains(&id) {
@@ -43,7 +43,7 @@ pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&acknowledged) });
     let deleted = delete_referred(cx, key, references, &acknowledged);
     for ((at, _), fate) in pending.iter().zip(deleted) {
-        // What was acknowledged and not there any more is as good as deleted.
+        // Acknowledged entries that no longer exist count as deleted.
         fates[*at] = if fate == Fate::Kept { Fate::Kept } else { Fate::Deleted };
     }
     debug_assert!(references == References::Acknowledged || !fates.contains(&Fate::Kept));

@@ -7,7 +7,8 @@ use wire::Args;
 use super::{id::NewId, reply::write_id, stream, trim::TrimWords};
 use crate::{Slices, gather};
 
-/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value ...`
+/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* |
+/// id> field value ...`
 pub(super) fn xadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
     let (mut words, mut rest, mut creates) = (TrimWords::default(), args.skip(2), true);

@@ -1,7 +1,7 @@
 //! Waiting for entries: XREAD BLOCK, XREADGROUP BLOCK.
 //!
-//! A client that reads as a consumer waits for the end of its group as well: its key may go or hold another type, its group may be
-//! destroyed, and then it gets the error that it would have got at once.
+//! A client that reads as a consumer also stops waiting when its group ends: when the key is removed or
+//! changes its type, or the group is destroyed. It then gets the same error as from a new call.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::{
     stream,
 };
 
-/// Waits for entries after these ids, one for each key.
+/// Waits for entries after these ids, one per key.
 pub(super) fn wait_to_read(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -27,7 +27,7 @@ pub(super) fn wait_to_read(
     afters: &[StreamId],
     timeout_ms: Option<u64>,
 ) {
-    // What `$` stood for is decided when the wait begins.
+    // `$` is resolved when the wait begins.
     let mut resolved: OwnedArgs = args.take(keys.end).into();
     afters.iter().for_each(|after| resolved.push(after.to_string().as_bytes()));
     let wants = Wants::Condition(has_entries);
@@ -36,7 +36,8 @@ pub(super) fn wait_to_read(
     cx.block(resolved.as_args(), awaited);
 }
 
-/// After which ids a call that waits reads at a key, which it may name several times.
+/// The ids after which a waiting call reads at a key, each with the count; the call may name the key several
+/// times.
 fn afters<'a>(args: Args<'a>, key: &'a [u8]) -> impl Iterator<Item = (StreamId, usize)> + use<'a> {
     let call = Call::parse(args, false).ok();
     let found = call.into_iter().flat_map(move |call| {
@@ -63,7 +64,7 @@ fn serve_read(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<()
     Ok(())
 }
 
-/// Waits for entries that a group has not delivered.
+/// Waits for entries that a group has not delivered yet.
 pub(super) fn wait_to_deliver(
     cx: &mut Context<'_, '_>,
     args: Args<'_>,
@@ -76,7 +77,7 @@ pub(super) fn wait_to_deliver(
     cx.block(args, awaited);
 }
 
-/// Whether there is something to deliver, or nothing ever will be.
+/// Whether the key has entries to deliver, or waiting has become an error.
 fn has_news(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
     let Some((group, _)) = Call::parse(args, true).ok().and_then(|call| call.group) else { return true };
     let Ok(Some(stream)) = stream(unit.peek(db, key)) else { return true };

@@ -1,4 +1,4 @@
-//! Taking over what was delivered to others: XCLAIM, XAUTOCLAIM.
+//! Taking over the deliveries of other consumers: XCLAIM, XAUTOCLAIM.
 
 use engine::{CommandError, Context};
 use keyspace::{ConsumerTimes, Delivery, Effect, GroupPosition, GroupView, Listed, StreamId, StreamView};
@@ -10,13 +10,13 @@ use super::{
     see_consumer, stream,
 };
 
-/// Pending entries that XAUTOCLAIM looks at for each that it may claim.
+/// The number of pending entries that XAUTOCLAIM checks for each one that it may claim.
 const ATTEMPTS_EACH: usize = 10;
 
-/// Bytes of a delivery or an id in a record, at most.
+/// The maximum size of a delivery or an id in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
 
-/// What is claimed, and what turns out not to be there any more.
+/// The claimed deliveries, and the pending ids whose entries no longer exist.
 #[derive(Default)]
 struct Claimed {
     deliveries: Vec<Delivery>,
@@ -24,7 +24,7 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// Claims for a consumer. What is gone is pending no more.
+    /// Applies the claim for a consumer. Ids of missing entries stop being pending.
     fn apply(
         &self,
         cx: &mut Context<'_, '_>,
@@ -45,7 +45,7 @@ impl Claimed {
         Ok(())
     }
 
-    /// The entries that were claimed, or their ids.
+    /// Writes the claimed entries, or their ids.
     fn write(&self, cx: &mut Context<'_, '_>, key: &[u8], only_ids: bool) {
         let db = cx.db();
         cx.reply.array(self.deliveries.len());
@@ -58,7 +58,7 @@ impl Claimed {
     }
 }
 
-/// How XCLAIM claims.
+/// The options of XCLAIM.
 #[derive(Default)]
 struct Options {
     time_ms: Option<i64>,
@@ -100,7 +100,7 @@ impl Options {
         Ok(options)
     }
 
-    /// When the entry counts as delivered. What is in the future or before 1970 is now.
+    /// The delivery time of the claimed entries. Times in the future or before 1970 become now.
     fn time_ms(&self, now_ms: u64) -> u64 {
         self.time_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms <= now_ms).unwrap_or(now_ms)
     }
@@ -135,7 +135,8 @@ impl Options {
     }
 }
 
-/// `XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID id]`
+/// `XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT count] [FORCE]
+/// [JUSTID] [LASTID id]`
 pub(super) fn xclaim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, name, consumer, now_ms) = (cx.db(), args.at(1), args.at(2), args.at(3), cx.now_ms());
     let stream = stream(cx.unit.get(db, key))?;
@@ -196,11 +197,11 @@ pub(super) fn xautoclaim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// `[COUNT count] [JUSTID]`
+/// Parses `[COUNT count] [JUSTID]`.
 fn parse_options(mut words: Args<'_>) -> Result<(usize, bool), CommandError> {
-    /// Entries that are claimed if nobody says how many.
+    /// The default of COUNT.
     const COUNT: usize = 100;
-    /// So many that their ids fill memory.
+    /// Limits COUNT: the ids of more entries would fill the memory.
     const COUNT_MAX: i64 = i64::MAX / 16;
     let (mut count, mut only_ids) = (COUNT, false);
     while let Some(word) = words.get(0) {

@@ -14,17 +14,17 @@ use super::{
     see_consumer, shown, stream,
 };
 
-/// Bytes of a delivery in a record, at most.
+/// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
-/// So many deliveries are admitted with any command.
+/// Up to this number, the admission of the command itself covers the deliveries.
 const DELIVERIES_ADMITTED: usize = 1000;
 
-/// From where on a consumer reads.
+/// The start of the read of a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum From {
-    /// `>`: what the group has not delivered.
+    /// `>`: entries that the group has not delivered yet.
     New,
-    /// What is pending for the consumer, after this id.
+    /// Entries that are pending for the consumer, after this id.
     Pending(StreamId),
 }
 
@@ -47,7 +47,7 @@ impl From {
     }
 }
 
-/// Who reads, and how.
+/// The consumer that reads, and its options.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) group: &'a [u8],
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         Some(Reader { group, consumer, count, acknowledges, claims_idle_ms })
     }
 
-    /// The stream and the group that it reads.
+    /// The stream at `key` and the group that reads it.
     pub(super) fn find<'u>(
         &self,
         cx: &'u Context<'_, '_>,
@@ -80,7 +80,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// How many entries it gets, at most. Counts them where they may be many: they are to be delivered anyway.
+    /// The maximum number of entries that it gets. Counts them if they may be many: they will be delivered
+    /// anyway.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
         let claimed = if self.claims_idle_ms.is_some() { group.pending_len() } else { 0 };
         let left = match from {
@@ -92,7 +93,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] [CLAIM min-idle-time] STREAMS key ... id ...`
+/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] [CLAIM min-idle-time] STREAMS
+/// key ... id ...`
 pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let call = Call::parse(args, true)?;
     let reader = Reader::of(&call).ok_or(CommandError::Syntax)?;
@@ -106,7 +108,8 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         }
         froms.push(from);
     }
-    // Who may have to wait stays: what there is may be gone when it runs elsewhere.
+    // A call that may block is not handed over: entries present now could be gone when it runs on the other
+    // thread.
     if call.waits.is_none() {
         cx.elements_max().require(entries_max)?;
     }
@@ -130,7 +133,7 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     Ok(())
 }
 
-/// What one call gets from a key, on its way into effects.
+/// The deliveries of one call at a key, before they become effects.
 struct Delivered {
     deliveries: Vec<Delivery>,
     position: GroupPosition,
@@ -138,7 +141,7 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// Adds an entry that the group has not got yet.
+    /// Adds an entry that the group has not delivered before.
     fn add(&mut self, stream: StreamView<'_>, reader: &Reader<'_>, id: StreamId, now_ms: u64) {
         lag::read_one(stream, &mut self.position, id);
         if !reader.acknowledges {
@@ -147,7 +150,8 @@ impl Delivered {
     }
 }
 
-/// Delivers what is new to the group, after what has been pending for too long if that is wanted.
+/// Delivers new entries to the consumer, preceded by entries that have been pending for too long if CLAIM is
+/// given.
 pub(super) fn deliver_new(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -171,7 +175,7 @@ pub(super) fn deliver_new(
     let claimed = claimable(stream, found, reader, now_ms);
     let (ids, left) = (behind(delivered.position.last_id), reader.count - claimed.len());
     let new = stream.range(ids.clone()).take(left);
-    // Entries with how long they were pending are written at once.
+    // With CLAIM, entries are written at once, because they carry their idle times.
     let may_postpone = !cx.in_transaction && reader.claims_idle_ms.is_none();
     if let Some(entries) = may_postpone.then(|| stream.share(ids, StreamOrder::Ascending, left)).flatten() {
         streams.add(&mut cx.reply, key);
@@ -209,7 +213,7 @@ pub(super) fn deliver_new(
     Ok(())
 }
 
-/// What has been pending for so long that it is delivered again, the longest first.
+/// The entries pending for at least the CLAIM time, the longest pending first.
 fn claimable<'a>(
     stream: StreamView<'a>,
     group: GroupView<'a>,
@@ -225,7 +229,7 @@ fn claimable<'a>(
     entries.take(reader.count).collect()
 }
 
-/// An entry with how long it was pending and how often it was delivered before.
+/// Writes an entry with its idle time and its number of earlier deliveries.
 fn write_claimed(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>, idle_ms: u64, count: u32) {
     reply.array(4);
     write_fields_of(reply, entry);
@@ -233,7 +237,7 @@ fn write_claimed(reply: &mut ReplyWriter<'_>, entry: &StreamEntry<'_>, idle_ms: 
     reply.integer(count.into());
 }
 
-/// Delivers once more what is pending for the consumer. What is not in the stream any more has no fields.
+/// Delivers the pending entries of the consumer again. Entries that no longer exist have no fields.
 fn deliver_again(
     cx: &mut Context<'_, '_>,
     key: &[u8],

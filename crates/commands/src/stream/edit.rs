@@ -1,4 +1,4 @@
-//! Removing entries and setting what a stream knows of them: XDEL, XDELEX, XSETID.
+//! Removing entries and changing the metadata of streams: XDEL, XDELEX, XSETID.
 
 use engine::{CommandError, Context, EventClass, row::counted_keys};
 use keyspace::{Effect, Listed, StreamHead, StreamId};
@@ -25,7 +25,7 @@ pub(super) fn parse_ids(words: Args<'_>) -> Result<Vec<StreamId>, CommandError> 
     words.iter().map(|word| id::parse_id(word, 0)).collect()
 }
 
-/// `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order.
+/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order.
 pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamId>), CommandError> {
     let (mut references, mut ids, mut at) = (References::default(), None, 0);
     while let Some(word) = words.get(at) {
@@ -47,14 +47,14 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamI
     Ok((references, ids.ok_or(CommandError::Syntax)?))
 }
 
-/// What became of an entry that was to go.
+/// The outcome of removing an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It was not there.
+    /// It did not exist.
     Absent = -1,
-    /// It has gone.
+    /// It was removed.
     Deleted = 1,
-    /// It stays, because somebody refers to it.
+    /// It stays, because a group still refers to it.
     Kept = 2,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn write_fates(cx: &mut Context<'_, '_>, fates: &[Fate]) {
     fates.iter().for_each(|&fate| cx.reply.integer(fate as i64));
 }
 
-/// Removes entries as far as what refers to them lets it.
+/// Removes entries as far as references allow.
 pub(super) fn delete_referred(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Making and removing groups and consumers: XGROUP.
+//! Creating and removing groups and consumers: XGROUP.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{ConsumerTimes, Effect, GroupPosition, StreamId, StreamView};
@@ -11,7 +11,7 @@ const NO_KEY: CommandError = CommandError::Text(
      create an empty stream automatically.",
 );
 
-/// What may stand behind the id.
+/// The options after the id.
 #[derive(Default)]
 struct Options {
     creates_key: bool,
@@ -47,7 +47,7 @@ fn wrong_number(args: Args<'_>) -> CommandError {
     ))
 }
 
-/// The id of a group's last entry; `$` for that of the stream.
+/// The position of a group after the last delivered id `text`; `$` stands for the last id of the stream.
 fn position_at(
     stream: Option<StreamView<'_>>,
     text: &[u8],
@@ -69,7 +69,7 @@ pub(super) fn create(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if stream.is_none() && !creates_key {
         return Err(NO_KEY);
     }
-    // Options are there twice.
+    // An option is repeated.
     if args.len() > 8 {
         return Err(wrong_number(args));
     }
@@ -89,7 +89,7 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let Options { entries_read, .. } = Options::parse(args, false)?;
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     named_group(stream, key, group)?;
-    // The option is there twice.
+    // The option is repeated.
     if args.len() > 7 {
         return Err(wrong_number(args));
     }

@@ -1,24 +1,24 @@
-//! Ids and ranges of ids, as clients write them.
+//! Parsing of ids and ranges of ids.
 
 use std::ops::RangeInclusive;
 
 use engine::CommandError;
 use keyspace::StreamId;
 
-/// Longest text of an id.
+/// The maximum length of an id as text.
 const TEXT_BYTES_MAX: usize = 127;
 
 const INVALID: CommandError =
     CommandError::Text("ERR Invalid stream ID specified as stream command argument");
 
-/// `ms` or `ms-seq`; `seq` is that of an id without one.
+/// Parses `ms` or `ms-seq`; `seq` is the default.
 pub(super) fn parse_id(text: &[u8], seq: u64) -> Result<StreamId, CommandError> {
     let (ms, own) = split(text)?;
     let seq = own.map_or(Some(seq), parse_number).ok_or(INVALID)?;
     Ok(StreamId { ms: parse_number(ms).ok_or(INVALID)?, seq })
 }
 
-/// The same, or `-` for the lowest and `+` for the highest id.
+/// Parses an id, or `-` for the lowest and `+` for the highest id.
 pub(super) fn parse_bound(text: &[u8], seq: u64) -> Result<StreamId, CommandError> {
     match text {
         b"-" => Ok(StreamId::ZERO),
@@ -27,7 +27,7 @@ pub(super) fn parse_bound(text: &[u8], seq: u64) -> Result<StreamId, CommandErro
     }
 }
 
-/// Where a range begins; after `(` the id is not part of it.
+/// Parses the start of a range; `(` excludes the id.
 pub(super) fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
     match exclusive(text) {
         Some(text) => {
@@ -37,7 +37,7 @@ pub(super) fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
     }
 }
 
-/// Where a range ends; after `(` the id is not part of it.
+/// Parses the end of a range; `(` excludes the id.
 pub(super) fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
     match exclusive(text) {
         Some(text) => {
@@ -48,7 +48,6 @@ pub(super) fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
     }
 }
 
-/// A range of ids.
 pub(super) fn parse_range(start: &[u8], end: &[u8]) -> Result<RangeInclusive<StreamId>, CommandError> {
     Ok(parse_start(start)?..=parse_end(end)?)
 }
@@ -57,14 +56,14 @@ fn exclusive(text: &[u8]) -> Option<&[u8]> {
     text.strip_prefix(b"(").filter(|rest| !rest.is_empty())
 }
 
-/// The id that XADD is to give an entry.
+/// The id argument of XADD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewId {
-    /// `*`: the time, or the next one.
+    /// `*`: the current time, or the next id.
     Next,
-    /// `ms-*`: the next one of a millisecond.
+    /// `ms-*`: the next id in this millisecond.
     NextOf(u64),
-    /// This one.
+    /// An explicit id.
     Given(StreamId),
 }
 
@@ -77,7 +76,7 @@ impl NewId {
         }
     }
 
-    /// The id of an entry after one with the id `last`.
+    /// The id of a new entry after one with the id `last`.
     pub(super) fn after(self, last: StreamId, now_ms: u64) -> Result<StreamId, CommandError> {
         const TOO_LOW: CommandError = CommandError::Text(
             "ERR The ID specified in XADD is equal or smaller than the target stream top item",
@@ -103,7 +102,7 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), CommandError> {
     })
 }
 
-/// Digits, of which the first may be zero.
+/// Parses decimal digits; leading zeros are allowed.
 fn parse_number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

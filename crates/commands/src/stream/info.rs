@@ -1,4 +1,4 @@
-//! What is known of a stream: XINFO.
+//! XINFO: information about streams, groups and consumers.
 
 use engine::{CommandError, Context};
 use keyspace::{
@@ -12,7 +12,7 @@ use super::{
     shown, stream,
 };
 
-/// Entries and pending entries that XINFO STREAM FULL shows if nobody says how many.
+/// The default count of entries and pending entries in XINFO STREAM FULL.
 const FULL_COUNT: usize = 10;
 
 const ALL: std::ops::RangeInclusive<StreamId> = StreamId::ZERO..=StreamId::MAX;
@@ -63,12 +63,12 @@ pub(super) fn describe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// The seven fields that both forms have.
+/// Writes the seven fields that are common to both forms.
 fn write_head(reply: &mut ReplyWriter<'_>, stream: StreamView<'_>) {
     let head = stream.head();
     number(reply, "length", stream.len() as u64);
     number(reply, "radix-tree-keys", stream.blocks_len() as u64);
-    // As many as a tree of these keys would have, about.
+    // The approximate number of nodes of a radix tree with these keys.
     number(reply, "radix-tree-nodes", stream.blocks_len() as u64 + 1);
     reply.bulk(b"last-generated-id");
     write_id(reply, head.last_id);
@@ -99,7 +99,7 @@ fn write_entry_or_null(reply: &mut ReplyWriter<'_>, entry: Option<StreamEntry<'_
     }
 }
 
-/// What both forms say of a group, after its name.
+/// Writes the fields of a group that are common to both forms, after its name.
 fn write_position(reply: &mut ReplyWriter<'_>, stream: StreamView<'_>, position: GroupPosition) {
     reply.bulk(b"last-delivered-id");
     write_id(reply, position.last_id);

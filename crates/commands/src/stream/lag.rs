@@ -1,19 +1,19 @@
-//! How far a group is behind, as far as counters tell.
+//! The lag of a group, estimated from counters.
 //!
-//! What it is: the counter of entries that a group has read, and what is left. It is exact until entries are deleted in the middle of
-//! what is not read yet; then nobody knows, until the group has come to the end.
+//! A group counts the entries that it has read. The count is exact until entries are deleted between unread
+//! ones; then it is unknown until the group has read to the end.
 
 use keyspace::{GroupPosition, StreamId, StreamView};
 
-/// Whether an entry with this id or a higher one was deleted from between others. What was deleted before all that are left does
-/// not count, as in Redis.
+/// Whether an entry at or after this id was deleted from between others. Deletions before all remaining
+/// entries do not count, as in Redis.
 fn has_deleted_from(stream: StreamView<'_>, id: StreamId) -> bool {
     let deleted = stream.head().max_deleted_id;
     let Some(first) = stream.first() else { return false };
     deleted > StreamId::ZERO && first.id <= deleted && id <= deleted
 }
 
-/// How many entries were added up to this id, of all that there ever were; `None` if nobody knows.
+/// The number of entries ever added up to this id; `None` if unknown.
 fn count_through(stream: StreamView<'_>, id: StreamId) -> Option<u64> {
     let head = stream.head();
     let added = head.entries_added;
@@ -35,7 +35,7 @@ fn count_through(stream: StreamView<'_>, id: StreamId) -> Option<u64> {
     }
 }
 
-/// How many entries a group has not read.
+/// The number of entries that a group has not read; `None` if unknown.
 pub(super) fn lag(
     stream: StreamView<'_>,
     GroupPosition { last_id, entries_read }: GroupPosition,
@@ -51,7 +51,7 @@ pub(super) fn lag(
     read.map(|read| (added as i64).wrapping_sub(read as i64))
 }
 
-/// Where a group stands that has read an entry after those before.
+/// Advances the position of a group by one entry.
 pub(super) fn read_one(stream: StreamView<'_>, position: &mut GroupPosition, id: StreamId) {
     if id <= position.last_id {
         return;

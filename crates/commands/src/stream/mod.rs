@@ -1,11 +1,12 @@
 //! Streams: entries with ids at one key, and groups of consumers that share them.
 //!
-//! What it is: the commands on values of type stream. What it is not: how streams lie in memory (see `keyspace`).
+//! The memory layout of streams is in `keyspace`.
 //!
 //! Invariants
-//! - What is logged does not depend on the time: ids, times and counts are decided here. Trimming is logged as the id up to which
-//!   entries go.
-//! - A consumer that asks and gets nothing is logged as seen once in [`SEEN_PERIOD_MS`], so that waiting costs no record.
+//! - Effects do not depend on the time of replay: ids, times and counts are decided here. Trimming is logged
+//!   as the last id that is removed.
+//! - A consumer that reads without getting an entry is logged as seen at most once per [`SEEN_PERIOD_MS`], so
+//!   that polling does not fill the log.
 
 mod acknowledge;
 mod add;
@@ -30,13 +31,13 @@ use keyspace::{ConsumerTimes, Effect, EntryRef, GroupView, StreamView, View};
 
 pub(crate) use rows::ROWS;
 
-/// How old the time may be at which a consumer was seen that has asked in vain.
+/// How old the logged time of a consumer may become while it gets no entries.
 const SEEN_PERIOD_MS: u64 = 1000;
 
-/// The stream at a key, if there is one.
+/// The stream at a key; `None` if the key is absent.
 ///
 /// # Errors
-/// If the key holds another type.
+/// The key holds another type.
 #[inline]
 fn stream(entry: Option<EntryRef<'_>>) -> Result<Option<StreamView<'_>>, CommandError> {
     match entry.map(|entry| entry.view()) {
@@ -46,7 +47,7 @@ fn stream(entry: Option<EntryRef<'_>>) -> Result<Option<StreamView<'_>>, Command
     }
 }
 
-/// The group of a stream that may not be there.
+/// The group of a stream, or the error that the key or the group does not exist.
 fn group<'a>(
     stream: Option<StreamView<'a>>,
     key: &[u8],
@@ -58,7 +59,7 @@ fn group<'a>(
     })
 }
 
-/// As `group`, for commands that name the group first in their error.
+/// As `group`, for commands whose error names the group first.
 fn named_group<'a>(stream: StreamView<'a>, key: &[u8], group: &[u8]) -> Result<GroupView<'a>, CommandError> {
     stream.group(group).ok_or_else(|| {
         let (key, group) = (shown(key), shown(group));
@@ -66,13 +67,13 @@ fn named_group<'a>(stream: StreamView<'a>, key: &[u8], group: &[u8]) -> Result<G
     })
 }
 
-/// A name in an error.
+/// A name in an error message.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// A consumer asks for something: makes it if it is not there. Says so in the log if it is new, if `active_ms` says that it
-/// gets something, or if the last time is old enough.
+/// Notes that a consumer has asked for entries, and creates it if necessary. Logs this if the consumer is
+/// new, if it is active (gets an entry), or if the logged time is older than [`SEEN_PERIOD_MS`].
 fn see_consumer(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! What was delivered and not acknowledged: XPENDING.
+//! XPENDING: deliveries that are not acknowledged.
 
 use std::ops::RangeInclusive;
 
@@ -35,7 +35,7 @@ pub(super) fn xpending(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// How many are pending, from which id to which, and how many for each consumer.
+/// Writes the number of pending entries, their lowest and highest id, and their number per consumer.
 fn write_summary(reply: &mut ReplyWriter<'_>, group: GroupView<'_>) {
     reply.array(4);
     reply.count(group.pending_len());

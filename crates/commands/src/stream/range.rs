@@ -50,10 +50,10 @@ fn reply_range(
     Ok(())
 }
 
-/// That there are not so many entries to reply with that it takes long.
+/// Checks that the reply has few enough entries for this thread.
 ///
 /// # Errors
-/// To be passed on.
+/// To be passed on: [`CommandError::NeedsOwnThread`].
 pub(super) fn require_few_entries(
     elements_max: ElementsMax,
     stream: StreamView<'_>,
@@ -66,7 +66,7 @@ pub(super) fn require_few_entries(
     elements_max.require(entries.map_or(0, |entries| entries.len())).map_err(|_| needs)
 }
 
-/// `[COUNT count]`, perhaps several times; what is negative is 0.
+/// Parses `[COUNT count]`, possibly repeated; a negative count is 0.
 fn parse_count(mut words: Args<'_>) -> Result<Option<usize>, CommandError> {
     let mut count = None;
     while !words.is_empty() {
@@ -79,7 +79,7 @@ fn parse_count(mut words: Args<'_>) -> Result<Option<usize>, CommandError> {
     Ok(count)
 }
 
-/// How many; what is negative is 0.
+/// Parses a count; a negative one is 0.
 pub(super) fn parse_size(word: &[u8]) -> Result<usize, CommandError> {
     let number = parse_i64(word).ok_or(CommandError::NotAnInteger)?;
     Ok(usize::try_from(number).unwrap_or(0))

@@ -1,7 +1,7 @@
-//! Reading on: XREAD, and what it has in common with XREADGROUP.
+//! XREAD, and the parts that it shares with XREADGROUP.
 //!
-//! Each is a core that reads from one key what comes after an id, tried at once on all keys, and again on the key that gets
-//! entries while the client waits (see `blocking`).
+//! The core of each reads from one key the entries after an id. It is tried at once on all keys, and again on
+//! the key that gets entries while the client waits (see `blocking`).
 
 use std::ops::Range;
 
@@ -16,24 +16,25 @@ use super::{
     stream,
 };
 
-/// The words of a call.
+/// The arguments of a call.
 pub(super) struct Call<'a> {
-    /// Entries of each key, at most.
+    /// The maximum number of entries per key.
     pub(super) count: usize,
-    /// Whether to wait, and for how long; for ever if there is no time.
+    /// Whether to wait if there are no entries, and the timeout in milliseconds; the inner `None` waits for
+    /// ever.
     pub(super) waits: Option<Option<u64>>,
-    /// Group and consumer of XREADGROUP.
+    /// The group and the consumer of XREADGROUP.
     pub(super) group: Option<(&'a [u8], &'a [u8])>,
-    /// Whether what is delivered counts as acknowledged.
+    /// NOACK: deliveries count as acknowledged at once.
     pub(super) acknowledges: bool,
-    /// Entries that were pending for so long are delivered again.
+    /// CLAIM: entries that have been pending for at least this time are delivered again.
     pub(super) claims_idle_ms: Option<u64>,
-    /// Where the keys stand; their ids stand behind them.
+    /// The indices of the keys; their ids follow them.
     pub(super) keys: Range<usize>,
 }
 
 impl<'a> Call<'a> {
-    /// Understands the arguments of XREAD, or of XREADGROUP if `has_group`.
+    /// Parses the arguments of XREAD, or of XREADGROUP if `has_group`.
     pub(super) fn parse(args: Args<'a>, has_group: bool) -> Result<Call<'a>, CommandError> {
         let mut call = Call {
             count: usize::MAX,
@@ -103,7 +104,7 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Keys and the words that say from where on.
+    /// The keys, each with its id argument.
     pub(super) fn streams(&self, args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let len = self.keys.len();
         self.keys.clone().map(move |at| (args.at(at), args.at(at + len)))
@@ -132,7 +133,7 @@ fn timeout_ms(word: &[u8]) -> Result<Option<u64>, CommandError> {
     }
 }
 
-/// The reply of several streams, each with its key: an array of pairs, or a map.
+/// The reply with several streams and their keys: an array of pairs in RESP2, a map in RESP3.
 pub(super) struct Streams {
     deferred: wire::Deferred,
     len: usize,
@@ -143,7 +144,7 @@ impl Streams {
         Streams { deferred: reply.begin_deferred(), len: 0 }
     }
 
-    /// What follows is the value of this key.
+    /// Begins the element of this key; the caller writes the value.
     pub(super) fn add(&mut self, reply: &mut ReplyWriter<'_>, key: &[u8]) {
         self.len += 1;
         if reply.protocol() == Protocol::Resp2 {
@@ -152,7 +153,7 @@ impl Streams {
         reply.bulk(key);
     }
 
-    /// Ends it; returns whether there is a stream in it. If not, nothing is written.
+    /// Ends the reply. Returns whether it has a stream; if not, nothing is written.
     pub(super) fn end(self, cx: &mut Context<'_, '_>) -> bool {
         let (before, reply) = (cx.reply.position(), &mut cx.reply);
         let aggregate = match reply.protocol() {
@@ -167,7 +168,7 @@ impl Streams {
     }
 }
 
-/// After which id XREAD reads.
+/// The id after which XREAD reads.
 fn parse_after(stream: Option<StreamView<'_>>, word: &[u8]) -> Result<StreamId, CommandError> {
     let last_id = || stream.map_or(StreamId::ZERO, |stream| stream.head().last_id);
     match word {
@@ -183,11 +184,11 @@ fn parse_after(stream: Option<StreamView<'_>>, word: &[u8]) -> Result<StreamId, 
     }
 }
 
-/// The range of ids after one; none after the last.
+/// The range of ids after this one; empty for the highest id.
 pub(super) fn behind(id: StreamId) -> std::ops::RangeInclusive<StreamId> {
     match id.next() {
         Some(next) => next..=StreamId::MAX,
-        // The wrong way round: nothing is in it.
+        // An inverted range is empty.
         None => StreamId::MAX..=StreamId::ZERO,
     }
 }
@@ -199,7 +200,8 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     for (key, word) in call.streams(args) {
         afters.push(parse_after(stream(cx.unit.read(cx.session.db, key))?, word)?);
     }
-    // Who may have to wait stays: what there is may be gone when it runs elsewhere.
+    // A call that may block is not handed over: entries present now could be gone when it runs on the other
+    // thread.
     if call.waits.is_none() {
         let elements_max = cx.elements_max();
         for ((key, _), after) in call.streams(args).zip(&afters) {
@@ -228,7 +230,7 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// Adds what is behind an id at a key.
+/// Adds the entries of a key after an id.
 pub(super) fn read_one(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -247,7 +249,7 @@ pub(super) fn read_one(
     Ok(())
 }
 
-/// Where the keys of XREAD and XREADGROUP stand.
+/// Visits the keys of XREAD and XREADGROUP.
 pub(super) fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     let mut at = 1;
     while let Some(word) = args.get(at) {

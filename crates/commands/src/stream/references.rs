@@ -1,24 +1,24 @@
-//! References: what becomes of groups' pending entries when an entry goes (KEEPREF, DELREF, ACKED).
+//! The treatment of groups' references to an entry that is removed (KEEPREF, DELREF, ACKED).
 
 use engine::Context;
 use keyspace::{Effect, Listed, StreamHead, StreamId, StreamView};
 
 use super::stream;
 
-/// See the module documentation.
+/// The treatment of pending entries when their stream entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum References {
-    /// They stay.
+    /// They stay pending.
     #[default]
     Kept,
-    /// They go too.
+    /// They are removed too.
     Deleted,
-    /// An entry goes only if all groups have read and acknowledged it.
+    /// An entry is removed only if all groups have read and acknowledged it.
     Acknowledged,
 }
 
 impl References {
-    /// Takes a word in lower case; returns whether it is one of these.
+    /// Parses a word in lower case; returns whether it is one of these options.
     pub(super) fn take(&mut self, word: &[u8]) -> bool {
         *self = match word {
             b"keepref" => References::Kept,
@@ -29,12 +29,12 @@ impl References {
         true
     }
 
-    /// Whether all groups have read an entry and acknowledged it.
+    /// Whether all groups have read and acknowledged an entry.
     pub(super) fn none_to(stream: StreamView<'_>, id: StreamId) -> bool {
         stream.groups().all(|(_, group)| id <= group.position().last_id && group.pending(id).is_none())
     }
 
-    /// Makes entries pending for nobody.
+    /// Removes entries from the pending lists of all groups.
     pub(super) fn drop_to(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) {
         let db = cx.db();
         let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return };
@@ -50,7 +50,7 @@ impl References {
         }
     }
 
-    /// Removes entries and leaves the highest deleted id as it is, as trimming does; returns how many they were.
+    /// Removes entries without raising the highest deleted id, as trimming does; returns their number.
     pub(super) fn delete_silently(cx: &mut Context<'_, '_>, key: &[u8], ids: &[StreamId]) -> usize {
         let db = cx.db();
         let head = |cx: &Context<'_, '_>| match stream(cx.unit.peek(db, key)) {

@@ -1,4 +1,4 @@
-//! How entries and ids are shown.
+//! Replies with entries and ids.
 
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ pub(super) fn write_range(
     };
 }
 
-/// Entries whose number is not known before; returns how many they were.
+/// Writes entries of unknown number; returns their number.
 pub(super) fn write_entries<'a>(
     reply: &mut ReplyWriter<'_>,
     entries: impl Iterator<Item = StreamEntry<'a>>,

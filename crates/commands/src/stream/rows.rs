@@ -10,7 +10,7 @@ const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const FAST: Flags = Flags::WRITE.or(Flags::FAST);
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
-/// What most commands on one stream have in common.
+/// Shared fields of most rows.
 const ROW: Row = Row {
     name: "",
     arity: -3,
@@ -27,7 +27,7 @@ const ROW: Row = Row {
 
 const EACH_ID: &str = "O(log(N)) for each id, where N is the number of entries or of those that are pending.";
 
-/// Reading on from several streams.
+/// Shared fields of XREAD and XREADGROUP.
 const READ_ON: Row = Row {
     flags: READ.or(Flags::BLOCKING),
     keys: Keys::Computed { first: None, find: read::find_keys, reads_others: |_| false },
@@ -35,9 +35,9 @@ const READ_ON: Row = Row {
     ..ROW
 };
 
-/// A subcommand of XGROUP.
+/// Shared fields of the subcommands of XGROUP.
 const GROUP: Row = Row { arity: 5, keys: SECOND, ..ROW };
-/// A subcommand of XINFO.
+/// Shared fields of the subcommands of XINFO.
 const INFO: Row = Row { arity: 3, flags: READ, keys: SECOND, ..ROW };
 const HELP: Row = Row {
     arity: 2,

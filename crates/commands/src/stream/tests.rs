@@ -1,4 +1,4 @@
-//! Commands on streams, as tables of calls and replies.
+//! Stream commands, as tables of calls and replies.
 
 use engine::{EventClass, Host};
 
@@ -7,7 +7,7 @@ use crate::testing::{START_MS, TestServer, WRONG_TYPE, check, check_protocols};
 const INVALID_ID: &str = "-ERR Invalid stream ID specified as stream command argument";
 const NO_GROUP: &str = "-NOGROUP No such key 'x' or consumer group 'none'";
 
-/// As [`check`], with the older protocol only: streams are pairs there and maps in the other.
+/// As [`check`], with RESP2 only: streams are pairs there and maps in RESP3.
 fn check_one(table: &[(&str, &str)]) {
     let mut server = TestServer::new();
     server.check(table);
@@ -90,7 +90,8 @@ fn ranges_are_read_from_either_end() {
     ]);
 }
 
-/// Long replies are written when the slots are free again, but not in a transaction: both ways give the same bytes.
+/// Long replies are written after the slots are unlocked, except in a transaction; both ways give the same
+/// bytes.
 #[test]
 fn long_ranges_are_shown_as_short_ones() {
     let lines = [
@@ -141,7 +142,7 @@ fn a_long_range_ends_a_run_of_merged_commands() {
         (1..=3000).for_each(|ms| drop(single.run(&format!("XADD x {ms} name value-{ms}"))));
         lines.map(|line| single.run(line)).into()
     };
-    // What is timed runs alone.
+    // Timed commands are not merged.
     server.executor.until_sample = u32::MAX;
     server.host.observer().slow_log.configure(-1, 128);
     let (runs, replies) = server.run_merged(&lines);
@@ -524,7 +525,7 @@ fn what_happens_to_streams_is_told_once() {
         ("XGROUP DESTROY x g", ""),
     ] {
         server.run(command);
-        // Keys that come into being are told elsewhere.
+        // Events of new keys have tests elsewhere.
         let events: Vec<_> = server.events().into_iter().filter(|event| !event.starts_with("new ")).collect();
         assert_eq!(events.join(", "), expected, "{command}");
     }
@@ -558,7 +559,7 @@ fn options_of_groups_are_given_once() {
     ]);
 }
 
-/// What is left is all behind the group, however much was deleted before it.
+/// All remaining entries are after the position of the group, regardless of deletions before it.
 #[test]
 fn a_group_before_all_that_is_left_has_all_of_it_to_read() {
     let mut server = TestServer::new();

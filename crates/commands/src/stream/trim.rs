@@ -1,4 +1,4 @@
-//! Trimming: MAXLEN and MINID, of XADD and XTRIM.
+//! Trimming by MAXLEN and MINID, for XADD and XTRIM.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Effect, StreamId, StreamView};
@@ -6,35 +6,35 @@ use wire::{Args, number::parse_i64};
 
 use super::{id, references::References, stream};
 
-/// Entries that go at once where no limit is given and only whole blocks may go.
+/// The default limit of removed entries with `~`, which removes only whole blocks.
 const LIMIT: usize = 10_000;
 
-/// So many entries go in the time that something is done for one element.
+/// The number of entries that are trimmed in the time of one element of other commands.
 const ENTRIES_PER_ELEMENT: usize = 16;
 
 const LIMIT_WITHOUT_ABOUT: CommandError =
     CommandError::Text("ERR syntax error, LIMIT cannot be used without the special ~ option");
 
-/// Which entries go.
+/// The entries to remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Threshold {
-    /// All but so many.
+    /// All except the last ones, of this number.
     Len(usize),
-    /// All below an id.
+    /// All below this id.
     Min(StreamId),
 }
 
-/// See the module documentation.
+/// A trim operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trim {
     threshold: Threshold,
-    /// Only whole blocks go.
+    /// Remove only whole blocks (`~`).
     whole_blocks: bool,
     limit: usize,
     references: References,
 }
 
-/// The words of a trim, as they come.
+/// The options of a trim while they are parsed.
 #[derive(Default)]
 pub(super) struct TrimWords {
     threshold: Option<Threshold>,
@@ -44,7 +44,8 @@ pub(super) struct TrimWords {
 }
 
 impl TrimWords {
-    /// Takes the option that the words begin with; returns how many words it has, or `None` if it is not one of these.
+    /// Parses the option at the start of `words`; returns its number of words, or `None` if it is no trim
+    /// option.
     pub(super) fn take(&mut self, words: Args<'_>) -> Result<Option<usize>, CommandError> {
         let has_value = words.len() > 1;
         match words.at(0).to_ascii_lowercase().as_slice() {
@@ -72,7 +73,7 @@ impl TrimWords {
         }
     }
 
-    /// What the words mean together, if there have to be none.
+    /// The parsed trim operation, which may be missing.
     pub(super) fn finish_optional(self) -> Result<Option<Trim>, CommandError> {
         match (self.threshold, self.limit) {
             (None, None) => Ok(None),
@@ -81,7 +82,7 @@ impl TrimWords {
         }
     }
 
-    /// What the words mean together.
+    /// The parsed trim operation.
     fn finish(self) -> Result<Trim, CommandError> {
         let TrimWords { threshold, whole_blocks, limit, references } = self;
         let threshold = threshold.ok_or(CommandError::Text(match limit {
@@ -106,22 +107,22 @@ fn size(value: &[u8], negative: &'static str) -> Result<usize, CommandError> {
 }
 
 impl Trim {
-    /// About how much there is to do, as if it were done for so many elements.
+    /// The estimated work, in elements.
     fn work(&self, stream: StreamView<'_>) -> usize {
         let entries = match self.threshold {
             Threshold::Len(len) => stream.len().saturating_sub(len),
             Threshold::Min(_) => stream.len(),
         };
-        // Blocks go whole where nobody has to look at what refers to their entries.
+        // With KEEPREF whole blocks are removed without looking at references to their entries.
         match self.references {
             References::Kept => entries.min(self.limit) / ENTRIES_PER_ELEMENT,
             _ => entries.min(self.limit),
         }
     }
 
-    /// Up to which id entries go.
+    /// The last id to remove.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
-        // What is referred to may have to stay, so that what goes is not the first blocks.
+        // With ACKED some entries may have to stay, so the removed ones are not necessarily the first blocks.
         let whole_blocks = self.whole_blocks && self.references != References::Acknowledged;
         match self.threshold {
             Threshold::Len(len) => stream.trim_to_len(len, whole_blocks, self.limit),
@@ -129,7 +130,7 @@ impl Trim {
         }
     }
 
-    /// Trims the stream at a key; returns how many entries have gone.
+    /// Trims the stream at a key; returns the number of removed entries.
     pub(super) fn make(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<usize, CommandError> {
         let db = cx.db();
         let Some(stream) = stream(cx.unit.get(db, key))? else { return Ok(0) };

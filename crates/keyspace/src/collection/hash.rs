@@ -29,7 +29,7 @@ const STRIDE: usize = 2;
 pub struct HashField<'a> {
     /// Its name.
     pub name: Element<'a>,
-    /// Its value.
+    /// The value of the field.
     pub value: Element<'a>,
     /// Unix time in milliseconds at which it expires.
     pub expire_at_ms: Option<u64>,

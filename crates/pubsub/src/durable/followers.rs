@@ -207,7 +207,7 @@ impl Followers {
         self.feeds[worker].tell(FollowerEvent::Unsubscribed { follower: id, channels });
     }
 
-    /// It has gone.
+    /// It was removed.
     pub fn leave(&mut self, id: FollowerId) {
         let Some(follower) = self.followers.get(&id) else { return };
         let channels: Vec<Box<[u8]>> = follower.channels.keys().cloned().collect();

@@ -24,7 +24,7 @@ use crate::recover::RecoverError;
 /// What applying has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replayed {
-    /// Everything up to here is in memory.
+    /// The position up to which the log is applied to memory.
     pub applied: Lsn,
     /// A value was moved from where a snapshot that is being taken has not been to where it has: it would be in neither
     /// place. That snapshot is to be given up.
@@ -54,7 +54,7 @@ impl Replayer {
         Replayer { documents: Some(documents), ..self }
     }
 
-    /// Everything up to here is in memory.
+    /// The position up to which the log is applied to memory.
     pub fn applied(&self) -> Lsn {
         self.applied
     }

@@ -125,7 +125,7 @@ impl Following {
         }
     }
 
-    /// Everything up to here is in memory.
+    /// The position up to which the log is applied to memory.
     pub(crate) fn applied(&self) -> Lsn {
         Lsn::new(self.applied.load(SeqCst))
     }

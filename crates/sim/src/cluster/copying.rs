@@ -1,8 +1,9 @@
-//! A full copy: a replica fetches a snapshot of its leader and the log behind it into a new directory.
+//! A full copy: a replica fetches a snapshot of its leader, and the log after it, into a new directory.
 //!
 //! Invariants
-//! - The directory that it has stays what it is until the new one is whole: its control file comes last.
-//! - The leader keeps the files while they are fetched; when it has gone, the copy is begun anew.
+//! - The replica's present directory stays valid until the new one is complete: its control file is written
+//!   last.
+//! - The leader keeps the files while they are fetched; if it fails, the copy starts again.
 
 use std::{
     io,
@@ -15,14 +16,14 @@ use storage::CopyPlan;
 
 use super::{network::NodeId, node::Failure};
 
-/// Bytes fetched at a step.
+/// The number of bytes fetched per step.
 const PIECE_BYTES: usize = 96 << 10;
-/// A copy that gets nothing for so long is given up.
+/// A copy without progress for this time is abandoned.
 const SILENCE_MS: u64 = 10_000;
 
-/// See the module documentation.
+/// A full copy in progress.
 pub(super) struct Copying {
-    /// The leader, in the life in which it keeps the files.
+    /// The leader, and the number of its life, in which it keeps the files.
     pub(super) leader: (NodeId, u64),
     plan: CopyPlan,
     from: (Arc<SimDisk>, PathBuf),
@@ -32,7 +33,7 @@ pub(super) struct Copying {
     heard_ms: u64,
 }
 
-/// How a copy goes on.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copied {
     Piece,
@@ -51,7 +52,7 @@ impl Copying {
         Copying { leader, plan, from, into, file: 0, offset: 0, heard_ms: now_ms }
     }
 
-    /// Fetches a piece if the leader can be reached.
+    /// Fetches a piece if the leader is reachable.
     pub(super) fn step(&mut self, disk: &dyn Disk, is_reached: bool, now_ms: u64) -> Result<Copied, Failure> {
         if !is_reached {
             let is_silent = now_ms >= self.heard_ms + SILENCE_MS;
@@ -82,7 +83,7 @@ impl Copying {
         Ok(Copied::Piece)
     }
 
-    /// Writes a piece; the last of a file makes it durable.
+    /// Writes a piece; the last piece of a file makes the file durable.
     fn write(&self, disk: &dyn Disk, path: &Path, parent: &Path, piece: &[u8]) -> io::Result<()> {
         let into = if self.offset == 0 {
             disk.create_dir_all(parent)?;

@@ -1,15 +1,15 @@
-//! A server that is a replica: asks its leader to be let in, mirrors its log, applies what is committed.
+//! A replica: joins its leader, mirrors the leader's log, and applies committed records.
 //!
 //! ```text
 //! Away --claim--> Asking --RESUME--> Streaming: LOG -> Mirror -> flush -> ACK; Replayer up to commit
-//!   ^               |  '--PROBE--> marks --> the log is cut, and it starts again
-//!   '-- closed -----'  '--FULL---> everything is copied
+//!   ^               |  '--PROBE--> marks --> the log is cut, and the process restarts
+//!   '-- closed -----'  '--FULL---> full copy
 //! ```
 //!
 //! Invariants
-//! - It claims what is durable here, when nothing else is in its log.
-//! - What it finds in its log when it starts it has applied without knowing what of it is committed: it shows nothing until
-//!   its leader says that all of it is.
+//! - A replica claims its durable end, and only when its log has nothing beyond that.
+//! - At its start a replica has applied its whole log without knowing which part is committed: it shows
+//!   nothing until its leader confirms that all of it is.
 
 use std::{fmt, sync::Arc};
 
@@ -32,28 +32,28 @@ use super::{
     node::{Failure, flush},
 };
 
-/// Bytes that are applied at a step.
+/// The number of log bytes read per chunk to apply.
 const APPLY_BYTES: usize = 64 << 10;
 
-/// How the connection to the leader stands.
+/// The connection to the leader.
 enum Link {
     Away { until_ms: u64 },
     Asking { conn: ConnId, since_ms: u64, joining: Joining },
     Streaming { conn: ConnId, receiver: Box<Receiver> },
 }
 
-/// What is to be done with this server.
+/// The action that a step of a replica requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing.
+    /// No action.
     Stay,
-    /// Its log is to be cut there.
+    /// Cut its log at this position.
     Cut(Lsn),
-    /// Everything is to be copied from its leader.
+    /// Copy everything from the leader.
     Copy,
 }
 
-/// See the module documentation.
+/// A server in the role of a replica.
 pub(super) struct Following {
     pub(super) log: Log,
     pub(super) mirror: Mirror,
@@ -65,11 +65,11 @@ pub(super) struct Following {
     backoff: Backoff,
 }
 
-/// What a step of a replica may use.
+/// The surroundings that a step of a replica uses.
 pub(super) struct Around<'a> {
     pub(super) id: ReplicaId,
     pub(super) number: NodeId,
-    /// Whom it follows.
+    /// The server that it follows, if any.
     pub(super) leader: Option<NodeId>,
     pub(super) network: &'a mut Network,
     pub(super) member: &'a mut Member,
@@ -98,12 +98,12 @@ impl Following {
         Following { log, mirror, keyspace, replayer, own, chunk, link, backoff }
     }
 
-    /// Everything up to here is in memory.
+    /// The position up to which the log is applied to memory.
     pub(super) fn applied(&self) -> Lsn {
         self.replayer.applied()
     }
 
-    /// Takes in what has come, and does what is due.
+    /// Processes its input and its timers.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<Next, Failure> {
         let now_ms = around.now_ms();
         let next = match &mut self.link {
@@ -130,7 +130,7 @@ impl Following {
         Ok(next)
     }
 
-    /// Ends the connection, if there is one, and waits for a while.
+    /// Ends the connection, if there is one, and backs off.
     pub(super) fn leave(&mut self, around: &mut Around<'_>) {
         let now_ms = around.now_ms();
         if let Link::Asking { conn, .. } | Link::Streaming { conn, .. } = self.link {

@@ -9,10 +9,10 @@ use storage::Log;
 
 use super::FaultInjection;
 
-/// What a join asks of a log.
+/// The view of a log that a join needs.
 pub(super) struct JudgedHistory<'l> {
     log: LogHistory<'l>,
-    /// Takes positions for what is there.
+    /// Sabotage: uses positions in place of chain values.
     by_position: bool,
 }
 

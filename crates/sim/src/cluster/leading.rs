@@ -1,12 +1,13 @@
-//! A server that is the leader: executes writes, ships its log, hears how far the replicas are, acknowledges.
+//! A leader: executes writes, ships its log, collects acknowledgements of replicas, and acknowledges writes
+//! to clients.
 //!
 //! ```text
-//! write -> keyspace and log -> flush -> relays -> ACK -> Acks: commit -> the client is told
+//! write -> keyspace and log -> flush -> relays -> ACK -> Acks: commit -> reply to the client
 //! ```
 //!
 //! Invariants
-//! - A write is acknowledged when it is committed: durable here, and on as many replicas as are asked for.
-//! - Once it has heard of a higher epoch it takes nothing, ships nothing, commits nothing.
+//! - A write is acknowledged when it is committed: durable here, and on the required number of replicas.
+//! - Once it knows of a higher epoch, it takes no writes, ships nothing and commits nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,21 +36,21 @@ use super::{
 };
 use crate::snapshotting::Snapshotting;
 
-/// Log that is kept for a replica.
+/// The maximum amount of log that is kept for a replica.
 const RETENTION_BYTES_MAX: u64 = 384 << 10;
-/// How long a replica that has gone is waited for.
+/// The time for which log is kept for a disconnected replica.
 const AWAY_MS_MAX: u64 = 20_000;
-/// Small, so that rounds and flushes have limits to meet.
+/// Small values, so that rounds and flushes reach their limits.
 const RELAY: RelayOptions =
     RelayOptions { flush_bytes: 8 << 10, round_bytes_max: 24 << 10, unsent_bytes_max: 32 << 10 };
 
-/// A connection of a replica.
+/// The state of a replica's connection.
 enum Served {
     Talking { since_ms: u64 },
     Shipping { relay: Box<Relay>, source: Tail, session: Session, replica: ReplicaId },
 }
 
-/// Why a connection is closed.
+/// The reason for closing a connection.
 enum End {
     Closed,
     Fenced(u32),
@@ -68,7 +69,7 @@ impl From<storage::Error> for End {
     }
 }
 
-/// See the module documentation.
+/// A server in the role of the leader.
 pub(super) struct Leading {
     pub(super) log: Log,
     pub(super) keyspace: Arc<Keyspace>,
@@ -79,17 +80,17 @@ pub(super) struct Leading {
     retention: Retention,
     pin: Option<(Lsn, Pin)>,
     conns: BTreeMap<ConnId, Served>,
-    /// Writes that were not acknowledged yet.
+    /// Writes that are not acknowledged yet.
     waiting: VecDeque<(Lsn, u64)>,
-    /// Reads what was committed, for the judge.
+    /// Reads the committed log for the judge.
     witness: LogFollower,
     committed: Lsn,
     fault: Option<FaultInjection>,
-    /// What a witness has read behind the commit.
+    /// The chunk that the witness has read but that is not fully committed yet.
     ahead: Option<storage::Chunk>,
 }
 
-/// What a step of a leader may use.
+/// The surroundings that a step of a leader uses.
 pub(super) struct Around<'a> {
     pub(super) number: NodeId,
     pub(super) network: &'a mut Network,
@@ -97,7 +98,7 @@ pub(super) struct Around<'a> {
     pub(super) member: &'a mut Member,
     pub(super) clock: &'a SimClock,
     pub(super) prng: &'a mut Prng,
-    /// Replicas that must have what is committed.
+    /// The number of replicas required for a commit.
     pub(super) acks: usize,
 }
 
@@ -133,7 +134,7 @@ impl Leading {
         })
     }
 
-    /// Executes a write if the log takes it.
+    /// Executes a write if the log admits it.
     pub(super) fn write(&mut self, number: u64, prng: &mut Prng) -> Result<(), Failure> {
         if self.log.admit(64 << 10) != Admission::Go {
             flush(&self.log)?;
@@ -161,8 +162,9 @@ impl Leading {
         Ok(())
     }
 
-    /// Takes a snapshot; the log before the one before it is forgotten, unless a replica needs it, or the judge, who knows
-    /// what a log says that begins behind a snapshot only if that much was committed.
+    /// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Skipped
+    /// while the newest snapshot is beyond the commit position, because the judge knows only the committed
+    /// log.
     pub(super) fn take_snapshot(
         &self,
         disk: &Arc<SimDisk>,
@@ -180,7 +182,7 @@ impl Leading {
         Ok(())
     }
 
-    /// What a replica is to copy: from the newest snapshot on that is known to be committed, which is taken if it can be.
+    /// Plans a full copy from the newest snapshot that is known to be committed; takes one first if possible.
     pub(super) fn plan_copy(
         &self,
         disk: &Arc<SimDisk>,
@@ -200,12 +202,12 @@ impl Leading {
         Ok(begins.filter(|begin| *begin >= self.log.start_lsn()).collect())
     }
 
-    /// Whether nobody waits for an acknowledgement.
+    /// Whether all writes are acknowledged.
     pub(super) fn has_told_all(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Serves every connection once, then tells clients what is committed.
+    /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it at once.
         if !around.member.role().is_read_only() {
@@ -331,7 +333,7 @@ impl Leading {
         around.network.close(conn, Side::Leader, now_ms);
     }
 
-    /// Finds out what is committed by now, has it judged, and tells the clients that wait for it.
+    /// Determines the commit position, has the newly committed log judged, and acknowledges the writes in it.
     fn commit(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         let commit = self.acks.commit(self.log.durable_lsn(), around.acks);
         if commit <= self.committed {
@@ -357,7 +359,7 @@ impl Leading {
                 None => match self.witness.read(64 << 10)? {
                     Followed::Chunk(chunk) => chunk,
                     Followed::UpToDate => return Ok(Ok(())),
-                    // What is forgotten was committed long ago, by somebody.
+                    // The deleted part of the log was committed long ago, possibly by an earlier leader.
                     Followed::Forgotten(start) => {
                         self.witness = self.log.follow(start);
                         continue;
@@ -374,19 +376,19 @@ impl Leading {
         }
     }
 
-    /// Keeps the log for the replicas.
+    /// Pins the log that replicas need.
     fn retain(&mut self, around: &Around<'_>) -> Result<(), Failure> {
         let now_ms = around.clock.monotonic_us() / 1000;
         let keep_from = self.retention.keep_from(self.log.durable_lsn(), now_ms);
         if keep_from != self.pin.as_ref().map(|(lsn, _)| *lsn) {
-            // The new one before the old one goes.
+            // Take the new pin before dropping the old one.
             self.pin = keep_from.and_then(|lsn| Some((lsn, self.log.pin(lsn)?)));
         }
         Ok(())
     }
 }
 
-/// Whether all that was ever committed is in a log.
+/// Whether a log contains everything that was ever committed.
 pub(super) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Failure> {
     let end = log.durable_lsn();
     if end < truth.end() {

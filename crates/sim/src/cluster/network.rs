@@ -1,33 +1,33 @@
-//! The simulated network: connections between servers, with everything that may happen to them.
+//! The simulated network: connections between servers, with faults.
 //!
-//! What it is: two pipes per connection, each in order, with delays of their own, so that connections overtake each other; links
-//! that are blocked in one direction or both; connections that break, which both ends are told, or neither.
-//! What it is not: lossy within a connection. TCP either delivers in order or ends.
+//! Each connection has two ordered pipes with their own delays, so connections can overtake each other. Links
+//! can be blocked in one or both directions. Connections can break; both ends notice, or neither does. Within
+//! a connection nothing is lost: TCP delivers in order or ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use env::Prng;
 
-/// A server of the cluster.
+/// The index of a server in the cluster.
 pub(super) type NodeId = usize;
-/// A connection: never used again.
+/// The identity of a connection; never reused.
 pub(super) type ConnId = u64;
 
-/// Bytes that a pipe takes before its sender has unsent ones.
+/// The capacity of a pipe; bytes beyond it count as unsent.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// What travels: the words of a join, then bytes of frames.
+/// A message: the words of a join, then bytes of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Arguments of REPLICATE.
+    /// The arguments of REPLICATE.
     Claim(Vec<String>),
-    /// Arguments of REPLICATE MARKS.
+    /// The arguments of REPLICATE MARKS.
     Marks(Vec<String>),
     /// The line that answers them.
     Line(String),
-    /// Bytes of frames, cut anywhere.
+    /// Bytes of frames, cut at any position.
     Frames(Vec<u8>),
-    /// Nothing more comes.
+    /// The end of the stream.
     Closed,
 }
 
@@ -37,10 +37,10 @@ impl Message {
     }
 }
 
-/// The ends of a connection.
+/// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The replica, which has connected.
+    /// The replica, which opened the connection.
     Replica = 0,
     /// The leader.
     Leader = 1,
@@ -53,22 +53,22 @@ impl Side {
 }
 
 struct Conn {
-    /// By side.
+    /// The servers, indexed by side.
     nodes: [NodeId; 2],
     delay_ms_max: u64,
-    /// Nothing arrives any more, and nobody is told.
+    /// Whether nothing arrives any more, without notice to either end.
     is_dead: bool,
-    /// What is on its way to each side, and when it is there.
+    /// The messages in transit to each side, each with its time of arrival.
     pipes: [VecDeque<(u64, Message)>; 2],
     has_left: [bool; 2],
 }
 
-/// See the module documentation.
+/// The simulated network.
 pub(super) struct Network {
     nodes: usize,
     conns: BTreeMap<ConnId, Conn>,
     next_conn: ConnId,
-    /// Whether nothing gets from one to another.
+    /// Whether messages from one server to another are blocked, at index `from * nodes + to`.
     blocked: Vec<bool>,
     prng: Prng,
 }
@@ -78,7 +78,7 @@ impl Network {
         Network { nodes, conns: BTreeMap::new(), next_conn: 1, blocked: vec![false; nodes * nodes], prng }
     }
 
-    /// A connection of a replica to its leader; whether anybody is there shows later.
+    /// Opens a connection of a replica to its leader; a missing leader is noticed later.
     pub(super) fn connect(&mut self, replica: NodeId, leader: NodeId) -> ConnId {
         let conn = self.next_conn;
         self.next_conn += 1;
@@ -88,7 +88,7 @@ impl Network {
         conn
     }
 
-    /// Connections to this server.
+    /// The connections to this server.
     pub(super) fn conns_to(&self, leader: NodeId) -> Vec<ConnId> {
         let is_to = |conn: &Conn| conn.nodes[1] == leader && !conn.has_left[1];
         self.conns.iter().filter(|(_, conn)| is_to(conn)).map(|(&id, _)| id).collect()
@@ -120,14 +120,14 @@ impl Network {
         }
     }
 
-    /// Bytes that were sent to one end and that the network has not taken.
+    /// The bytes sent to one end that exceed the capacity of the pipe.
     pub(super) fn unsent_bytes(&self, conn: ConnId, to: Side) -> u64 {
         let pipe = self.conns.get(&conn).map(|conn| &conn.pipes[to as usize]);
         let queued: usize = pipe.into_iter().flatten().map(|(_, message)| message.bytes()).sum();
         queued.saturating_sub(WINDOW_BYTES) as u64
     }
 
-    /// One end leaves; the other is told.
+    /// Closes one end; the other one is notified.
     pub(super) fn close(&mut self, conn: ConnId, by: Side, now_ms: u64) {
         self.send(conn, by.other(), Message::Closed, now_ms);
         if let Some(found) = self.conns.get_mut(&conn) {
@@ -138,7 +138,7 @@ impl Network {
         }
     }
 
-    /// A machine has stopped, or the process on it. Its peers are told or find out.
+    /// A machine or its process has stopped. Its peers are notified, or find out by timeout.
     pub(super) fn crash(&mut self, node: NodeId, now_ms: u64) {
         let ids: Vec<ConnId> = self.conns.keys().copied().collect();
         for id in ids {
@@ -150,7 +150,7 @@ impl Network {
         }
     }
 
-    /// Something happens.
+    /// Injects a random disturbance.
     pub(super) fn disturb(&mut self) {
         let any = self.nodes as u64;
         let (a, b) = (self.prng.below(any) as usize, self.prng.below(any) as usize);
@@ -171,17 +171,17 @@ impl Network {
         }
     }
 
-    /// All links work again; connections that have broken stay broken.
+    /// Unblocks all links; broken connections stay broken.
     pub(super) fn heal(&mut self) {
         self.blocked.fill(false);
     }
 
-    /// Whether both ways between two servers work.
+    /// Whether two servers can reach each other in both directions.
     pub(super) fn reaches(&self, a: NodeId, b: NodeId) -> bool {
         !self.blocked[a * self.nodes + b] && !self.blocked[b * self.nodes + a]
     }
 
-    /// Reset, which both ends are told, or gone, which nobody is.
+    /// Breaks a connection: either both ends are notified (a reset), or neither is.
     fn break_conn(&mut self, conn: ConnId) {
         let is_silent = self.prng.chance(40);
         if let Some(conn) = self.conns.get_mut(&conn) {

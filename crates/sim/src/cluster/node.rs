@@ -1,4 +1,4 @@
-//! One server of a cluster: its disk, its clock, what it was told to be, and what it is.
+//! One server of a cluster: its disk, its clock, its orders and its role.
 //!
 //! ```text
 //! order (survives) --start--> Leader | Replica --crash, failed disk--> Down
@@ -6,8 +6,8 @@
 //!                                 '-- promoted in place
 //! ```
 //!
-//! What it is not: the server's own wiring. It is that in small, on one thread: the machines of `replication`, the log of
-//! `storage`, recovery and replay of `server`.
+//! This is a small single-threaded version of the server's wiring, built from the state machines of
+//! `replication`, the log of `storage`, and recovery and replay of `server`.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,12 +25,12 @@ use super::{
     FaultInjection, copying::Copying, following::Following, leading::Leading, member::Member, network::NodeId,
 };
 
-/// Why a step of a server failed.
+/// The reason why a step of a server failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Its disk, or what it holds: the process ends.
+    /// The disk failed or has bad content: the process ends.
     Disk(String),
-    /// A promise is broken.
+    /// An invariant is broken.
     Breach(String),
 }
 
@@ -55,18 +55,18 @@ impl From<MirrorError> for Failure {
     }
 }
 
-/// What a server was told to be.
+/// The role that the operator has ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The leader.
+    /// Lead the cluster.
     Lead,
-    /// A replica of this one.
+    /// Follow this server.
     Follow(NodeId),
-    /// A replica of nobody for now.
+    /// Follow no server for now.
     Hold,
 }
 
-/// What it is.
+/// The actual role of a server.
 pub(super) enum Role {
     Down,
     Leader(Box<Leading>),
@@ -74,7 +74,7 @@ pub(super) enum Role {
     Copying(Box<Copying>),
 }
 
-/// See the module documentation.
+/// A simulated server.
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) disk: Arc<SimDisk>,
@@ -83,16 +83,16 @@ pub(super) struct Node {
     pub(super) role: Role,
     /// Its role among others, by the server's own rules; `None` while it is down.
     pub(super) member: Option<Member>,
-    /// Starts so far.
+    /// The number of starts so far.
     pub(super) life: u64,
-    /// Its disk has failed or will: whatever goes wrong is no wonder.
+    /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether it has all that was committed when it was last caught up: not after its disk was lost.
+    /// Whether it has everything that was committed when it last caught up; false after the loss of its disk.
     pub(super) is_witness: bool,
-    /// The newest directory; older ones were copied over.
+    /// The number of the newest directory; older ones are replaced by copies.
     home: u64,
     durability: Durability,
-    /// Replicas that must have a write before it is acknowledged.
+    /// The number of replicas that must have a write before it is acknowledged.
     acks: usize,
     /// A replica that starts shows nothing before its leader has committed all that it has.
     awaits_acks: bool,
@@ -108,7 +108,7 @@ impl Node {
         prng: &mut Prng,
     ) -> Node {
         let mut prng = prng.fork();
-        // Clocks are apart by up to a minute.
+        // Clocks differ by up to a minute.
         let clock = Arc::new(SimClock::new(1_700_000_000_000 + prng.below(60_000)));
         Node {
             id,
@@ -136,7 +136,7 @@ impl Node {
         self.clock.monotonic_us() / 1000
     }
 
-    /// The data directory, or one that was begun in place of it.
+    /// The data directory with this number.
     pub(super) fn dir(home: u64) -> PathBuf {
         format!("/data-{home}").into()
     }
@@ -147,7 +147,7 @@ impl Node {
         Node::dir(self.home)
     }
 
-    /// The newest directory that is whole.
+    /// The newest complete directory.
     pub(super) fn home(&self) -> PathBuf {
         let is_whole = |home: &u64| matches!(Control::load(&*self.disk, &Node::dir(*home)), Ok(Some(_)));
         Node::dir((0..=self.home).rev().find(is_whole).unwrap_or(0))
@@ -158,13 +158,13 @@ impl Node {
             durability: self.durability,
             segment_bytes: 256 << 10,
             ring_bytes: 64 << 10,
-            // That of the mirror, and that of the leader it may become.
+            // One for the mirror, and one for the leader that it may become.
             appenders_max: 2,
             unwritten_bytes_max: 16 << 10,
         }
     }
 
-    /// Starts the process as what it was told to be.
+    /// Starts the process in the ordered role.
     pub(super) fn start(&mut self, fault: Option<FaultInjection>) -> Result<(), Failure> {
         self.life += 1;
         let seed = self.prng.next_u64();
@@ -210,7 +210,7 @@ impl Node {
         self.member.as_ref().is_some_and(|member| member.role().unconfirmed() == Lsn::ZERO)
     }
 
-    /// The process ends, or the whole machine: what was not synced is settled in some way.
+    /// The process or the whole machine stops; the mode decides the fate of unsynced data.
     pub(super) fn crash(&mut self, mode: CrashMode) {
         (self.role, self.member) = (Role::Down, None);
         self.disk.set_space_limit(None);
@@ -218,7 +218,7 @@ impl Node {
         self.is_troubled = false;
     }
 
-    /// All that was on its disk is gone.
+    /// Loses all data on its disk.
     pub(super) fn lose_disk(&mut self) {
         (self.role, self.member) = (Role::Down, None);
         self.disk = SimDisk::new(SimDiskOptions { seed: self.prng.next_u64(), ..SimDiskOptions::default() });
@@ -236,7 +236,7 @@ impl Node {
     }
 }
 
-/// One step of the log thread, and of the one that makes segments if that is waited for. A full disk is no failure.
+/// One step of the log thread, and of the segment thread if needed. A full disk is no failure.
 pub(super) fn flush(log: &storage::Log) -> Result<(), Failure> {
     if log.flush()? == Flush::NeedSegment && log.prepare_segment()? != Prepare::NoRoom {
         log.flush()?;

@@ -1,19 +1,20 @@
-//! Whoever makes another server the leader when the leader is gone, by the rules that semi-synchronous replication asks for.
+//! The operator: replaces a failed leader, by the rules of semi-synchronous replication.
 //!
 //! ```text
-//! Content -- leader gone, or at whim --> Holding: so many replicas follow nobody that no commit goes without them
-//!    ^                                      | all of them are up: the one with the newest log leads
-//!    '--------------------------------------'
+//! Content -- leader gone, or at random --> Holding: enough replicas follow nobody that no commit is possible
+//!    ^                                       | all of them are up: the one with the newest log leads
+//!    '---------------------------------------'
 //! ```
 //!
-//! What it is not: consensus. There is one operator, who remembers which epochs there were, and who waits for the leader to come
-//! back where no replica has to have anything: another one would lose what was acknowledged.
+//! This is no consensus: a single operator remembers all epochs. If no replica is required for commits, it
+//! waits for the leader to return: another leader would lose acknowledged writes.
 //!
 //! Invariants
-//! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted: each set of k replicas
-//!   has one of them. A server that has lost its disk does not count until it has caught up.
-//! - Which log is newest is decided by the epoch of its last batch, then by its end.
-//! - What the old leader is told reaches it later, or when it comes back.
+//! - With n servers and k acks, n - k servers besides the leader are held before any of them is promoted, so
+//!   that every set of k replicas includes one of them. A server that has lost its disk does not count until
+//!   it has caught up.
+//! - The newest log is decided by the epoch of its last batch, then by its end.
+//! - Orders reach the old leader later, or when it returns.
 
 use lsn::Lsn;
 use replication::{Led, Promotion, promote};
@@ -27,12 +28,12 @@ use super::{
     node::{Failure, Node, Order, Role},
 };
 
-/// What the operator is at.
+/// The state of the operator.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
-    /// Those that are held, for a new leader among them.
+    /// The held servers, one of which will be the new leader.
     held: Vec<NodeId>,
-    /// What each server is to be, once it is told.
+    /// The intended role of each server, which may not have been told yet.
     pub(super) orders: Vec<Order>,
 }
 
@@ -41,13 +42,13 @@ impl Operator {
         Operator { held: Vec::new(), orders }
     }
 
-    /// All that was on the disk of this server is gone: it is to begin anew, and to lead nobody.
+    /// A server has lost its disk: it starts empty, and is no candidate for leader.
     pub(super) fn loses(&mut self, id: NodeId) {
         self.orders[id] = Order::Hold;
         self.release();
     }
 
-    /// Gives up what it is at: who is held follows the leader, if there is one.
+    /// Abandons the replacement: held servers follow the leader again, if there is one.
     fn release(&mut self) {
         self.held.clear();
         if let Some(leader) = self.leader() {
@@ -56,19 +57,19 @@ impl Operator {
         }
     }
 
-    /// Whether it has begun to replace the leader.
+    /// Whether a replacement of the leader is in progress.
     pub(super) fn is_busy(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Who leads, as far as the operator knows.
+    /// The current leader, as far as the operator knows.
     pub(super) fn leader(&self) -> Option<NodeId> {
         self.orders.iter().position(|order| *order == Order::Lead)
     }
 }
 
 impl Cluster {
-    /// Begins to replace the leader, or goes on with it.
+    /// Begins or continues to replace the leader.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         if self.options.acks == 0 {
             return Ok(());
@@ -80,7 +81,7 @@ impl Cluster {
         if self.operator.held.iter().all(is_up) { self.promote() } else { Ok(()) }
     }
 
-    /// Tells what some server is to be, if it is up, has been told something else, and hears it.
+    /// Tells a server its intended role if that has changed; a server that is down learns it at its start.
     pub(super) fn tell(&mut self, id: NodeId) -> Result<(), String> {
         let order = self.operator.orders[id];
         let node = &mut self.nodes[id];
@@ -94,7 +95,7 @@ impl Cluster {
         }
         match (&mut self.nodes[id].role, order) {
             (Role::Leader(_), _) => {
-                // It starts again as what it is now.
+                // A former leader restarts in its new role.
                 self.stop(id);
                 self.start(id)
             }
@@ -106,8 +107,8 @@ impl Cluster {
         }
     }
 
-    /// A promotion that did not succeed may have left a higher epoch behind. The leader, which is still the only one, begins one
-    /// above it. Returns whether that was needed.
+    /// A failed promotion may have left a higher epoch behind, which fences the leader. It is still the only
+    /// one, and restarts in an epoch above that. Returns whether this was needed.
     fn reinstate(&mut self) -> Result<bool, String> {
         let Some(id) = self.operator.leader() else { return Ok(false) };
         let node = &mut self.nodes[id];
@@ -130,7 +131,7 @@ impl Cluster {
         let leader = self.operator.leader();
         let others = |node: &&Node| Some(node.id) != leader && node.is_witness;
         let mut held: Vec<NodeId> = self.nodes.iter().filter(others).map(|node| node.id).collect();
-        // Of many any so many will do.
+        // If there are more candidates than needed, hold a random selection.
         let wanted = self.nodes.len() - self.options.acks;
         while held.len() > wanted {
             held.swap_remove(self.prng.below(held.len() as u64) as usize);
@@ -146,7 +147,7 @@ impl Cluster {
             {
                 self.failed(id, failure)?;
             }
-            // What copies, or still takes itself for the leader, starts again as what it is now.
+            // A server that copies, or still believes to be the leader, restarts in its new role.
             if matches!(self.nodes[id].role, Role::Copying(_) | Role::Leader(_)) {
                 self.stop(id);
             }
@@ -172,7 +173,7 @@ impl Cluster {
         };
         let Some(&((_, end), id)) = chosen else { return Ok(()) };
         if end == Lsn::ZERO {
-            // Nobody has anything yet: an empty server would begin a log of its own.
+            // No server has any data yet, and an empty server would begin a new log.
             self.operator.release();
             return Ok(());
         }

@@ -1,17 +1,17 @@
-//! How a cluster is set up, and what came of it.
+//! The options and the summary of a cluster run.
 
-/// What is broken on purpose, to see it found.
+/// A deliberate defect, which the judge must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultInjection {
-    /// Replicas acknowledge what is not on their disks.
+    /// Replicas acknowledge data that is not durable.
     AckBeforeFlush,
-    /// Replicas apply what is not committed.
+    /// Replicas apply uncommitted records.
     ApplyBeforeCommit,
-    /// The operator promotes any replica, not the one that has most.
+    /// The operator promotes any replica instead of the one with the newest log.
     PromoteAny,
-    /// Leaders and replicas take logs that are as long for the same.
+    /// Leaders and replicas treat logs of equal length as equal.
     JoinByPosition,
-    /// A leader commits what earlier ones have left before anything of its own.
+    /// A new leader commits the leftovers of earlier leaders before any record of its own.
     CommitLeftovers,
     /// Replicas show what they find in their logs when they start.
     ShowLeftovers,
@@ -19,34 +19,34 @@ pub enum FaultInjection {
     LeadBeforeApplying,
 }
 
-/// How a cluster is set up.
+/// The options of a cluster run.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// Chooses everything.
+    /// Decides the whole run.
     pub seed: u64,
-    /// Servers.
+    /// The number of servers.
     pub nodes: usize,
-    /// Replicas that must have a write before it is acknowledged.
+    /// The number of replicas that must have a write before it is acknowledged.
     pub acks: usize,
-    /// What is broken on purpose.
+    /// The deliberate defect, if any.
     pub fault: Option<FaultInjection>,
 }
 
-/// What happened.
+/// The statistics of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSummary {
-    /// Writes that were acknowledged.
+    /// The number of acknowledged writes.
     pub acknowledged: usize,
-    /// Bytes of log that were committed.
+    /// The number of committed bytes of log.
     pub committed_bytes: u64,
-    /// Leaders that were replaced.
+    /// The number of replaced leaders.
     pub failovers: u64,
-    /// Logs that were cut.
+    /// The number of log cuts.
     pub cuts: u64,
-    /// Full copies that were completed.
+    /// The number of completed full copies.
     pub copies: u64,
-    /// Starts of servers.
+    /// The number of starts of servers.
     pub starts: u64,
-    /// How often what a replica shows was looked at.
+    /// The number of checks of the data that replicas show.
     pub checks: u64,
 }

@@ -1,12 +1,13 @@
-//! Two operators who make another server the leader at the same time, each one of their own.
+//! Two operators that promote different replicas at the same time.
 //!
 //! ```text
-//! all hold the same -> the leader is gone -> two replicas are promoted in the same millisecond -> both write batches of the same
-//! lengths -> one is told to follow the other, the old leader comes back -> all hold what the one has that still leads
+//! all servers are equal -> the leader fails -> two replicas are promoted in the same millisecond ->
+//! both write batches of equal lengths -> one is told to follow the other, the old leader returns ->
+//! all servers have the data of the remaining leader
 //! ```
 //!
-//! What it is not: a promise that is kept. What the other one had acknowledged is lost, which is what such operators get. But nothing
-//! of it may be taken for what the leader has, and nobody may go on with it.
+//! Writes that the losing leader had acknowledged are lost; that is the price of such operators. But none of
+//! them may be mistaken for a write of the other leader, and no server may keep them.
 
 use env::Clock;
 use storage::Durability;
@@ -18,17 +19,18 @@ use super::{
     node::{Failure, Order, Role, flush},
 };
 
-/// Batches that each of the two writes.
+/// The maximum number of batches that each of the two writes.
 const BATCHES_MAX: u64 = 8;
 
 impl Cluster {
-    /// Does so many steps, then has two replicas promoted at once, and brings all together again.
+    /// Runs `steps` steps, then promotes two replicas at once, and lets the cluster converge again.
     ///
     /// # Errors
-    /// The first promise that is broken, in words.
+    /// The first broken invariant, as text.
     ///
     /// # Panics
-    /// If there are fewer than three servers, or others than the operators replace leaders: `acks` is 0.
+    /// If there are fewer than three servers, or `acks` is not 0, so that the simulated operator could
+    /// replace leaders.
     pub fn run_double_promotion(&mut self, steps: usize) -> Result<(), String> {
         assert!(self.nodes.len() >= 3 && self.options.acks == 0);
         for id in 0..self.nodes.len() {
@@ -44,7 +46,7 @@ impl Cluster {
         let now_ms = rivals.iter().map(|&id| self.nodes[id].clock.unix_ms()).max().unwrap_or(0);
         for &id in &rivals {
             self.with_replica(id, |following, around| following.leave(around));
-            // Only the time of day: the network counts on monotonic times that go on together.
+            // Only the wall clock: the network uses the monotonic clock, which must not jump.
             self.nodes[id].clock.set_unix_ms(now_ms);
             let promoted = self.promote_rival(id);
             self.judge(id, promoted)?;
@@ -67,7 +69,7 @@ impl Cluster {
         let epoch = self.truth.epoch();
         let fault = self.options.fault;
         let node = &mut self.nodes[id];
-        // Both sync at the same places, or their batches do not end there.
+        // Both sync at the same positions; otherwise their batches would not end there.
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };
@@ -81,7 +83,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Both write records of the same lengths, as batches of the same lengths, and one perhaps some more.
+    /// Both write records and batches of equal lengths, and one of them possibly some more.
     fn write_in_lock_step(&mut self, rivals: &[NodeId]) -> Result<(), String> {
         for _ in 0..=self.prng.below(BATCHES_MAX) {
             let prng = self.prng.fork();

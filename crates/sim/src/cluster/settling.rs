@@ -1,4 +1,4 @@
-//! The end of a run: everything is healed, and all servers must come to hold the same.
+//! The end of a run: all faults are healed, and all servers must converge.
 
 use keyspace::Digest;
 
@@ -7,16 +7,16 @@ use super::{
     node::{Order, Role},
 };
 
-/// Rounds after which a cluster that nothing is in the way of must have come to rest.
+/// The number of rounds within which a cluster without faults must converge.
 const ROUNDS_MAX: usize = 4_000;
-/// Writes that must be acknowledged by then.
+/// The number of writes that must be acknowledged by then.
 const LAST_WRITES: u64 = 3;
 
 impl Cluster {
-    /// Heals everything, writes a little, and waits until nothing changes any more.
+    /// Heals all faults, writes a little, and waits until nothing changes any more.
     ///
     /// # Errors
-    /// If it does not come to rest, or not all hold the same then.
+    /// If the cluster does not converge, or the servers then differ.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         self.network.heal();
         for id in 0..self.nodes.len() {
@@ -29,7 +29,7 @@ impl Cluster {
         for _ in 0..ROUNDS_MAX {
             if !self.is_led() || self.operator.is_busy() {
                 let leader = self.operator.leader().filter(|&id| matches!(self.nodes[id].role, Role::Down));
-                // A leader that is only down is started again.
+                // A leader that is only down is restarted instead of replaced.
                 if leader.is_none() || self.operator.is_busy() {
                     self.operate()?;
                 }
@@ -64,7 +64,7 @@ impl Cluster {
         self.truth.end() == end && self.nodes.iter().all(is_done)
     }
 
-    /// All hold the same, in their logs and in memory.
+    /// Checks that all servers are equal, in their logs and in memory.
     fn compare(&mut self) -> Result<(), String> {
         let mut held_by_all: Option<(Digest, Option<u64>)> = None;
         for id in 0..self.nodes.len() {
@@ -86,7 +86,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// How things stand, for who has to find out why.
+    /// Describes the state of the cluster, for debugging.
     fn described(&self) -> String {
         let mut text = format!("committed {}", self.truth.end());
         for node in &self.nodes {

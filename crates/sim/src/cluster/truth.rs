@@ -1,11 +1,12 @@
-//! What a cluster has promised: the judge.
+//! The judge of a cluster.
 //!
-//! What it is: the log as far as any leader has called it committed, byte by byte, with the state after every record of it; who
-//! has led which epoch; which writes were acknowledged.
-//! What it is not: told by replicas. It grows by what leaders commit, and everything else is held against it.
+//! It has the log as far as any leader has committed it, byte by byte, with the state after every record; the
+//! leader of every epoch; and the acknowledged writes. It learns only from commits of leaders; everything
+//! else is compared with it.
 //!
 //! Invariants
-//! - What is committed stays: a leader whose log says something else at a committed position, or ends before one when it is
+//! - Committed data stays: a leader has lost it if its log differs at a committed position, or ends before
+//!   one when the leader is promoted.
 //!   made leader, has lost it.
 
 use std::{
@@ -22,10 +23,10 @@ use super::{
     writes::{self, KEYS, NUMBER_KEY},
 };
 
-/// What every key holds.
+/// The values of all keys.
 type State = BTreeMap<Vec<u8>, Rc<[u8]>>;
 
-/// See the module documentation.
+/// The committed log and the facts derived from it.
 pub(super) struct Truth {
     bytes: Vec<u8>,
     chains: Chains,
@@ -44,22 +45,22 @@ impl Truth {
         Truth { bytes, chains, states, leaders, written, acknowledged, checks: 0 }
     }
 
-    /// Where what is committed ends.
+    /// The end of the committed log.
     pub(super) fn end(&self) -> Lsn {
         Lsn::new(self.bytes.len() as u64)
     }
 
-    /// Writes that were acknowledged.
+    /// The number of acknowledged writes.
     pub(super) fn acknowledged(&self) -> usize {
         self.acknowledged.len()
     }
 
-    /// How often a replica was looked at.
+    /// The number of checks of replicas.
     pub(super) fn checks(&self) -> u64 {
         self.checks
     }
 
-    /// Somebody leads this epoch, in this life.
+    /// Notes the leader of an epoch, by server and life; an error if the epoch has another leader.
     pub(super) fn leads(&mut self, epoch: u32, node: NodeId, life: u64) -> Result<(), String> {
         match self.leaders.insert(epoch, (node, life)) {
             Some(other) if other != (node, life) => {
@@ -69,12 +70,13 @@ impl Truth {
         }
     }
 
-    /// The highest epoch that anybody has led.
+    /// The highest epoch that any server has led.
     pub(super) fn epoch(&self) -> u32 {
         self.leaders.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// A leader has this in its log, and calls all of it up to `commit` committed.
+    /// Notes that a leader has committed this chunk of its log up to `commit`; an error if committed data
+    /// differs.
     pub(super) fn commits(&mut self, chunk: &Chunk, commit: Lsn) -> Result<(), String> {
         let bytes = &chunk.bytes[..commit.min(chunk.end).bytes_since(chunk.start) as usize];
         let (known_bytes, start) = (self.bytes.len(), chunk.start.get() as usize);
@@ -95,7 +97,7 @@ impl Truth {
         Ok(())
     }
 
-    /// Holds bytes of some log against what is committed.
+    /// Compares bytes of a log with the committed log.
     pub(super) fn compare(&self, start: Lsn, bytes: &[u8]) -> Result<(), String> {
         let start = start.get() as usize;
         let known = self.bytes.get(start..).unwrap_or_default();
@@ -107,7 +109,7 @@ impl Truth {
         }
     }
 
-    /// A client was told that its write is safe.
+    /// Notes that a client got the acknowledgement of its write; an error if the write is not committed.
     pub(super) fn acknowledges(&mut self, number: u64) -> Result<(), String> {
         self.acknowledged.insert(number);
         if self.written.contains(&number) {
@@ -117,7 +119,7 @@ impl Truth {
         }
     }
 
-    /// Looks at what somebody shows who has applied the log up to `applied`.
+    /// Checks the data that a server shows which has applied the log up to `applied`.
     pub(super) fn check(&mut self, keyspace: &Keyspace, applied: Lsn) -> Result<(), String> {
         self.checks += 1;
         if applied > self.end() {
@@ -144,7 +146,7 @@ impl Truth {
     }
 }
 
-/// The numbers of the writes of this record, applied.
+/// Applies a record; returns the numbers of the writes in it.
 fn apply(state: &mut State, payload: &[u8]) -> Vec<u64> {
     let (mut rest, mut numbers) = (payload, Vec::new());
     while let Some(effect) = Effect::decode_next(&mut rest).expect("written by the same code") {

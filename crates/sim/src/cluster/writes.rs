@@ -1,14 +1,13 @@
-//! What clients of a cluster write: a few keys, records of one effect and of several, values of all sizes.
+//! The writes of clients of a cluster: a few keys, records with one or several effects, values of all sizes.
 
 use env::Prng;
 use keyspace::{DbId, Effect, Value};
 
-/// Keys at most.
+/// The number of keys.
 pub(super) const KEYS: u64 = 8;
-/// Every write sets this key to its number.
+/// The key that every write sets to its number.
 pub(super) const NUMBER_KEY: &[u8] = b"number";
 
-/// A name of one of the keys.
 pub(super) fn key(index: u64) -> Vec<u8> {
     format!("key-{index}").into_bytes()
 }
@@ -21,7 +20,7 @@ pub(super) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<
     }
     for _ in 0..prng.below(4) {
         let key = key(prng.below(KEYS));
-        // The longest are cut into parts.
+        // The longest are split into parts.
         let bytes = [10, 10, 10, 300, 3_000, 3_000, 20_000][prng.below(7) as usize];
         let text = vec![prng.next_u64() as u8; bytes];
         visit(&match prng.below(10) {

@@ -1,4 +1,4 @@
-//! One connection that edits documents: what it has sent, and what its replies tell when they are taken.
+//! A client that edits documents: its sent edits, and the states that its replies show.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use wire::{DecodeLimits, Value, decode};
 use super::model::Edit;
 use crate::Violation;
 
-/// See the module documentation.
+/// A simulated client that edits documents.
 pub(super) struct Client {
     pub(super) conversation: Conversation,
     pub(super) turn: ConversationState,
-    /// What was sent and not executed, as a whole: nothing, one edit, or a transaction.
+    /// The edits that were sent but not executed: none, one edit, or those of a transaction.
     pub(super) sent: Vec<Edit>,
     pub(super) is_transaction: bool,
-    /// What was replied to it.
+    /// The replies to `sent` so far.
     pub(super) replies: Vec<Value>,
-    /// Bytes of replies so far, and of those how many were taken.
+    /// The number of reply bytes written so far.
     pub(super) replied_bytes: u64,
     pub(super) taken_bytes: u64,
-    /// Where replies end, and the state that they tell of.
+    /// The end of each undelivered reply, and the index of the state that it shows.
     pub(super) due: VecDeque<(u64, usize)>,
 }
 
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Takes the replies that the server has made since the last call.
+    /// Takes the replies of the server since the last call.
     pub(super) fn take_new_replies(&mut self) -> Result<(), Violation> {
         let end = self.conversation.outbox.mark();
         let bytes = self.conversation.outbox.bytes_mut();

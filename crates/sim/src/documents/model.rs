@@ -1,4 +1,5 @@
-//! What document databases must hold: a model that executes the same edits, and learns from replies only what revisions are called.
+//! The model of document databases: it executes the same edits, and takes only the names of revisions from
+//! the replies.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use crate::Violation;
 /// All databases by name, and their documents by id.
 pub type DocumentContent = BTreeMap<String, BTreeMap<String, Held>>;
 
-/// A document, whose edits all had the newest revision as their parent.
+/// A document without conflicts: every edit had the newest revision as its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// Its newest revision.
     pub rev: String,
-    /// Its body; `None` if that revision deletes it.
+    /// Its body; `None` if that revision is a deletion.
     pub body: Option<String>,
 }
 
@@ -23,14 +24,14 @@ pub struct Held {
 pub(super) struct Edit {
     pub(super) database: String,
     pub(super) id: String,
-    /// The revision that it replaces, as its sender believes.
+    /// The revision that the sender wants to replace.
     pub(super) parent: Option<String>,
-    /// `None` deletes.
+    /// The new body; `None` deletes the document.
     pub(super) body: Option<String>,
 }
 
 impl Edit {
-    /// The command that makes it.
+    /// The command for this edit.
     pub(super) fn words(&self) -> Vec<Vec<u8>> {
         let parent = self.parent.clone().unwrap_or_default();
         let words = match &self.body {
@@ -41,7 +42,7 @@ impl Edit {
         words.into_iter().map(|word| word.as_bytes().to_vec()).collect()
     }
 
-    /// Does to `content` what it must, if that is what it was answered: a revision, or an error.
+    /// Applies the edit to `content`, and checks its answer: the new revision, or an error.
     pub(super) fn apply(
         &self,
         content: &mut DocumentContent,
@@ -79,13 +80,14 @@ fn number_of(rev: &str) -> u64 {
     rev.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What is there.
+/// The content of all databases.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If a document cannot be read.
 ///
 /// # Panics
-/// If a document has conflicts, which no edit here can make, or the feed does not have each document once.
+/// If a document has conflicts, which no edit here can create, or the changes feed does not have each
+/// document once.
 pub fn documents_of(documents: &Documents) -> Result<DocumentContent, DocError> {
     let mut content = DocumentContent::new();
     for database in documents.all() {

@@ -1,9 +1,9 @@
-//! What is common to collections of all types in the model.
+//! Model code that is common to collections of all types.
 //!
 //! Invariants
-//! - A collection without anything in it is no key.
-//! - Fields whose deadline has passed stay until something removes them, as in the keyspace: a command that names them, or
-//!   the server's own expiry.
+//! - An empty collection is no key.
+//! - Fields whose deadline has passed stay until they are removed, as in the keyspace: by a command that
+//!   names them, or by the server's own expiry.
 
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::Operation;
 
-/// The collection at a live key, or an empty one, to be changed and put back; returns from the function with an error if the
-/// key holds another type.
+/// The collection at a live key, or an empty one, to be modified and put back. Returns an error from the
+/// calling function if the key holds another type.
 macro_rules! collection {
     ($entry:expr, $type:ident) => {
         match $entry.map(|entry| &entry.value) {
@@ -41,7 +41,7 @@ pub(super) fn bulks(words: impl IntoIterator<Item = Vec<u8>>) -> Value {
 }
 
 impl Model {
-    /// Runs an operation. `reply` is that of the server: what was chosen, and in which order what has none is shown.
+    /// Runs an operation. The server's `reply` gives random choices, and the order of unordered elements.
     pub(super) fn operate(&mut self, key: Key, operation: &Operation, now_ms: u64, reply: &Value) -> Value {
         match operation {
             Operation::List(operation) => self.operate_list(key, operation, now_ms),
@@ -51,15 +51,16 @@ impl Model {
         }
     }
 
-    /// Puts a changed collection back where it was; it keeps its deadline. What is as it was is no change.
+    /// Puts a modified collection back at its key; it keeps its deadline. An unmodified collection counts as
+    /// no change.
     pub(super) fn put_back(&mut self, key: Key, value: Stored, now_ms: u64) {
         if self.live(&key, now_ms).is_none_or(|entry| entry.value != value) {
             self.write_back(key, value, now_ms);
         }
     }
 
-    /// As [`Model::put_back`], after a write that counts as a change even if all is as it was: LSET, LMOVE from a list to
-    /// itself, HSET and HINCRBY do not compare.
+    /// As [`Model::put_back`], after a write that counts as a change even if the value stays equal: LSET,
+    /// LMOVE from a list to itself, HSET and HINCRBY do not compare.
     pub(super) fn write_back(&mut self, key: Key, value: Stored, now_ms: u64) {
         if value.is_empty() {
             self.delete_live(key, now_ms);
@@ -69,7 +70,7 @@ impl Model {
         }
     }
 
-    /// Makes a collection the value of a key, whatever that holds.
+    /// Stores a collection at a key, replacing a value of any type.
     pub(super) fn store(&mut self, key: Key, value: Stored, now_ms: u64) {
         if value.is_empty() {
             self.delete_live(key, now_ms);
@@ -78,19 +79,19 @@ impl Model {
         }
     }
 
-    /// Removes a key that has expired: LREM, SREM, ZREM and HDEL do it on their way, as they remove without a look whether
-    /// it is there.
+    /// Removes an expired key: LREM, SREM, ZREM and HDEL do so implicitly, because they apply their effect
+    /// without checking whether the key is live.
     pub(super) fn bury(&mut self, key: &Key, now_ms: u64) {
         if self.content.get(key).is_some_and(|entry| !entry.is_live(now_ms)) {
             self.set(key.clone(), None);
         }
     }
 
-    /// What the server's own expiry does in one record: some of the keys and fields that are due go, all of one slot, and
-    /// `left` tells which did not.
+    /// Simulates one record of the server's own expiry: it removes some of the due keys and fields, all of
+    /// one slot; `left` is the content afterwards.
     ///
     /// # Panics
-    /// If none went.
+    /// If nothing was removed.
     pub fn expire(&mut self, now_ms: u64, left: &Content) {
         for (key, Entry { value, expire_at_ms }) in self.content.clone() {
             match (left.get(&key).map(|entry| &entry.value), value) {

@@ -1,7 +1,7 @@
-//! What commands do to hashes, in the model.
+//! The effects of commands on hashes in the model.
 //!
-//! A command that changes fields first removes those among them that have expired; if none is left, the key goes, and its
-//! deadline with it.
+//! A command that changes fields first removes those among them that have expired; if none is left, the key
+//! is removed with its deadline.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -17,7 +17,7 @@ use crate::HashOperation;
 type Fields = BTreeMap<Vec<u8>, Field>;
 
 impl Model {
-    /// Runs an operation. `given` is the server's reply: an order of fields.
+    /// Runs an operation. `given` is the server's reply, which gives the order of fields.
     pub(super) fn operate_hash(
         &mut self,
         key: Key,
@@ -90,7 +90,7 @@ impl Model {
         reply
     }
 
-    /// Removes those of the named fields that have expired.
+    /// Removes the expired ones of the named fields.
     fn bury_fields<'a>(
         &mut self,
         key: &Key,
@@ -114,7 +114,7 @@ fn parse(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// All fields and values, in the order of `given` if it holds them.
+/// All fields and values; in the order of `given` if that has the same pairs.
 fn pairs(fields: &Fields, given: &Value) -> Value {
     let plain = bulks(fields.iter().flat_map(|(name, field)| [name.clone(), field.value.clone()]));
     let sorted = |value: &Value| {

@@ -1,4 +1,4 @@
-//! What commands do to lists, in the model.
+//! The effects of commands on lists in the model.
 
 use std::rc::Rc;
 
@@ -96,10 +96,11 @@ fn pop(elements: &mut Vec<Vec<u8>>, end: ListEnd) -> Option<Vec<u8>> {
     }
 }
 
-/// Removes up to `wanted` elements that equal one: 0 is all, negative counts from the tail. Returns how many.
+/// Removes up to `wanted` elements that equal `element`: 0 removes all, negative numbers count from the tail.
+/// Returns the number of removed elements.
 fn remove(elements: &mut Vec<Vec<u8>>, wanted: i64, element: &[u8]) -> usize {
     let mut indices: Vec<usize> = (0..elements.len()).filter(|index| elements[*index] == element).collect();
-    // From the tail on, so that the indices before stay what they are.
+    // From the tail, so that the remaining indices stay valid.
     indices.reverse();
     let max = if wanted == 0 { usize::MAX } else { wanted.unsigned_abs() as usize };
     let spared = indices.len().saturating_sub(max);

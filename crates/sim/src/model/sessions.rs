@@ -1,6 +1,6 @@
-//! What the model knows about one client: its database, the transaction it is putting together, the keys it watches.
+//! The model of a client session: its database, its transaction, its watched keys.
 //!
-//! A transaction is one position, whatever it does: it is there as a whole or not at all.
+//! A transaction is one position: it exists as a whole or not at all.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use wire::Value;
 use super::{Executed, Key, Model, ok};
 use crate::Command;
 
-/// See the module documentation.
+/// The state of one client in the model.
 #[derive(Debug, Clone)]
 pub struct ModelSession {
     db: DbId,
@@ -18,14 +18,14 @@ pub struct ModelSession {
     watched: BTreeMap<Key, Watched>,
 }
 
-/// What was queued since MULTI.
+/// The commands queued since MULTI.
 #[derive(Debug, Clone, Default)]
 struct Queue {
     commands: Vec<Command>,
     failed: bool,
 }
 
-/// A key when it began to be watched.
+/// A watched key: the position of the WATCH, and whether the key was live then.
 #[derive(Debug, Clone, Copy)]
 struct Watched {
     position: usize,
@@ -48,7 +48,7 @@ impl ModelSession {
         }
     }
 
-    /// The server has refused the command.
+    /// Notes that the server has refused the command.
     pub fn is_refused(&mut self, command: &Command) {
         if matches!(command, Command::Exec) {
             self.end_transaction();
@@ -63,7 +63,7 @@ impl ModelSession {
 }
 
 impl Model {
-    /// Executes a command of a client at `now_ms`. `reply` is that of the server: what was chosen at random is taken from it.
+    /// Executes a command of a client at `now_ms`. Random choices are taken from the server's `reply`.
     pub fn execute(
         &mut self,
         session: &mut ModelSession,
@@ -106,7 +106,7 @@ impl Model {
                 || (watched.seen_alive && self.live(key, now_ms).is_none())
         };
         if watched.iter().any(|watch| broken(&watch)) {
-            // It says that one of them has changed, which must not be undone.
+            // The reply shows that one of the keys has changed, and this change must survive.
             let shows = watched.keys().map(|key| self.shown_by_key(key)).max().unwrap_or(0);
             return Executed { reply: Value::Null, shows, wrote: false };
         }

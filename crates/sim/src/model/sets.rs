@@ -1,4 +1,4 @@
-//! What commands do to sets, in the model.
+//! The effects of commands on sets in the model.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -12,7 +12,8 @@ use super::{
 use crate::SetOperation;
 
 impl Model {
-    /// Runs an operation. `given` is the server's reply: what SPOP has chosen, and an order of members.
+    /// Runs an operation. `given` is the server's reply: the members chosen by SPOP, and the order of
+    /// members.
     pub(super) fn operate_set(
         &mut self,
         key: Key,
@@ -86,7 +87,7 @@ impl Model {
     }
 }
 
-/// As many members, as `given` has chosen or ordered them if it could have, else any.
+/// Returns `wanted` members: those of `given`, in its order, if they are valid; otherwise any.
 fn some_of(members: &BTreeSet<Vec<u8>>, wanted: usize, given: &Value) -> Vec<Vec<u8>> {
     let given = match given {
         Value::Array(given) => given.as_slice(),

@@ -1,7 +1,7 @@
-//! Values as the model keeps them, and the content of a keyspace in the same terms.
+//! The values of the model, and the content of a keyspace in the same form.
 //!
-//! What it is: the plainest structure that says what a value is, whatever form it has in the server.
-//! What it is not: what commands do; see `collections`.
+//! These are the simplest structures that represent a value, independent of its form in the server. Commands
+//! are in `collections`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,18 +10,18 @@ use std::{
 
 use keyspace::{DbId, Keyspace, ScanCursor, View, slot_of};
 
-/// A key in its database.
+/// A database and a key in it.
 pub type Key = (DbId, Vec<u8>);
 
-/// Everything in all databases.
+/// The entries of all databases.
 pub type Content = BTreeMap<Key, Entry>;
 
-/// What is stored at a key.
+/// The value and the deadline of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The value.
     pub value: Stored,
-    /// Unix milliseconds.
+    /// The deadline in unix milliseconds; `None` if it never expires.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -41,9 +41,9 @@ impl Entry {
 /// A field of a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its value.
+    /// The value of the field.
     pub value: Vec<u8>,
-    /// Unix milliseconds.
+    /// The deadline in unix milliseconds; `None` if it never expires.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Field {
     }
 }
 
-/// A value. Shared, because the model keeps every earlier state.
+/// A value. Shared, because the model keeps all earlier states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
     /// A string.
@@ -62,14 +62,14 @@ pub enum Stored {
     List(Rc<Vec<Vec<u8>>>),
     /// A set.
     Set(Rc<BTreeSet<Vec<u8>>>),
-    /// A sorted set; all scores are whole.
+    /// A sorted set; all scores are integers.
     Zset(Rc<BTreeMap<Vec<u8>, i64>>),
     /// A hash.
     Hash(Rc<BTreeMap<Vec<u8>, Field>>),
 }
 
 impl Stored {
-    /// Whether it is a collection without anything in it, which is not kept.
+    /// Whether it is an empty collection, which is not stored.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Stored::String(_) => false,
@@ -116,12 +116,12 @@ impl Stored {
     }
 }
 
-/// What a keyspace holds, expired keys included.
+/// The content of a keyspace, including expired keys.
 pub fn content_of(keyspace: &Keyspace) -> Content {
     let mut content = Content::new();
     for db in DbId::all().filter(|&db| keyspace.len(db) > 0) {
         let mut keys = Vec::new();
-        // Nothing has expired in 1970.
+        // With the time 0, no key counts as expired.
         let end = keyspace.scan(db, ScanCursor::START, usize::MAX, 0, &mut |key, _| keys.push(key.to_vec()));
         assert_eq!(end, ScanCursor::START, "one call scans everything");
         for key in keys {

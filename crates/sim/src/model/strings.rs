@@ -1,4 +1,4 @@
-//! What commands do to strings, in the model.
+//! The effects of commands on strings in the model.
 
 use wire::Value;
 
@@ -41,7 +41,7 @@ impl Model {
     }
 }
 
-/// A string as a reply.
+/// The string as a reply.
 pub(super) fn bulk(entry: Option<&Entry>) -> Value {
     match entry.map(Entry::string) {
         None => Value::Null,

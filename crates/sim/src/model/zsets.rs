@@ -1,4 +1,4 @@
-//! What commands do to sorted sets, in the model.
+//! The effects of commands on sorted sets in the model.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -51,7 +51,7 @@ impl Model {
         reply
     }
 
-    /// The union of sorted sets and sets, whose members count 1.
+    /// Stores the union of sorted sets and sets; members of sets have score 1.
     fn store_sums(&mut self, key: Key, sources: &[Vec<u8>], now_ms: u64) -> Value {
         let mut sums = Scores::new();
         for source in sources {
@@ -70,7 +70,7 @@ impl Model {
     }
 }
 
-/// Members by score, then by name.
+/// The members ordered by score, then by name.
 fn ranking(scores: &Scores) -> Vec<(Vec<u8>, i64)> {
     let mut ranking: Vec<_> = scores.iter().map(|(member, score)| (member.clone(), *score)).collect();
     ranking.sort_by(|(one, low), (other, high)| (low, one).cmp(&(high, other)));

@@ -1,4 +1,4 @@
-//! One client of queues: its connection, and what it waits for.
+//! A client of queues: its connection and its wait.
 
 use std::collections::VecDeque;
 
@@ -7,30 +7,31 @@ use wire::{DecodeLimits, Value, decode};
 
 use super::request::{Fact, Request};
 
-/// See the module documentation.
+/// A simulated client of queues.
 pub(super) struct Client {
-    /// The server's side.
+    /// The server's side of the connection.
     pub(super) conversation: Conversation,
-    /// The worker that serves it.
+    /// The index of the worker that serves it.
     pub(super) worker: usize,
-    /// Why the server stopped reading.
+    /// The reason why the server stopped reading.
     pub(super) turn: ConversationState,
     /// Requests without a reply.
     pub(super) open: VecDeque<Request>,
-    /// Its place among those who wait; `None` if it does not wait, or has been answered, or is about to be closed.
+    /// Its place in the order of waiting clients; `None` if it does not wait, has been answered, or is about
+    /// to be closed.
     pub(super) ticket: Option<u64>,
-    /// When its wait ends.
+    /// The end of its wait, in unix milliseconds.
     pub(super) deadline_ms: Option<u64>,
     replied_bytes: u64,
     pub(super) delivered_bytes: u64,
-    /// What replies say that were not delivered in full, and where each ends.
+    /// The facts of replies that are not completely delivered, each with the end of its reply.
     pub(super) undelivered: VecDeque<(u64, Fact)>,
-    /// The next reply came as a signal.
+    /// Whether the next reply came as a signal.
     pub(super) is_answered: bool,
 }
 
 impl Client {
-    /// A client that has just connected.
+    /// Creates a client that has just connected.
     pub(super) fn new(conversation: Conversation, worker: usize) -> Client {
         Client {
             conversation,
@@ -50,7 +51,7 @@ impl Client {
         self.conversation.session.client.id()
     }
 
-    /// The replies that were made since the last call, with where each ends.
+    /// The replies since the last call, each with its end in the stream.
     pub(super) fn take_new_replies(&mut self) -> Vec<(u64, Value)> {
         let end = self.conversation.outbox.mark();
         let bytes = self.conversation.outbox.bytes_mut();

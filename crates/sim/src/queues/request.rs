@@ -1,12 +1,10 @@
-//! What the clients of queues ask for, and what the replies say.
-//!
-//! What it is not: a judge of what follows from that; see `ledger`.
+//! The requests of queue clients, and the facts in their replies. The consequences are judged in `ledger`.
 
 use wire::Value;
 
 use crate::{Violation, command::request, ledger::Element, oracle::is_refusal};
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     Push { at_head: bool, queue: u64, elements: Vec<Element> },
@@ -42,7 +40,7 @@ impl Request {
         request(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
     }
 
-    /// What a client waits for that is blocked in it.
+    /// The queues on which this request blocks.
     pub(super) fn queues(&self) -> &[u64] {
         match self {
             Request::Pop { queues, .. } => queues,
@@ -52,12 +50,11 @@ impl Request {
     }
 }
 
-/// The key of a queue.
 pub(super) fn key(queue: u64) -> String {
     format!("queue-{queue}")
 }
 
-/// What the delivery of a reply makes sure.
+/// The fact that becomes certain when a reply is delivered.
 #[derive(Debug)]
 pub(super) enum Fact {
     Pushed(Vec<Element>),
@@ -65,7 +62,7 @@ pub(super) enum Fact {
     Nothing,
 }
 
-/// What a reply says.
+/// The fact that a reply states.
 pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     let popped = |value: &Value| match value {
         Value::Bulk(bytes) => number(bytes).map(Fact::Popped),
@@ -73,7 +70,7 @@ pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     };
     let fact = match (&request, reply) {
         (_, refusal) if is_refusal(refusal) => Some(Fact::Nothing),
-        // Woken by hand, or by the end of its time.
+        // Unblocked by CLIENT UNBLOCK, or timed out.
         (Request::Pop { .. } | Request::Move { .. } | Request::Take(_), Value::Null) => Some(Fact::Nothing),
         (Request::Pop { .. } | Request::Move { .. }, Value::Error(text))
             if text.starts_with(b"UNBLOCKED") =>
@@ -90,12 +87,12 @@ pub(super) fn fact(request: Request, reply: &Value) -> Result<Fact, Violation> {
     fact.ok_or_else(|| unexpected(&request, reply))
 }
 
-/// A reply that says nothing that it may.
+/// The violation of an invalid reply.
 pub(super) fn unexpected(request: &Request, reply: &Value) -> Violation {
     Violation::Protocol(format!("{request:?} replied {reply:?}"))
 }
 
-/// The element that a value is.
+/// Parses an element.
 pub(super) fn number(bytes: &[u8]) -> Option<Element> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Commands on collections.
+//! Generation of commands on collections.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use keyspace::ListEnd;
 use super::Workload;
 use crate::{Command, HashOperation, ListOperation, Operation, SetOperation, ZsetOperation};
 
-/// Collections per type and database.
+/// The number of collections per type and database.
 const COLLECTIONS: u64 = 2;
 
 impl Workload {
@@ -92,7 +92,7 @@ impl Workload {
         }
     }
 
-    /// A key of this type; now and then one of another.
+    /// A key of this type; sometimes of another type.
     fn key_of(&mut self, prefix: &str) -> Vec<u8> {
         if self.prng.chance(4) { self.any_key() } else { self.collection_key(prefix) }
     }
@@ -101,7 +101,7 @@ impl Workload {
         format!("{prefix}-{}", self.prng.below(COLLECTIONS)).into_bytes()
     }
 
-    /// Keys of one of these types each.
+    /// Keys, each of one of these types.
     fn sources(&mut self, prefixes: &[&str]) -> Vec<Vec<u8>> {
         let count = 1 + self.prng.below(3);
         let prefix = |prng: &mut env::Prng| prefixes[prng.below(prefixes.len() as u64) as usize];
@@ -125,7 +125,7 @@ impl Workload {
         self.prng.below(9) as i64 - 4
     }
 
-    /// An element of a list: half of them look like others.
+    /// An element of a list; half of them repeat short names.
     fn element(&mut self, writer: usize) -> Vec<u8> {
         if self.prng.chance(50) { self.member() } else { self.value(writer) }
     }
@@ -139,7 +139,7 @@ impl Workload {
         if self.prng.chance(30) { self.small_number().to_string().into_bytes() } else { self.value(writer) }
     }
 
-    /// A member of a set or a field of a hash: a number, a short name or a long one.
+    /// A member of a set or a field of a hash: a number, a short name or a long name.
     fn member(&mut self) -> Vec<u8> {
         let number = self.prng.below(self.options.members);
         match number % 3 {
@@ -149,7 +149,7 @@ impl Workload {
         }
     }
 
-    /// Different ones.
+    /// Distinct members.
     fn members(&mut self) -> Vec<Vec<u8>> {
         let count = 1 + self.prng.below(self.options.batch_max);
         let members: BTreeSet<_> = (0..count).map(|_| self.member()).collect();

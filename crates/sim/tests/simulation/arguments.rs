@@ -1,9 +1,10 @@
-//! Any arguments to any command: no panic, replies that decode, a log that replays.
+//! Arbitrary arguments to all commands: no panic, decodable replies, a log that replays.
 
 use env::Prng;
 use sim::{SingleServer, scale, seed_or};
 
-/// Commands per server: enough to fill a few keys with all types, few enough to be repeated by hand.
+/// The number of commands per server: enough to fill a few keys with all types, few enough to be repeated by
+/// hand.
 const COMMANDS: usize = 400;
 
 #[test]

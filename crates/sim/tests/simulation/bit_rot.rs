@@ -1,5 +1,5 @@
-//! Damage to what is on disk: reported with its place, or a last write that nothing vouches for and that is cut off; never
-//! a wrong value.
+//! Damage to data on disk is reported with its place, or it cuts off an unconfirmed last write; it never
+//! yields a wrong value.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,40 +14,41 @@ use storage::Error;
 use crate::states::{new_disk, oracle_for, seeded, start};
 
 const STEPS: usize = 500;
-/// Damaged disks per test.
+/// The number of damaged disks per test.
 const DAMAGES: u64 = 4000;
 const DIR: &str = "/data";
 const BLOCK_BYTES: u64 = 4096;
-/// What a segment header and the control file hold.
+/// The used bytes of a segment header and of the control file.
 const SEGMENT_HEADER_USED_BYTES: u64 = 48;
 const CONTROL_BYTES: u64 = 64;
 
-/// A sound disk and what is known about it.
+/// A sound disk and its expected content.
 struct Sound {
     options: WorldOptions,
     world: World,
     /// The content of the revision.
     newest: Content,
-    /// What it held before the last batch.
+    /// Its content before the last batch.
     before_last: Content,
-    /// The last batch, if nothing vouches for it.
+    /// The last batch, if nothing after it confirms it: the log was not closed, so damage there looks like a
+    /// torn tail.
     unvouched: Option<(Lsn, Lsn)>,
     start: Lsn,
     end: Lsn,
 }
 
-/// What must come of a damage.
+/// The expected outcome of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The server does not start and says why.
+    /// The server does not start, and says why.
     Refused,
     /// The last batch is cut off.
     Cut,
-    /// Nothing that matters was hit.
+    /// The damage hit no used data.
     Harmless,
 }
 
-/// With FLUSHALLs in the workload, the log does not start where its first segment does.
+/// With FLUSHALLs in the workload, the log does not start at the beginning of its first segment.
 fn sound(seed: u64, closes: bool, global_permille: u64) -> Sound {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options = WorldOptions { workload, ..seeded(seed) };
@@ -70,7 +71,7 @@ fn sound(seed: u64, closes: bool, global_permille: u64) -> Sound {
 }
 
 impl Sound {
-    /// A random place, and what damage there must lead to. The whole damage lies in one block.
+    /// A random range within one block, and the expected outcome of damage there.
     fn place(&self, prng: &mut Prng) -> (PathBuf, u64, u64, Fate) {
         let segment_bytes = self.options.segment_bytes;
         let path = |start: Lsn| PathBuf::from(format!("{DIR}/log-{:016x}.seg", start.get()));
@@ -84,7 +85,7 @@ impl Sound {
             }
             _ => {
                 let first = self.start.align_down(segment_bytes).get() / BLOCK_BYTES;
-                // Also a little of what lies behind the log.
+                // Includes a few blocks beyond the end of the log.
                 let blocks = self.end.get() / BLOCK_BYTES - first + 4;
                 let mut block = Lsn::new((first + prng.below(blocks)) * BLOCK_BYTES);
                 if let Some((start, _)) = self.unvouched.filter(|_| prng.chance(20)) {
@@ -174,7 +175,7 @@ fn a_missing_file_is_found() {
         let start = name
             .strip_prefix("log-")
             .and_then(|it| u64::from_str_radix(it.trim_end_matches(".seg"), 16).ok());
-        // The segment that lies ready and holds nothing can be made again.
+        // A spare segment without data can be recreated.
         if start.is_some_and(|start| Lsn::new(start) < needed_from || Lsn::new(start) >= sound.end) {
             continue;
         }

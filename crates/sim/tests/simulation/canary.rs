@@ -1,4 +1,4 @@
-//! The oracle must find what is broken on purpose: a test that cannot fail proves nothing.
+//! The oracle must detect deliberate defects: a test that cannot fail proves nothing.
 
 use env::sim::FaultPlan;
 use sim::{Oracle, Sabotage, WorkloadOptions, WorldOptions, seed_or};
@@ -10,7 +10,7 @@ use crate::{
 };
 
 const STEPS: usize = 200;
-/// Seeds after which a canary that is still not found counts as missed.
+/// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 100;
 
 fn assert_found(options: WorldOptions, what: &str) {
@@ -36,7 +36,7 @@ fn a_worker_that_asks_for_no_wake_up_is_found() {
 
 #[test]
 fn a_lying_disk_is_found() {
-    // Without the lie about the first start, which would be found before anything else.
+    // The first start is honest: otherwise its lie would be found before anything else.
     let mut options = seeded(seed_or(301));
     let disk = new_disk(options.seed);
     drop(start(options, disk.clone(), Oracle::new(Durability::Strict)).ok().expect("a sound disk starts"));
@@ -50,14 +50,16 @@ fn a_lying_disk_is_found() {
 
 #[test]
 fn reads_that_show_what_is_not_durable_are_found() {
-    // Such a read must be the first in its reply, and the power must fail before the next flush: not in every run.
+    // Such a read must be the first in its reply, and the power must fail before the next flush, so not every
+    // run detects it.
     let found = (0..SEEDS_MAX).any(|round| is_dirty_read_found(seed_or(302) + round));
     assert!(found, "a read of what was lost was not found");
 }
 
-/// Runs a server that promises less than the oracle was told: commit lets reads show what is not durable yet.
+/// Runs a server with a weaker durability than the oracle assumes: `commit` lets reads show data that is not
+/// durable yet.
 fn is_dirty_read_found(seed: u64) -> bool {
-    // Few keys and no pipelines, so that a read of another client's write often comes first in its reply.
+    // Few keys and no pipelines, so that a read of another client's write is often the first in its reply.
     let workload = WorkloadOptions { keys: 2, pipeline_max: 1, ..WorkloadOptions::default() };
     let options = WorldOptions { workload, ..with_durability(seed, Durability::Commit) };
     let ios = live(options, STEPS, FaultPlan::default()).disk.io_count();

@@ -1,5 +1,5 @@
-//! Durable channels and power cuts: what was shown is found again at its position, what was acknowledged is there, and no message
-//! is there twice.
+//! Durable channels and power cuts: shown messages are found again at their positions, acknowledged ones
+//! survive, and no message is duplicated.
 
 use std::sync::Arc;
 
@@ -14,15 +14,16 @@ use crate::states::{new_disk, with_durability};
 
 const STEPS: usize = 700;
 
-/// Runs a server until the I/O with this number, and judges all that may be left of its disk. Returns how many I/Os there were,
-/// and how many messages were shown.
+/// Runs a server until the I/O with this number, and judges all states in which its disk may be left. Returns
+/// the number of I/Os, and the number of shown messages.
 fn run(options: WorldOptions, crash_at_io: Option<u64>) -> (u64, usize) {
     let (disk, clock) = (new_disk(options.seed), Arc::new(SimClock::new(1_700_000_000_000)));
     let mut world = ChannelWorld::start(options, disk.clone(), clock.clone());
     disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
     let seed = options.seed;
     world.run(STEPS).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Without syncs, followers are shown what a power cut may take: only the end of the process may not.
+    // Without syncs, a power cut may lose messages that followers were shown; only an end of the process may
+    // not.
     let modes: &[CrashMode] = match options.durability {
         Durability::Strict | Durability::Commit => {
             &[CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random]

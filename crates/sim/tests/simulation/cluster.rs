@@ -1,10 +1,10 @@
-//! Clusters under everything that may happen to them. See `sim::Cluster` for what is judged.
+//! Clusters under all simulated faults. `sim::Cluster` documents the checked invariants.
 
 use sim::{Cluster, ClusterOptions, ClusterSummary, FaultInjection, scale, seed_or};
 
-/// Steps of a run, before everything is healed.
+/// The number of steps of a run, before all faults are healed.
 const STEPS: usize = 1_500;
-/// Seeds after which a canary that is still not found counts as missed.
+/// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 400;
 
 fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {
@@ -48,7 +48,7 @@ fn replicas_that_nobody_waits_for_show_what_their_leader_has_on_its_disk() {
     sweep(seed_or(80_000), 400, 3, 0);
 }
 
-/// Two replicas promoted in the same millisecond, that write batches of the same lengths.
+/// Promotes two replicas in the same millisecond, which then write batches of equal lengths.
 fn double_promotions(
     first_seed: u64,
     seeds: u64,
@@ -77,7 +77,7 @@ fn a_join_that_compares_positions_is_found() {
     println!("SHEAF_SIM_SEED={seed}: found as: {broken}");
 }
 
-/// How many runs it takes until this is found.
+/// Asserts that a run detects the defect, and prints the number of runs that it took.
 fn assert_found(fault: FaultInjection, acks: usize) {
     let first_seed = seed_or(90_000);
     let found = (first_seed..first_seed + SEEDS_MAX).find_map(|seed| {

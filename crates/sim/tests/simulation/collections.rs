@@ -1,4 +1,5 @@
-//! Collections of thousands of elements: structures that split and merge, records in many parts whenever one is copied.
+//! Collections of thousands of elements: structures that split and merge, and records in many parts when one
+//! is copied.
 
 use env::sim::FaultPlan;
 use sim::{Content, Stored, WorkloadOptions, WorldOptions, scale, seed_or};
@@ -9,10 +10,10 @@ const STEPS: usize = 250;
 const SEEDS: u64 = 4;
 const CUTS: u64 = 8;
 const MIXTURES: u64 = 2;
-/// More than one segment of any structure holds.
+/// More elements than one segment of any structure holds.
 const LARGE: usize = 600;
 
-/// How many collections of each type are large.
+/// The number of large collections of each type.
 fn large(content: &Content) -> [usize; 4] {
     let mut counts = [0; 4];
     for entry in content.values() {

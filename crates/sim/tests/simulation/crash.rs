@@ -1,4 +1,4 @@
-//! A power cut at every I/O boundary of a workload, the first start included.
+//! A power cut at every I/O boundary of a workload, including the first start.
 
 use env::sim::FaultPlan;
 use sim::{WorldOptions, scale, seed_or};
@@ -6,12 +6,12 @@ use storage::Durability;
 
 use crate::states::{live, seeded, with_durability};
 
-/// Steps of the workload: about 600 commands, a segment or two made on the way.
+/// The number of steps: about 600 commands, and one or two new segments.
 const STEPS: usize = 450;
-/// Random mixtures of what survives, per boundary.
+/// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;
 
-/// Stops the machine in the middle of every I/O and judges all that may be left. Returns how many states that were.
+/// Stops the machine during every I/O and judges all possible remains. Returns the number of judged states.
 pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Result<u64, String> {
     let total = live(options, steps, FaultPlan::default()).disk.io_count();
     let mut states = 0;

@@ -1,4 +1,4 @@
-//! A power cut in the middle of recovering from a power cut, at every I/O of the recovery.
+//! A power cut during the recovery from a power cut, at every I/O of the recovery.
 
 use env::sim::{CrashMode, FaultPlan, IoEvent, IoKind};
 use sim::{recover, scale, seed_or};
@@ -7,9 +7,9 @@ use storage::Durability;
 use crate::states::{Ended, live, with_durability};
 
 const STEPS: usize = 250;
-/// First crashes per durability.
+/// The number of first crashes per durability.
 const FIRST_CRASHES: u64 = 40;
-/// Mixtures of what survives the second crash, per I/O of the recovery.
+/// The number of mixtures of data that survives the second crash, per I/O of the recovery.
 const MIXTURES: u64 = 3;
 
 #[test]
@@ -36,7 +36,7 @@ pub(crate) fn crash_recovery(ended: &Ended, seed: u64) -> u64 {
     recover(sound.clone(), &ended.options, &ended.clock)
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let recovery_ios = sound.io_count() - before;
-    // What removes files that are not needed any more may fail: the next start does it.
+    // Removing obsolete files may fail: the next start does it.
     let tidies = |event: &IoEvent| event.kind == IoKind::Remove || event.path.ends_with("snapshots");
     let tidying: Vec<u64> = sound.trace().iter().filter(|it| tidies(it)).map(|it| it.io - before).collect();
     let mut states = 0;

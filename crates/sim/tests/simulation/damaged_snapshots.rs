@@ -1,4 +1,4 @@
-//! A damaged snapshot, and the older one that is offered instead: nothing is lost, and nothing is taken silently.
+//! Damaged snapshots: the server offers an older one instead, loses nothing, and never uses it silently.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +13,8 @@ use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
 const STEPS: usize = 900;
 const DIR: &str = "/data";
 
-/// A life with at least one snapshot that its log can be replayed behind; stopped in order if it `closes`.
+/// A life with at least one snapshot from which its log can be replayed; the log is closed at the end if
+/// `closes`.
 pub(crate) fn life_with_snapshots(seed: u64, global_permille: u64, closes: bool) -> Option<Ended> {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options =
@@ -29,12 +30,12 @@ pub(crate) fn life_with_snapshots(seed: u64, global_permille: u64, closes: bool)
     begins.first().is_some_and(|&begin| begin >= log_start).then(|| end(world, options))
 }
 
-/// Where the snapshots begin that are on the disk.
+/// The positions of the snapshots on the disk.
 fn begins(disk: &SimDisk) -> Vec<Lsn> {
     snapshot::list_begins(disk, Path::new(DIR)).expect("the directory is there")
 }
 
-/// Flips a bit of a file of the snapshot that begins there.
+/// Flips a bit in a file of the snapshot at this position.
 fn damage(disk: &SimDisk, begin: Lsn, prng: &mut Prng) {
     let snapshots = Path::new(DIR).join("snapshots");
     let names = disk.list(&snapshots).expect("the directory is there");
@@ -52,7 +53,7 @@ fn refusal(ended: &Ended, disk: &Arc<SimDisk>) -> String {
     }
 }
 
-/// The position that the refusal offers to recover from.
+/// The position that the refusal offers for recovery.
 fn offered(refusal: &str) -> Option<Lsn> {
     let (_, rest) = refusal.split_once("--recover-from ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -68,13 +69,14 @@ fn what_is_older_is_offered_and_loses_nothing() {
         let expected = content_of(&intact.keyspace);
         let mut prng = Prng::new(ended.options.seed);
         let disk = ended.disk.clone_state();
-        // From the newest to the oldest: each is offered what is left.
+        // Damage them from the newest to the oldest: each time the remaining ones are offered.
         let mut usable = begins(&ended.disk);
         usable.retain(|&begin| begin >= intact.log.start_lsn());
         let newest = usable[0];
         for &begin in &usable {
             damage(&disk, begin, &mut prng);
-            // What is offered was only looked at from outside: it may turn out to be damaged as well, with another offer.
+            // The offered snapshot is checked only superficially: it may prove damaged too, which leads to
+            // another offer.
             let mut base = offered(&refusal(&ended, &disk));
             let (chosen, started) = loop {
                 let Some(from) = base else { break (disk.clone_state(), None) };

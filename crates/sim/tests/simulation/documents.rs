@@ -1,4 +1,5 @@
-//! Documents and power cuts: of all that was edited, what is there is what was there at one moment, and everything that was told.
+//! Documents and power cuts: the recovered content is that of one moment, and has everything that was
+//! acknowledged.
 
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use crate::states::{new_disk, seeded};
 
 const SEEDS: u64 = 80;
 const STEPS: usize = 900;
-/// I/Os among which the power is cut; some runs end before.
+/// The power is cut at a random I/O below this number; some runs end before.
 const IOS: u64 = 1200;
 
-/// Runs a server until something happens to its disk, and judges all that may be left of it. Returns what was done.
+/// Runs a server until a fault of its disk, and judges all possible remains. Returns the numbers of changes,
+/// saves and compactions.
 fn run(options: WorldOptions, plan: impl FnOnce(u64) -> FaultPlan) -> Result<(usize, u64, u64), Violation> {
     let (disk, clock) = (new_disk(options.seed), Arc::new(SimClock::new(1_700_000_000_000)));
     let mut world = DocumentWorld::start(options, disk.clone(), clock.clone()).expect("a sound disk starts");
@@ -26,7 +28,7 @@ fn run(options: WorldOptions, plan: impl FnOnce(u64) -> FaultPlan) -> Result<(us
     for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
         let disk = disk.clone_state();
         disk.crash(mode);
-        // Twice: what recovery has written, if anything, changes nothing.
+        // Twice: the writes of a recovery must not change the result.
         for _ in 0..2 {
             let (_, documents) = recover_documents(disk.clone(), &options, &clock)
                 .unwrap_or_else(|error| panic!("seed {}, {mode:?}: {error}", options.seed));

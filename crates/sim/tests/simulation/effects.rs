@@ -1,4 +1,4 @@
-//! Every kind of effect is in the log of a random history, and none of them can be missed in a replay without being found.
+//! The log of random histories has every kind of effect, and a replay that misses any of them is detected.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,14 +8,14 @@ use sim::{Survival, WorkloadOptions, WorldOptions, content_of, records, seed_or}
 
 use crate::states::{Ended, end, new_disk, oracle_for, seeded, start};
 
-/// Short: what comes later hides what was missed.
+/// Short, because later effects hide missed ones.
 const STEPS: usize = 120;
-/// Histories after which an effect that was not missed counts as not found.
+/// An effect whose absence is not detected within this number of histories fails the test.
 const SEEDS_MAX: u64 = 500;
-/// An effect that was missed so often is not left out again.
+/// An effect whose absence was detected this often is not left out again.
 const ENOUGH: usize = 3;
 
-/// The first bytes of all effects there are; see `keyspace::effect`.
+/// The first bytes of all effects; see `keyspace::effect`.
 const OPCODES: [u8; 37] = [
     0x01, 0x02, 0x03, 0x04, // any key
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, // whole values, strings
@@ -26,7 +26,7 @@ const OPCODES: [u8; 37] = [
     0xf0, 0xf1, 0xf2, // whole databases
 ];
 
-/// A life that ends in order.
+/// A life that ends with a closed log.
 fn stopped(options: WorldOptions) -> Ended {
     let mut world = start(options, new_disk(options.seed), oracle_for(&options)).ok().expect("a sound disk");
     world.run(STEPS).expect("the replies are right");
@@ -35,7 +35,7 @@ fn stopped(options: WorldOptions) -> Ended {
     end(world, options)
 }
 
-/// The effects on a disk, in order, encoded.
+/// The encoded effects on a disk, in order.
 fn effects(disk: &Arc<SimDisk>, options: &WorldOptions) -> Vec<Vec<u8>> {
     let mut effects = Vec::new();
     for record in records(disk.clone_state(), options).expect("a sound log") {
@@ -51,7 +51,7 @@ fn effects(disk: &Arc<SimDisk>, options: &WorldOptions) -> Vec<Vec<u8>> {
     effects
 }
 
-/// What all effects but one of them make.
+/// Replays all effects except one.
 fn replay_without(effects: &[Vec<u8>], left_out: usize, now_ms: u64) -> Keyspace {
     let keyspace = Keyspace::new(Options { hash_seed: 1 });
     let (clock, mut freed) = (AccessClock { now_ms, ..AccessClock::default() }, Freed::new());
@@ -72,7 +72,8 @@ fn replay_without(effects: &[Vec<u8>], left_out: usize, now_ms: u64) -> Keyspace
 fn an_effect_that_is_not_replayed_is_found() {
     let mut missed = BTreeMap::<u8, usize>::new();
     for round in 0..SEEDS_MAX {
-        // Few names, so that much is there to be changed, and values so large that they are moved.
+        // Few names, so that most effects change existing data, and values so large that they are moved
+        // without a copy.
         let workload = WorkloadOptions {
             large_percent: 40,
             large_bytes_max: 60_000,

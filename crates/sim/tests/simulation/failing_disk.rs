@@ -1,4 +1,4 @@
-//! Every single I/O of a workload fails, in every way: once or from then on.
+//! Every single I/O of a workload fails in every way: once, or permanently.
 
 use env::sim::{CrashMode, FaultKind, FaultPlan, IoEvent, IoKind};
 use sim::{Survival, WorkloadOptions, World, WorldOptions, scale, seed_or};
@@ -7,7 +7,7 @@ use storage::{Admission, Durability};
 use crate::states::{Ended, end, live, new_disk, oracle_for, start, with_durability};
 
 const STEPS: usize = 220;
-/// Steps that clients go on for after the log has failed.
+/// The number of steps that clients continue after the log has failed.
 const STEPS_AFTER: usize = 60;
 
 #[test]
@@ -15,7 +15,8 @@ fn no_io_error_is_taken_for_success() {
     let (mut poisoned, mut read_only, mut refused_to_start) = (0, 0, 0);
     let durabilities = [Durability::Strict, Durability::Interval];
     for (round, durability) in (0..scale()).flat_map(|round| durabilities.map(|it| (round, it))) {
-        // Large values and FLUSHALLs, so that segments are made and recycled and the control file is replaced.
+        // Large values and FLUSHALLs, so that segments are created and recycled and the control file is
+        // replaced.
         let workload =
             WorkloadOptions { large_percent: 25, global_permille: 12, ..WorkloadOptions::default() };
         let options = WorldOptions { workload, ..with_durability(seed_or(500) + round, durability) };
@@ -79,7 +80,7 @@ fn fail_one(options: WorldOptions, plan: FaultPlan) -> Outcome {
     }
     let read_only = world.oracle.refused() > 0 || world.log.admit(0) == Admission::NoRoom;
     if !plan.sticky {
-        // One failure beside the log's own writes: the server is whole again by itself.
+        // One failure that did not hit a write of the log: the server recovers by itself.
         world.prepare_all();
         world.drain().unwrap_or_else(|violation| panic!("{place}: {violation}"));
         assert_ne!(world.log.admit(0), Admission::NoRoom, "{place}: read-only although there is room again");
@@ -89,13 +90,13 @@ fn fail_one(options: WorldOptions, plan: FaultPlan) -> Outcome {
     if read_only { Outcome::ReadOnly } else { Outcome::Unharmed }
 }
 
-/// Whether this I/O writes batches, rather than making a segment or a control file.
+/// Whether this I/O writes batches, as opposed to creating a segment or a control file.
 fn writes_log(event: &IoEvent) -> bool {
     let in_segment = event.path.extension().is_some_and(|extension| extension == "seg");
     in_segment && !matches!(event.kind, IoKind::Rename | IoKind::Remove)
 }
 
-/// After a failed write of the log: nothing more is written, nothing more becomes durable, no write is executed.
+/// Checks a poisoned log: nothing more is written or becomes durable, and no write is executed.
 fn assert_poisoned(world: &mut World, place: &str) {
     assert!(world.failure().is_some(), "{place}: a failed write of the log was ignored");
     assert_eq!(world.log.admit(0), Admission::Poisoned, "{place}");
@@ -108,7 +109,7 @@ fn assert_poisoned(world: &mut World, place: &str) {
     world.fail_all();
 }
 
-/// The next server finds everything acknowledged, whether only the process ended or the power was cut as well.
+/// The next server finds everything acknowledged, whether only the process ended or the power failed too.
 fn judge_after(ended: &Ended, survival: Survival, place: &str) {
     ended.disk.set_fault_plan(FaultPlan::default());
     let judge = |what: &str, disk| {

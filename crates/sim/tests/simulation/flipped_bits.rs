@@ -1,5 +1,5 @@
-//! One flipped bit anywhere in a directory with snapshots, in files of every kind: found, or cut off with a last write that
-//! nothing vouches for, or without meaning. Never a wrong value.
+//! One flipped bit anywhere in a directory with snapshots, in files of every kind: it is detected, or it cuts
+//! off an unconfirmed last write, or it is harmless. It never yields a wrong value.
 
 use std::{
     collections::BTreeMap,
@@ -20,17 +20,17 @@ const FLIPS_PER_LIFE: u64 = 1350;
 pub(crate) const DIR: &str = "/data";
 const BLOCK_BYTES: u64 = 4096;
 
-/// A life that took snapshots, and what must be on its disk.
+/// A life with snapshots, and the expected content of its disk.
 pub(crate) struct Sound {
     pub(crate) ended: Ended,
     pub(crate) newest: Content,
-    /// What it held before the last batch, and where that lies if nothing vouches for it.
+    /// The content before the last batch and the range of that batch, if nothing after it confirms it.
     unvouched: Option<(Content, Lsn, Lsn)>,
-    /// Where the log starts and ends.
+    /// The start and the end of the log.
     pub(crate) log: (Lsn, Lsn),
 }
 
-/// `None` if the life has not taken a snapshot that its log can be replayed behind.
+/// `None` if the life has no snapshot from which its log can be replayed.
 pub(crate) fn sound(seed: u64, closes: bool, global_permille: u64) -> Option<Sound> {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options =
@@ -75,7 +75,7 @@ impl Sound {
         let path = paths[prng.below(paths.len() as u64) as usize].clone();
         let length = disk.open(&path, Access::Read).and_then(|file| file.len()).expect("the file is there");
         let offset = match segment_start(&path) {
-            // Mostly where the log is, and sometimes in the header or behind the end.
+            // Mostly within the log, sometimes in the header or beyond the end.
             Some(start) if start < self.log.1 && prng.chance(90) => {
                 let used = self.log.1.bytes_since(start).min(length - BLOCK_BYTES);
                 BLOCK_BYTES + prng.below(used)
@@ -86,7 +86,7 @@ impl Sound {
         (kind, path, offset, 1 << prng.below(8))
     }
 
-    /// Whether a place lies in the last batch, and nothing vouches for that.
+    /// The content before the last batch, if the place lies in that batch and nothing confirms it.
     fn is_unvouched(&self, path: &Path, offset: u64) -> Option<&Content> {
         let (before, from, to) = self.unvouched.as_ref()?;
         let position = segment_start(path)?.advance(offset.checked_sub(BLOCK_BYTES)?);
@@ -125,7 +125,7 @@ fn no_flipped_bit_makes_a_wrong_value() {
             let fate = match recover(disk, &sound.ended.options, &sound.ended.clock) {
                 Err(error) => {
                     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-                    // A record that began in the segment before is named by where it begins.
+                    // A record that began in the previous segment is reported at its beginning.
                     let text = error.to_string();
                     let is_named = text.contains(if kind == "log segment" { "log-" } else { name });
                     // The footer before the snapshot is only looked for, by its position.

@@ -1,5 +1,5 @@
-//! Forced recovery: what is left is right, what is lost is in the report, and nobody can mistake one for the other before it is
-//! confirmed, wherever the confirmation is interrupted.
+//! Forced recovery: the remaining data is right, the report names the lost data, and no ordinary start
+//! accepts the state before it is confirmed, even if the confirmation is interrupted anywhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ const LIVES: u64 = 12;
 const DAMAGES_PER_LIFE: u64 = 50;
 const REPORT: &str = "/data/recovery-report.json";
 
-/// What a report says is lost.
+/// The losses in a report.
 #[derive(Debug)]
 struct Lost {
     lsns: Vec<(Lsn, Lsn)>,
@@ -52,7 +52,7 @@ impl Lost {
         self.slots.iter().any(|slots| slots.contains(&slot))
     }
 
-    /// The keys that lost records have changed, and those that such keys were moved to.
+    /// The keys that lost records have changed, and the keys to which such keys were moved.
     fn keys(&self, records: &[(Lsn, Vec<u8>)]) -> BTreeSet<Vec<u8>> {
         let mut keys = BTreeSet::<Vec<u8>>::new();
         for (lsn, payload) in records {
@@ -80,13 +80,14 @@ fn records(sound: &Sound) -> Vec<(Lsn, Vec<u8>)> {
     let (mut records, mut chains) = (Vec::new(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
     while let Ok(batch) = reader.next_batch().expect("a sound log") {
         for record in batch.records() {
-            // A payload that was cut into parts, each behind the number of its chain, is one record at the last.
+            // A payload in parts, each prefixed with the number of its chain, counts as one record at the
+            // last part.
             let (chain, piece) = record.payload.split_at(record.payload.len().min(8));
             match record.kind {
                 RecordKind::Whole => records.push((record.lsn, record.payload.to_vec())),
                 RecordKind::Part => chains.entry(chain.to_vec()).or_default().extend_from_slice(piece),
                 RecordKind::Last => {
-                    // One that began before the log is in the snapshot.
+                    // If a chain began before the log, its record is in the snapshot.
                     if let Some(mut whole) = chains.remove(chain) {
                         whole.extend_from_slice(piece);
                         records.push((record.lsn, whole));
@@ -99,7 +100,7 @@ fn records(sound: &Sound) -> Vec<(Lsn, Vec<u8>)> {
     records
 }
 
-/// Forces a recovery with randomness of its own: the log that it begins has another id each time.
+/// Forces a recovery with a different seed each time: the log that it begins gets another id.
 fn force(sound: &Sound, disk: &Arc<SimDisk>, attempt: u64) -> Result<Recovered, String> {
     let options = WorldOptions { seed: !sound.ended.options.seed ^ attempt << 32, ..sound.ended.options };
     recover_by(Mode::Force, disk.clone(), &options, &sound.ended.clock).map_err(|error| error.to_string())
@@ -120,7 +121,7 @@ fn differing<'a>(a: &'a Content, b: &'a Content) -> impl Iterator<Item = &'a Vec
     a.keys().chain(b.keys()).filter(|key| a.get(*key) != b.get(*key)).map(|(_, key)| key)
 }
 
-/// Lives that stopped in order, so that all of their log is vouched for.
+/// Lives that closed their logs, so that the whole log is confirmed.
 fn sounds(seed: u64) -> impl Iterator<Item = Sound> {
     (0..).filter_map(move |round| sound(seed + round, true, 0)).take((LIVES * scale()) as usize)
 }
@@ -165,7 +166,7 @@ fn what_is_left_is_right_and_the_report_names_what_is_lost() {
             lost_slots += u64::from(!lost.slots.is_empty());
             lost_records += u64::from(!lost.lsns.is_empty());
             without_loss += u64::from(content == sound.newest);
-            // Nothing was changed but for the report.
+            // The disk was not changed, except for the report.
             let again = recover(disk.clone_state(), &sound.ended.options, &sound.ended.clock);
             assert!(ordinary.is_err() && again.is_err(), "{place}: an ordinary start takes it for sound");
             let door: Arc<dyn Disk> = disk.clone();
@@ -214,7 +215,7 @@ fn a_confirmation_that_is_interrupted_anywhere_is_none_or_whole() {
         outcome.expect("a sound disk");
         for io in 0..ios {
             let stopped = disk.clone_state();
-            // What is only tidied afterwards may fail.
+            // Cleaning up afterwards may fail.
             let _ = confirmed(&stopped, Some(io));
             for mixture in 0..3 {
                 let found = stopped.clone_state();

@@ -1,4 +1,5 @@
-//! Values and pipelines of unusual size: records in many parts, values above a segment, thousands of parked replies.
+//! Values and pipelines of unusual size: records in many parts, values larger than a segment, thousands of
+//! parked replies.
 
 use env::sim::FaultPlan;
 use sim::{Command, Survival, WorkloadOptions, World, WorldOptions, scale, seed_or};
@@ -17,7 +18,7 @@ fn set(key: &str, bytes: usize) -> Command {
     Command::Set { key: key.into(), value, px_ms: None }
 }
 
-/// Sets the values on one client while another writes small ones; everything must be answered and survive.
+/// Sets the values on one client while another writes small ones; all must get replies and survive.
 fn assert_survives(options: WorldOptions, sizes: &[usize]) {
     let mut world = world(options);
     for (index, &bytes) in sizes.iter().enumerate() {
@@ -56,7 +57,8 @@ fn transactions_larger_than_two_segments_survive_their_own_flushall() {
     let options = seeded(seed_or(707));
     let mut world = world(options);
     world.send(1, vec![set("small", 10)]).expect("OK");
-    // The log may be cut before the FLUSHALL, but not within the record it is in, whose first parts are on disk early.
+    // The log may be cut before the FLUSHALL, but not within its record, whose first parts reach the disk
+    // early.
     let transaction = vec![
         Command::Multi,
         set("before", 400_000),
@@ -91,7 +93,7 @@ fn large_values_survive_under_the_last_of_many_names() {
                 Command::Exec,
             ];
             world.send(0, renames).expect("OK");
-            // The other one moves what the first has moved, or what it is about to move.
+            // The other client moves the value that the first one has moved, or is about to move.
             world.send(1, vec![Command::Rename(to, last.clone()), Command::Get(last)]).expect("OK");
             if round % 4 == 3 {
                 world.drain().expect("everybody is answered");
@@ -120,7 +122,7 @@ fn ten_thousand_parked_replies_leave_with_one_flush() {
     let mut world = world(options);
     let commands = (0..COMMANDS).map(|number| set(&format!("key-{}", number % 50), 10)).collect();
     world.send(0, commands).expect("OK");
-    // Turns of other connections lie between; nothing is flushed meanwhile.
+    // Turns of other connections come in between; nothing is flushed meanwhile.
     while !world.clients[0].unexecuted.is_empty() {
         world.resume(0).expect("OK");
     }

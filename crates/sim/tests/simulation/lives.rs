@@ -1,4 +1,4 @@
-//! Many lives of one server, one after the other on one disk: what recovers must also go on working.
+//! Many consecutive lives of one server on one disk: a recovered server must also continue to work.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::states::{live, new_disk, oracle_for, seeded};
 const LIVES: usize = 12;
 const STEPS_MAX: u64 = 250;
 const SEEDS: u64 = 40;
-/// Lives so short that a run often ends within what the one before has left.
+/// Lives so short that a run often ends within the leftovers of the previous one.
 const SHORT_STEPS_MAX: u64 = 30;
 const SHORT_SEEDS: u64 = 100;
 
@@ -23,7 +23,7 @@ const SHORT_SEEDS: u64 = 100;
 fn servers_that_crash_again_and_again_keep_every_promise() {
     let durabilities =
         [Durability::Strict, Durability::Strict, Durability::Commit, Durability::Interval, Durability::None];
-    // FLUSHALL is what lets the log be cut and segments be recycled.
+    // FLUSHALL allows the log to be cut and segments to be recycled.
     let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
     for round in 0..SEEDS * scale() {
         let durability = durabilities[round as usize % durabilities.len()];
@@ -33,7 +33,8 @@ fn servers_that_crash_again_and_again_keep_every_promise() {
     }
 }
 
-/// A run that was cut off leaves whole batches behind its end, and the next run's batches are as long as those were.
+/// A run that was cut off leaves complete batches beyond its end, and the next run's batches have the same
+/// lengths.
 #[test]
 fn leftovers_of_a_run_never_continue_the_next() {
     let workload = WorkloadOptions {
@@ -78,7 +79,8 @@ pub(crate) fn many_lives(options: WorldOptions, steps_max: u64) {
     }
 }
 
-/// Ends a life in some way, and says what survives it; after an orderly stop, all that was in memory.
+/// Ends a life in a random way. Returns the data that must survive, and after an orderly stop the digest of
+/// memory.
 fn end_life(world: &mut World, prng: &mut Prng) -> (Survival, Option<Digest>) {
     let disk = world.disk.clone();
     let (durable, written) = (world.log.durable_lsn(), world.log.written_lsn());

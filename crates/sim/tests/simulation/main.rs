@@ -1,6 +1,7 @@
-//! The whole server against crashes, failing disks and damage. See `sim` for the model and the oracle.
+//! The whole server under crashes, failing disks and damage. See `sim` for the model and the oracle.
 //!
-//! A failure names its seed; `SHEAF_SIM_SEED=<seed>` repeats it, `SHEAF_SIM_SCALE=<n>` runs n times as many states.
+//! A failure names its seed; `SHEAF_SIM_SEED=<seed>` repeats it, `SHEAF_SIM_SCALE=<n>` runs n times as many
+//! states.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! What the weaker durabilities still promise, over many segments: whatever the power cut takes, a prefix remains, and
-//! the end of a process takes nothing that was written.
+//! The guarantees of the weaker durabilities, over many segments: after any power cut a prefix remains, and
+//! the end of the process loses no written data.
 
 use env::sim::{CrashMode, FaultPlan};
 use sim::{Survival, WorkloadOptions, WorldOptions, scale, seed_or};

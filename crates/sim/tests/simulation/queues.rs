@@ -1,4 +1,5 @@
-//! Clients that wait for elements of lists, while clients go, are killed, are woken and time out, until the power is cut.
+//! Clients that wait for elements of lists, while clients disconnect, are killed, are unblocked and time out,
+//! until the power is cut.
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use crate::states::{new_disk, seeded};
 const SEEDS: u64 = 150;
 const STEPS: usize = 1500;
 const CLIENTS: usize = 8;
-/// I/Os among which the power is cut; some runs end before.
+/// The power is cut at a random I/O below this number; some runs end before.
 const IOS: u64 = 400;
 
-/// How many elements were popped, and how many in the record of their push.
+/// Returns the number of popped elements, and of those popped in the record of their push.
 fn run(options: WorldOptions) -> Result<(usize, usize), Violation> {
     let disk = new_disk(options.seed);
     let clock = Arc::new(SimClock::new(1_700_000_000_000));

@@ -1,5 +1,5 @@
-//! Point-in-time recovery: whatever record of a random history is chosen, the state that is restored is that of the model
-//! after this record.
+//! Point-in-time recovery: for any record of a random history, the restored state is that of the model after
+//! this record.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use storage::{Durability, LogReader, RecordKind};
 use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
 
 const STEPS: usize = 700;
-/// Records that are restored to, per history.
+/// The number of records to restore to, per history.
 const CHOSEN: usize = 6;
 const RESTORED: &str = "/restored";
 
-/// A history that ends in order, on disk whole.
+/// A history that ends with everything on disk.
 fn history(seed: u64) -> Ended {
     let workload = WorkloadOptions { global_permille: 4, ..WorkloadOptions::default() };
-    // Some histories have one snapshot, others many, of which two are left.
+    // Some histories have one snapshot, others many, of which two remain.
     let snapshots_permille = [2, 10, 200][seed as usize % 3];
     let durability = [Durability::Strict, Durability::None][seed as usize % 2];
     let options = WorldOptions { workload, snapshots_permille, ..with_durability(seed, durability) };
@@ -32,7 +32,7 @@ fn history(seed: u64) -> Ended {
     end(world, options)
 }
 
-/// Where the records of a log end.
+/// The ends of the records of a log.
 fn records(ended: &Ended) -> Vec<Lsn> {
     let mut reader = LogReader::open(ended.disk.clone(), Path::new("/data"), Access::Read).unwrap();
     let mut lsns = Vec::new();
@@ -77,7 +77,8 @@ fn any_record_can_be_restored_to_and_gives_the_state_of_the_model_after_it() {
     assert!(restored >= 100 * scale() && refused > 0, "{restored} restored, {refused} refused");
 }
 
-/// Restores, starts what was restored, and compares it with the model. Returns the record that was reached.
+/// Restores, starts the restored server, and compares it with the model. Returns the position that was
+/// reached.
 fn restore_to(ended: &Ended, target: Target) -> Result<Lsn, RestoreError> {
     let (disk, options) = (ended.disk.clone_state(), &ended.options);
     let (seed, entropy) = (options.seed, SimEntropy::new(options.seed));

@@ -1,4 +1,4 @@
-//! Snapshots that are taken while a server lives, and every way in which that can go wrong.
+//! Snapshots of a running server, with all faults.
 
 use env::sim::{FaultKind, FaultPlan};
 use sim::{Survival, WorkloadOptions, WorldOptions, content_of, recover, scale, seed_or};
@@ -12,10 +12,10 @@ use crate::{
 };
 
 const STEPS: usize = 300;
-/// Random mixtures of what survives, per boundary.
+/// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 3;
 
-/// Snapshots one after the other, of values that are moved and flushed now and then.
+/// Frequent snapshots of values that are sometimes moved and flushed.
 fn with_snapshots(seed: u64, durability: Durability) -> WorldOptions {
     let workload = WorkloadOptions { global_permille: 6, ..WorkloadOptions::default() };
     WorldOptions { workload, snapshots_permille: 200, ..with_durability(seed, durability) }
@@ -68,7 +68,7 @@ fn power_cut_at_every_io_of_recovering_from_a_snapshot_changes_nothing() {
     let total = live(options, STEPS, FaultPlan::default()).disk.io_count();
     let mut states = 0;
     for first in 0..FIRST_CRASHES * scale() {
-        // In the second half of the life, when there are snapshots.
+        // In the second half of the life, when snapshots exist.
         let io = total / 2 + total / 2 * first / (FIRST_CRASHES * scale());
         let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
         states += crash_recovery(&live(options, STEPS, plan), first);
@@ -86,7 +86,7 @@ fn servers_that_take_snapshots_and_crash_again_and_again_keep_every_promise() {
     }
 }
 
-/// An I/O error fails the snapshot or the log, and nothing that was acknowledged is lost.
+/// An I/O error fails the snapshot or the log, and no acknowledged data is lost.
 #[test]
 fn no_io_error_while_a_snapshot_is_taken_loses_anything() {
     let options = with_snapshots(seed_or(780), Durability::Strict);

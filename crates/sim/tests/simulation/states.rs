@@ -1,4 +1,4 @@
-//! What all tests do: run a world until something happens to it, and judge what its disk holds.
+//! Shared by all tests: runs a world until a fault, and judges its disk.
 
 use std::sync::Arc;
 
@@ -11,37 +11,35 @@ use recovery::recover::RecoverError;
 use sim::{Content, Oracle, Recovered, Survival, Violation, World, WorldOptions, content_of, recover};
 use storage::Durability;
 
-/// When every simulation begins, unix milliseconds.
+/// The start of every simulation, in unix milliseconds.
 const START_MS: u64 = 1_700_000_000_000;
-/// Out of so many states, one has the structure of its keyspace walked as well.
+/// The structures of the keyspace are checked in one out of this number of states.
 const CHECKED_EVERY: u64 = 16;
 
-/// The end of a life: the disk as it was left, and what must be on it.
+/// The end of a life: the remaining disk, and its expected content.
 pub(crate) struct Ended {
     pub(crate) options: WorldOptions,
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) oracle: Oracle,
-    /// Of what was in memory; `None` if the server did not start.
+    /// The digest of memory; `None` if the server did not start.
     pub(crate) digest: Option<Digest>,
-    /// After a power cut.
+    /// The data that survives a power cut.
     pub(crate) power_cut: Survival,
-    /// After the process has ended.
+    /// The data that survives the end of the process.
     pub(crate) process_end: Survival,
 }
 
-/// A new disk.
 pub(crate) fn new_disk(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() })
 }
 
-/// The end of a life that did not get as far as serving.
+/// The end of a life in which the server did not start.
 pub(crate) struct NotStarted {
     pub(crate) ended: Ended,
     pub(crate) error: RecoverError,
 }
 
-/// Starts a world on this disk.
 pub(crate) fn start(
     options: WorldOptions,
     disk: Arc<SimDisk>,
@@ -56,12 +54,12 @@ pub(crate) fn start(
     })
 }
 
-/// An oracle for what these options promise.
+/// An oracle for the durability in these options.
 pub(crate) fn oracle_for(options: &WorldOptions) -> Oracle {
     Oracle::new(options.durability)
 }
 
-/// Runs a new world for so many steps under a fault plan.
+/// Runs a new world for `steps` steps under a fault plan.
 pub(crate) fn live(options: WorldOptions, steps: usize, plan: FaultPlan) -> Ended {
     let disk = new_disk(options.seed);
     disk.set_fault_plan(plan);
@@ -78,7 +76,7 @@ pub(crate) fn live(options: WorldOptions, steps: usize, plan: FaultPlan) -> Ende
     }
 }
 
-/// Stops driving a world, which must hold what was executed.
+/// Stops driving a world, after checking its memory.
 pub(crate) fn end(world: World, options: WorldOptions) -> Ended {
     world.check().unwrap_or_else(|violation| panic!("seed {}: {violation}", options.seed));
     check_structure(&world.disk, &world.keyspace);
@@ -93,7 +91,7 @@ pub(crate) fn end(world: World, options: WorldOptions) -> Ended {
     }
 }
 
-/// Checks the structures in memory now and then.
+/// Checks the structures in memory of some states.
 fn check_structure(disk: &SimDisk, keyspace: &Keyspace) {
     if disk.io_count().is_multiple_of(CHECKED_EVERY) {
         keyspace.check();
@@ -101,7 +99,7 @@ fn check_structure(disk: &SimDisk, keyspace: &Keyspace) {
 }
 
 impl Ended {
-    /// One way the power may have been cut: a disk of its own.
+    /// A copy of the disk after one possible power cut.
     pub(crate) fn after_power_cut(&self, mode: CrashMode, seed: u64) -> Arc<SimDisk> {
         let disk = self.disk.clone_state();
         disk.reseed(seed);
@@ -109,8 +107,8 @@ impl Ended {
         disk
     }
 
-    /// Starts a server on `disk` and judges what it holds; then again, after another power cut: a recovery must make durable
-    /// what it shows, and find the same a second time.
+    /// Starts a server on `disk` and judges its content, twice, with another power cut in between: a recovery
+    /// must make durable the state that it shows, and a second one must find the same state.
     pub(crate) fn judge(&self, disk: &Arc<SimDisk>, survival: Survival) -> Result<usize, Violation> {
         let (position, first, epoch) = self.judge_once(disk, survival)?;
         disk.crash(CrashMode::LoseAll);
@@ -140,10 +138,11 @@ impl Ended {
         Ok((position, content, log.epoch()))
     }
 
-    /// Judges every way of a power cut: all lost, all kept, and `random` mixtures. Returns how many states that were.
+    /// Judges all kinds of power cuts: all unsynced data lost, all kept, and `random` mixtures. Returns the
+    /// number of states.
     ///
     /// # Errors
-    /// The first broken promise, with how to see it again.
+    /// The first broken guarantee, with instructions to reproduce it.
     pub(crate) fn judge_power_cuts(&self, random: u64) -> Result<u64, String> {
         let chosen = [CrashMode::LoseAll, CrashMode::KeepAll].into_iter();
         let modes = chosen.chain((0..random).map(|_| CrashMode::Random));
@@ -164,7 +163,7 @@ impl Ended {
     }
 }
 
-/// Options that differ from the default in their seed.
+/// The default options with this seed.
 pub(crate) fn seeded(seed: u64) -> WorldOptions {
     WorldOptions { seed, ..WorldOptions::default() }
 }

@@ -1,5 +1,5 @@
-//! Writes that leave a key as it was: some count as a change of it and some do not, which shows in a transaction that
-//! depends on the key.
+//! Writes that leave a key as it was: some count as a change and some do not, which is visible in a
+//! transaction that watches the key.
 
 use keyspace::ListEnd;
 use sim::{Command, HashOperation, ListOperation, Operation, SetOperation, ZsetOperation, seed_or};

@@ -1,4 +1,4 @@
-//! Streams in payloads and files.
+//! Streams in DUMP payloads and RDB files.
 
 use engine::{CommandError, Context};
 use keyspace::{
@@ -51,7 +51,7 @@ fn id((ms, seq): rdb::StreamId) -> StreamId {
     StreamId { ms, seq }
 }
 
-/// Puts a decoded stream at a key.
+/// Stores a decoded stream at a key.
 pub(super) fn put(
     cx: &mut Context<'_, '_>,
     db: DbId,
@@ -94,7 +94,7 @@ fn each_effect(
     }
 }
 
-/// The effect that adds an element to a stream, of the group and the consumer that it belongs to.
+/// Visits the effect that adds an element to a stream, for the group and the consumer that it belongs to.
 pub fn stream_effect(
     db: DbId,
     key: &[u8],

@@ -2,7 +2,7 @@ use lsn::Lsn;
 
 use crate::testing::{TestServer, check, check_protocols};
 
-/// A library with functions that return their own names, or do what is said behind `=`.
+/// A library with functions that return their own names, or run the body after `=`.
 fn code(name: &str, functions: &[&str]) -> String {
     let mut code = format!("#!lua name={name}\n");
     for function in functions {
@@ -27,7 +27,6 @@ fn names(server: &TestServer) -> Vec<String> {
     published.libraries.iter().map(|it| String::from_utf8_lossy(&it.name).into_owned()).collect()
 }
 
-/// The payload of FUNCTION DUMP.
 fn dump(server: &mut TestServer) -> Vec<u8> {
     match server.value("FUNCTION DUMP") {
         wire::Value::Bulk(payload) => payload.to_vec(),
@@ -296,7 +295,7 @@ fn a_transaction_sees_its_own_libraries_and_is_one_record() {
         ("FCALL g 0", ":5"),
         ("FCALL f 0", "-ERR Function not found"),
     ]);
-    // Scripts that fail or are undone leave libraries alone.
+    // Failed and undone scripts leave libraries alone.
     server.host.scripts.settings.set_rolls_back(true);
     server.check(&[
         ("MULTI", "+OK"),
@@ -345,7 +344,7 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     let restore = |server: &mut TestServer, payload: &[u8]| {
         server.run_args(&[b"FUNCTION", b"RESTORE", payload, b"REPLACE"])
     };
-    // Every look at the clock takes that long, and a library takes some tens of looks.
+    // Each reading of the clock takes that long, and loading a library reads it some tens of times.
     takes(&server, 100);
     assert_eq!(load(&mut server, &first), late);
     takes(&server, 4);
@@ -358,7 +357,7 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     takes(&server, 0);
     assert_eq!(server.run("FUNCTION KILL"), "-NOTBUSY No scripts in execution right now.");
     assert_eq!(restore(&mut server, &payload), "+OK");
-    // From then on whatever runs is ended when it begins, if it is known to run.
+    // From now on, everything that is registered as running is stopped when it begins.
     server.host.scripts.close();
     let ended = "-ERR Error registering functions: ERR killed by user with FUNCTION KILL";
     assert_eq!(load(&mut server, &first), ended);
@@ -389,7 +388,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     load(&mut server, "lib", &["endless=redis.call('SET', keys[1], 1) while true do end"]);
     let host = std::sync::Arc::new(TestServer::new().host);
     host.scripts.settings.set_busy_after(1);
-    // Every look at the clock takes that long.
+    // Each reading of the clock takes that long.
     host.command_us.store(2000, std::sync::atomic::Ordering::Relaxed);
     let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
     let appender = server.log.appender();
@@ -414,7 +413,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     );
     let busy =
         "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.\r\n";
-    // Until the function has the slot this is an ordinary GET.
+    // Until the function has locked the slot, this is an ordinary GET.
     while run("GET a") != busy {}
     assert_eq!(run("SCRIPT KILL"), busy);
     assert_eq!(run("FUNCTION KILL"), "+OK\r\n");
@@ -424,7 +423,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     server.assert_replays();
 }
 
-/// The bytes of a reply on any worker; none if the command is to be tried again after a pause.
+/// Runs a command on any worker; the result is empty if it must be retried after a pause.
 fn execute(
     executor: &mut engine::Executor,
     session: &mut engine::Session,
