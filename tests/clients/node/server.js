@@ -39,10 +39,11 @@ function commandLine(directory, port, httpPort, password) {
   return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret]];
 }
 
-/* Resolves to true when something on the port answers PING: it has loaded what it has. */
-function answers(port, password) {
+/* Resolves to true when this process answers PING on the port, and not another test's server: it has loaded its data. */
+function answers(port, password, pid) {
   return new Promise((resolve) => {
-    const hello = password ? `AUTH ${password}\r\nPING\r\n` : 'PING\r\n';
+    const ask = 'PING\r\nINFO server\r\n';
+    const hello = password ? `AUTH ${password}\r\n${ask}` : ask;
     const socket = connect(port, '127.0.0.1', () => socket.write(hello));
     let said = '';
     const done = (ready) => { socket.destroy(); resolve(ready); };
@@ -50,8 +51,9 @@ function answers(port, password) {
     socket.on('close', () => done(false));
     socket.on('data', (reply) => {
       said += reply;
-      if (/^\+PONG\r\n/m.test(said)) done(true);
+      const found = /^process_id:(\d+)\r\n/m.exec(said);
       if (/^-.*\r\n/m.test(said)) done(false);
+      else if (found) done(/^\+PONG\r\n/m.test(said) && Number(found[1]) === pid);
     });
   });
 }
@@ -93,7 +95,7 @@ class Server {
     this.#child = child;
     this.#ended = new Promise((resolve) => { child.on('exit', resolve); });
     const deadline = Date.now() + PATIENCE_MS;
-    while (!(await answers(this.port, this.#password))) {
+    while (!(await answers(this.port, this.#password, child.pid))) {
       if (child.exitCode !== null || Date.now() > deadline) return false;
       await pause(POLL_MS);
     }
