@@ -1,7 +1,7 @@
 //! The leader's end of a connection to one replica: ships the log, receives acknowledgements, detects a dead
 //! replica.
 //!
-//! ```text
+//! log grows | socket drained | log thread tick ended | time --> step --> frames, to be written in order
 //! bytes of the replica ------------------------------> receive --> Acked, for `Acks`
 //! bytes of the replica -------------------------------> receive --> Acked, for `Acks`
 //! ```
