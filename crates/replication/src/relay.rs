@@ -1,9 +1,9 @@
 //! The leader's end of a connection to one replica: ships the log, receives acknowledgements, detects a dead
 //! replica.
 //!
+//! ```text
 //! log grows | socket drained | log thread tick ended | time --> step --> frames, to be written in order
 //! bytes of the replica ------------------------------> receive --> Acked, for `Acks`
-//! bytes of the replica -------------------------------> receive --> Acked, for `Acks`
 //! ```
 //!
 //! It tracks a position and a few times, and has the rule when a frame is sent. It is not a buffer: payloads
