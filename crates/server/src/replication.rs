@@ -1,4 +1,4 @@
-//! This server among others: whom it follows, who follows it, and what commands may ask of that.
+//! The role of this server in replication: its leader, its replicas, and the queries and waits of commands.
 //!
 //! ```text
 //!              standing: replication.json                         commands (REPLICAOF, WAIT, ROLE, INFO, ...)
@@ -8,18 +8,21 @@
 //!                                 '--> leader --> replicas --acks--> commit --> replies (storage), waits
 //! ```
 //!
-//! What it is: the wiring of the machines of the crate `replication` to sockets, threads, the log and the keyspace.
-//! What it is not: a decision of these machines; nor the end of a life of the process (see `serve`), which it can ask for.
+//! Connects the state machines of the crate `replication` to sockets, threads, the log and the keyspace. It
+//! makes none of their decisions, and it does not restart the server; it can only request that (see `serve`).
 //!
 //! Invariants
-//! - A server that follows another appends nothing of its own, from its first record on to its promotion.
-//! - A promotion has stopped taking anything in, and applied everything it had, before its epoch begins; that is on disk before
-//!   a client may write.
-//! - A server follows another, never itself: known by its addresses where one is named, by its id in the handshake, however it was
-//!   reached.
-//! - A server that learns of a higher epoch than its own takes no writes any more, and remembers that, until told otherwise.
-//! - What is here that no leader may ever have committed is not shown: a leader that begins to follow, or is fenced, and with
-//!   `ack-replicas` a replica that starts, show nothing until the leader has committed all that they hold, or it was cut.
+//! - A server that follows another appends nothing of its own, from the first record it receives until its
+//!   promotion.
+//! - A promotion first stops receiving and applies everything received; then its epoch begins, and is on disk
+//!   before a client may write.
+//! - A server never follows itself. It recognises itself by its own addresses when a leader is named, and by
+//!   its replica id in the handshake, however the connection was made.
+//! - A server that learns of a higher epoch than its own stops taking writes. It persists that, until an
+//!   administrator decides otherwise.
+//! - Data that may never have been committed by a leader is hidden: a leader that begins to follow or is
+//!   fenced, and with `ack-replicas` a replica that starts, shows nothing until the leader has committed
+//!   everything in its log, or the log was cut.
 
 mod failover;
 mod figures;
@@ -76,14 +79,14 @@ use crate::{
     replay::Replayer,
 };
 
-/// As a position up to which nothing is confirmed.
+/// As the unconfirmed position: nothing is confirmed.
 const EVERYTHING: Lsn = Lsn::MAX;
 
-/// How nice those threads are that copy everything from a leader and load it: nobody is served by them yet, and the leader, or
-/// whoever else is on this machine, does serve.
+/// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
+/// the leader and other processes on the machine do.
 pub(crate) const JOINING_NICE: i32 = 10;
 
-/// Settings that matter here.
+/// The settings that concern replication.
 #[derive(Debug, Clone, Default)]
 struct Options {
     ack_replicas: usize,
@@ -94,28 +97,30 @@ struct Options {
     password: String,
 }
 
-/// How a server has come to lead.
+/// When a promotion takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Led {
     Now,
-    /// It was fenced, and its log is in an epoch that has passed.
+    /// Only after an in-process restart: the server was fenced, and its log is in a past epoch.
     InTheNextLife,
 }
 
-/// Returns when every worker, and every long unit, has ended the round that it was in, or when it is asked to give up: whether they have.
+/// Waits until every worker and every long unit has ended its current round, or until the argument returns
+/// true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
-/// See the module documentation.
+/// The replication state of this server.
 pub(crate) struct Node {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     standing: Mutex<Standing>,
-    /// Held by who has this server lead: one at a time, and whoever comes second finds what the first has done.
+    /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
-    /// Held while the log is told what replicas have, so that nobody tells it something older.
+    /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
+    /// a newer one.
     acking: Mutex<()>,
-    /// Nothing is appended: it follows another, or hands over, or was fenced.
+    /// Nothing is appended: the server follows another, hands over, or was fenced.
     is_read_only: AtomicBool,
     /// Nothing is shown until the leader has committed the log up to here; 0 if it has.
     unconfirmed: AtomicU64,
@@ -133,16 +138,16 @@ pub(crate) struct Node {
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
-    /// Where the log has parted from the leader's: the next life begins with cutting it there.
+    /// Where the log diverged from the leader's: it is cut there at the next in-process restart.
     parted_at: Mutex<Option<Lsn>>,
-    /// What is here has nothing in common with the leader's log.
+    /// The log here has nothing in common with the leader's: a full sync is needed.
     copies_anew: AtomicBool,
-    /// Of the copy in progress: bytes done and in all.
+    /// The copy in progress: bytes done and total.
     copied: (AtomicU64, AtomicU64),
 }
 
 impl Node {
-    /// Reads what the directory remembers.
+    /// Loads `replication.json` from the directory.
     ///
     /// # Errors
     /// I/O errors; a damaged file.
@@ -187,7 +192,6 @@ impl Node {
         Ok(node)
     }
 
-    /// Takes over settings.
     pub(crate) fn configure(&self, settings: &Settings) {
         *self.options.write() = Options {
             ack_replicas: settings.integer(Key::AckReplicas) as usize,
@@ -205,23 +209,24 @@ impl Node {
         self.look_for_replicas();
     }
 
-    /// Where a snapshot of a replica may begin: what is in its memory ends before its log does. `None` for a leader.
+    /// Where a snapshot of a replica may begin: the end of the applied log, which may lag behind the log.
+    /// `None` for a leader.
     pub(crate) fn snapshot_begin(&self) -> Result<Option<Lsn>, storage::Error> {
         let (Some(following), Some(log)) = (self.following(), self.log()) else { return Ok(None) };
         let needed_from = following.needed_from();
-        // Not behind the batch that it is in: the batch is applied record by record.
+        // A batch is applied record by record: inside a batch, the snapshot begins at its start.
         Ok(Some(match log.batch_at(needed_from)? {
             Some(batch) if batch.end > needed_from => batch.start,
             _ => needed_from,
         }))
     }
 
-    /// Everything in the log up to here is in memory, or is being put there.
+    /// The position up to which the log is in memory, or is being applied.
     pub(crate) fn applied(&self, log: &Log) -> Lsn {
         self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
     }
 
-    /// Whether this life is that of a replica.
+    /// Whether this incarnation runs as a replica.
     pub(crate) fn is_replica(&self) -> bool {
         self.standing.lock().leader().is_some()
     }
@@ -234,12 +239,12 @@ impl Node {
         self.unconfirmed() > Lsn::ZERO
     }
 
-    /// Until a leader has committed what is here, or this server leads.
+    /// Hides all data until a leader has committed the log here, or this server leads.
     fn show_nothing(&self) {
         self.unconfirmed.store(EVERYTHING.get(), SeqCst);
     }
 
-    /// The leader that is followed has committed this much of what is here. Whether all of it may be shown.
+    /// Processes the commit position of the leader. Returns whether all data may be shown.
     fn confirm(&self, committed: Lsn) -> Result<bool, String> {
         if committed < self.unconfirmed() {
             return Ok(false);
@@ -257,10 +262,10 @@ impl Node {
         Ok(true)
     }
 
-    /// Where this server listens.
+    /// Stores the addresses on which this server listens.
     ///
     /// # Errors
-    /// If that is where the one listens that it is to follow.
+    /// If the configured leader is one of them.
     pub(crate) fn set_addresses(&self, redis: &[SocketAddr], http_port: u16) -> io::Result<()> {
         let own = OwnAddresses { redis: redis.to_vec(), http_port };
         let own = self.own.get_or_init(|| own);
@@ -273,18 +278,19 @@ impl Node {
         }
     }
 
-    /// Whether another server says what becomes of the data.
+    /// Whether changes are refused because another server decides about the data.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }
 
-    /// What is to be done when all is taken in that a leader sent, before this server leads.
+    /// Sets the action to run in a promotion, after everything received was applied and before this server
+    /// leads.
     pub(crate) fn before_leading(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.before_leading.set(Box::new(act));
     }
 
-    /// The log is recovered, and no command has been executed on it. `rounds_end` returns when every worker has ended the round
-    /// that it was in.
+    /// Passes in the recovered log, before any command was executed on it. `rounds_end` waits until every
+    /// worker has ended its current round; see [`RoundsEnd`].
     pub(crate) fn attach(
         &self,
         log: Log,
@@ -295,7 +301,7 @@ impl Node {
             if self.options.read().ack_replicas > 0 {
                 self.show_nothing();
             }
-            // It ends where it was cut by now, and an empty log has nothing to be confirmed.
+            // The log was cut already if that was needed, and an empty log needs no confirmation.
             self.unconfirmed.fetch_min(log.appended_lsn().get(), SeqCst);
             if self.is_stale() {
                 let up_to = self.unconfirmed();
@@ -308,7 +314,7 @@ impl Node {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
     }
 
-    /// Begins to follow, where recovery has ended.
+    /// Starts the threads that follow the leader, after recovery.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -347,7 +353,7 @@ impl Node {
         self.following.lock().as_ref().map(|(following, _)| following.clone())
     }
 
-    /// Ends everything that runs here, before the log is closed. Blocks.
+    /// Stops all replication, before the log is closed. Blocks.
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
@@ -361,7 +367,7 @@ impl Node {
         }
     }
 
-    /// Completes when this life is to end and another to begin.
+    /// Completes when an in-process restart is requested.
     pub(crate) async fn restart_requested(&self) {
         self.restart.notified().await;
     }
@@ -375,7 +381,7 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// Where the log is to be cut before the next life, if it is.
+    /// Where the log has to be cut before the restart; `None` if it need not be.
     pub(crate) fn parted_at(&self) -> Option<Lsn> {
         *self.parted_at.lock()
     }
@@ -384,12 +390,12 @@ impl Node {
         *self.parted_at.lock() = Some(at);
     }
 
-    /// Nothing that is kept here is of use to who follows: everything is to be copied.
+    /// Requests a full sync: no part of the log here is useful to a replica of this leader.
     pub(crate) fn copy_anew(&self) {
         self.copies_anew.store(true, SeqCst);
     }
 
-    /// To be called once a second.
+    /// The periodic work, once a second.
     pub(crate) fn tick(&self) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
@@ -398,22 +404,23 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Up to where replies have waited for replicas for longer than they may. To be asked once a second.
+    /// The position up to which replies have waited for replicas longer than allowed. To be called once a
+    /// second.
     pub(crate) fn overdue(&self) -> Option<Lsn> {
         let timeout_ms = self.ack_timeout_ms()?;
         let log = self.log()?;
-        // What is not on this disk yet does not wait for replicas.
+        // Bytes that are not on this disk yet are not waiting for replicas.
         self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
     }
 
-    /// For how long a reply waits for replicas; `None`: for none, or for ever.
+    /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
     pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
         let asks = self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
         let timeout_ms = self.options.read().ack_timeout_ms;
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// A connection is handed over by a client that said REPLICATE.
+    /// Serves a replica on the connection of a client that sent REPLICATE.
     pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
         leader::serve(self, socket, words);
     }
@@ -426,7 +433,7 @@ impl Node {
         &self.dir
     }
 
-    /// Monotonic.
+    /// The monotonic clock in milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.monotonic_us() / 1000
     }
@@ -463,7 +470,8 @@ impl Node {
         leader::relay_options(self.options.read().flush_bytes)
     }
 
-    /// What a claim says besides the log: the highest epoch that was followed, and who this is.
+    /// The parts of a [`join::Claim`] besides the log: the highest epoch followed, and the id of this
+    /// replica.
     fn claim(&self) -> (u32, ReplicaId) {
         let standing = self.standing.lock();
         (standing.seen_epoch, standing.replica_id())
@@ -472,11 +480,12 @@ impl Node {
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
         let standing = self.standing.lock();
-        // A leader whose directory was copied, to make a replica of it, follows nobody.
+        // A leader follows nobody: the same id then comes from a replica made by copying the leader's
+        // directory.
         standing.replica_id() == id && standing.leader().is_some()
     }
 
-    /// Remembers an epoch before anything is acknowledged in it.
+    /// Persists an epoch before anything in it is acknowledged.
     fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
         log.note_epoch(epoch).map_err(|error| error.to_string())?;
         let mut standing = self.standing.lock();
@@ -502,7 +511,7 @@ impl Node {
         self.copied.0.load(SeqCst)
     }
 
-    /// What is committed, as this server tells its replicas.
+    /// The commit position that this server sends to its replicas.
     fn commit_lsn(&self) -> Lsn {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {
@@ -511,7 +520,8 @@ impl Node {
         }
     }
 
-    /// Replicas have come, gone or said how far they are. What is committed on a replica its leader says.
+    /// Re-evaluates commit and waits after replicas have connected, disconnected or acknowledged. On a
+    /// replica, only its leader advances the commit position.
     fn acked(&self) {
         let acking = self.acking.lock();
         if let Some(log) = self.log()
@@ -525,7 +535,8 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Has replies of a leader wait for as many replicas as are asked for, where it `begins` to wait after an epoch of its own.
+    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts, with a new
+    /// epoch.
     fn ask_for_acks(&self, log: &Log, begins: bool) {
         let _acking = self.acking.lock();
         let count = self.options.read().ack_replicas;
@@ -533,11 +544,11 @@ impl Node {
             return log.set_acked(Lsn::MAX);
         }
         if begins {
-            // Until replicas have said how far they are, nothing is committed.
+            // Nothing is committed until replicas have acknowledged.
             log.set_acked(Lsn::ZERO);
             match log.mark_epoch() {
                 Ok(floor) => self.leader.begin_at(floor),
-                // The log has failed: the server stops.
+                // The log is poisoned; the server stops.
                 Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
             }
         }
@@ -553,7 +564,7 @@ impl Node {
         self.lacks_replicas.store(lacks, SeqCst);
     }
 
-    /// Another leads in a higher epoch: nothing more is written here.
+    /// Fences this server: another leads in a higher epoch, so nothing more is written here.
     fn fence(&self, epoch: u32) {
         let mut standing = self.standing.lock();
         if standing.leader().is_some() || standing.fenced_by >= epoch || self.is_restarting() {
@@ -573,12 +584,13 @@ impl Node {
         }
     }
 
-    /// Whether all rounds that have begun before something was decided are over, which is waited for until `gives_up` says so.
+    /// Waits until all rounds in progress have ended, or `gives_up` returns true. Returns whether they have
+    /// ended.
     fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
         self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
     }
 
-    /// Answers those who wait for a position that has been reached.
+    /// Answers the clients whose position has been reached.
     pub(crate) fn settle_waits(&self) {
         if !self.waits.is_empty() {
             self.waits.settle(|awaited| self.look(awaited));
@@ -606,7 +618,7 @@ impl Node {
         });
     }
 
-    /// Follows nobody any more, if it did, and takes writes.
+    /// Promotes this server: it stops following, if it did, and takes writes.
     fn promote(&self) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;
@@ -644,7 +656,8 @@ impl Node {
             standing.set_leader(None);
             self.remember(&standing).map_err(|error| format!("ERR {error}"))?;
             if fenced_by > 0 {
-                // The epoch here is a lower one, and is begun anew with a life. Until then the other one fences nobody.
+                // The log's epoch is lower; the restart begins a higher one. Until then the other leader's
+                // epoch fences nothing here.
                 log.outbid_epoch(fenced_by).map_err(|error| format!("ERR cannot lead: {error}"))?;
                 self.is_restarting.store(true, SeqCst);
                 return Ok(Led::InTheNextLife);
@@ -654,7 +667,7 @@ impl Node {
             act();
         }
         self.ask_for_acks(log, true);
-        // From here on replicas say what is committed.
+        // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
         self.unconfirmed.store(0, SeqCst);
         self.is_read_only.store(false, SeqCst);
@@ -665,7 +678,7 @@ impl Node {
     }
 }
 
-/// What commands ask: a handle, because some of it goes on after the command.
+/// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct Asked(pub(crate) Arc<Node>);
 
 impl Replication for Asked {
@@ -738,7 +751,7 @@ impl Replication for Asked {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
             }
             promise.keep(led.as_ref().map(drop).map_err(String::clone));
-            // The client has its answer before connections end.
+            // The client is answered before the restart closes connections.
             if led == Ok(Led::InTheNextLife) {
                 node.request_restart();
             }
@@ -778,7 +791,7 @@ impl Replication for Asked {
             && wanted.lsn > node.durable_lsn()
             && let (Some(log), Some(runtime)) = (node.log(), node.runtime.get())
         {
-            // With a durability that leaves syncs to time, this one is made now.
+            // With a durability that syncs on a timer, the sync is made now.
             let (log, node) = (log.clone(), node.clone());
             runtime.spawn_blocking(move || {
                 let _ = log.make_durable(wanted.lsn);

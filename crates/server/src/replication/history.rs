@@ -1,13 +1,13 @@
-//! The log as both sides of a join look at it.
+//! The log as the join handshake sees it.
 //!
-//! A log that was copied begins behind a batch of which nothing but the chain value may be known: its footer is in an earlier segment.
-//! That is enough for a replica that ends there as well to go on from there.
+//! A copied log may begin after a batch of which only the chain value is known, because its footer is in an
+//! earlier segment. That suffices for a replica whose log ends at the same position to resume there.
 
 use lsn::Lsn;
 use replication::join::{Ending, History};
 use storage::{Error, Log};
 
-/// See the module documentation.
+/// Implements [`History`] for the log of this server.
 pub(super) struct LogHistory<'l>(pub(super) &'l Log);
 
 impl History for LogHistory<'_> {
