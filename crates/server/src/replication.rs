@@ -1,7 +1,7 @@
 //! The role of this server in replication: its leader, its replicas, and the queries and waits of commands.
 //!
 //! ```text
-//!              standing: replication.json                         commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!              standing: replication.json                         commands (REPLICAOF, WAIT, ROLE, INFO...)
 //!                   |                                                     |
 //! leader's log --> follower --> log here --> keyspace       Node <--------'
 //!                                 |                           |

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "replica-link":  connect -> claim -> RESUME -> frames -> Receiver -> Mirror -> ring -> (log thread) disk
-//!                                 |---> PROBE  -> find the common position -> restart in-process, cut the log
+//!                                 |---> PROBE  -> find the common position -> restart, cut the log
 //!                                 '---> FULL   -> copy everything beside the data -> restart with the copy
 //! "replica-apply": durable here and committed by the leader -> Replayer -> keyspace; acks
 //! ```
