@@ -1,21 +1,21 @@
-//! What a worker tells others (keyspace notifications, messages published in transactions) on its way out: held until it is
-//! durable.
+//! The queue of a worker's outgoing notices (keyspace notifications, messages published in transactions),
+//! held until they are durable.
 //!
-//! What it is: the notices of one worker in their order. What it is not: delivery, which begins when they leave.
+//! It holds the notices of one worker in order. Delivery begins after they leave it.
 //!
 //! Invariants
-//! - No notice leaves before its gate is durable, and none overtakes another one of its worker.
+//! - No notice leaves before its gate is durable, and notices of one worker keep their order.
 
 use std::collections::VecDeque;
 
 use commands::Notice;
 use lsn::Lsn;
 
-/// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
-/// it is far less than a subscriber may leave untaken.
+/// The memory of held notices above which the worker executes nothing, so that the disk can catch up. All of
+/// them are published at once later, so this is far less than the unsent bytes allowed for a subscriber.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
-/// See the module documentation.
+/// The held notices of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     held: VecDeque<Notice>,
@@ -31,17 +31,17 @@ impl EventQueue {
         any
     }
 
-    /// What the first one waits for.
+    /// The gate of the first notice.
     pub(crate) fn gate(&self) -> Option<Lsn> {
         self.held.front().map(Notice::gate)
     }
 
-    /// Whether no more should be added.
+    /// Whether no more notices should be added.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Takes what may be shown now that everything up to `durable` is.
+    /// Takes the notices whose gate is at most `durable`.
     pub(crate) fn release(&mut self, durable: Lsn) -> Vec<Notice> {
         let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
         let notices: Vec<Notice> = self.held.drain(..free).collect();
@@ -49,7 +49,7 @@ impl EventQueue {
         notices
     }
 
-    /// Forgets all notices: what they tell will never be durable.
+    /// Drops all notices: they will never be durable.
     pub(crate) fn clear(&mut self) {
         *self = EventQueue::default();
     }

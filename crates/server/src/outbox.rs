@@ -1,6 +1,7 @@
-//! Replies of one connection, in order, each held back until what it shows is durable.
+//! The unsent bytes of one connection in order: replies, each held back until its effects are durable, and
+//! messages.
 //!
-//! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no clock.
+//! It holds bytes, blocks shared with other connections, and gates; it has no socket and no clock.
 //!
 //! ```text
 //!  sent          free                gated, in segments          being written
@@ -9,10 +10,11 @@
 //! ```
 //!
 //! Invariants
-//! - Bytes leave in the order they were written.
-//! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
-//! - What [`Outbox::sendable`] shows has passed its gate (asserted in release builds too).
-//! - A block stands between two bytes of the buffer and needs no gate of its own: it leaves when what is before it may.
+//! - Bytes leave in the order in which they were written.
+//! - The gates of the segments ascend: a reply never leaves before an earlier one of its connection.
+//! - The bytes of [`Outbox::sendable`] have passed their gates (asserted in release builds too).
+//! - A block lies between two bytes of the buffer and has no gate of its own: it leaves when the bytes before
+//!   it may.
 
 use std::collections::VecDeque;
 
@@ -20,7 +22,7 @@ use lsn::Lsn;
 use pubsub::{Block, Delivery};
 use wire::decode::{DecodeLimits, Value, decode};
 
-/// An empty buffer above this is given back to the allocator.
+/// An empty buffer above this capacity is freed.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -30,46 +32,46 @@ struct Segment {
     end: u64,
 }
 
-/// See the module documentation.
+/// The unsent bytes of one connection.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
-    /// Bytes at the front of `bytes` that are sent.
+    /// The number of sent bytes at the front of `bytes`.
     sent: usize,
     /// Position of `bytes[0]`, counted from the connection's first reply byte.
     base: u64,
     segments: VecDeque<Segment>,
-    /// Whether the last segment belongs to the present round, and so may still grow.
+    /// Whether the last segment belongs to the current round, and so may still grow.
     segment_open: bool,
-    /// Everything before this position has passed its gate.
+    /// All bytes before this position have passed their gates.
     free_end: u64,
-    /// Blocks, each before the byte at its position.
+    /// Blocks, each with the position of the byte that follows it.
     blocks: VecDeque<(u64, Block)>,
-    /// Bytes at the front of the first block that are sent.
+    /// The number of sent bytes of the first block.
     block_sent: usize,
-    /// Bytes of all blocks that are not sent.
+    /// The unsent bytes of all blocks.
     block_bytes: usize,
 }
 
 impl Outbox {
-    /// The buffer that replies are appended to.
+    /// The buffer to append replies to.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Bytes not yet sent.
+    /// The number of unsent bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
-    /// The memory that these take and that no other connection shares: a buffer that grows has room ahead.
+    /// The memory of the unsent bytes that no other connection shares: the capacity of the buffer.
     pub(crate) fn own_memory_bytes(&self) -> usize {
         if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
 
-    /// Whether everything is sent.
+    /// Whether all bytes are sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -79,19 +81,19 @@ impl Outbox {
         self.base + self.bytes.len() as u64
     }
 
-    /// Starts a round: replies of one round that wait share a segment, and leave together.
+    /// Starts a round: the gated replies of one round share a segment, and leave together.
     #[inline]
     pub fn begin_round(&mut self) {
         self.segment_open = false;
     }
 
-    /// Where the next reply starts; for [`Outbox::hold`].
+    /// The position of the next reply, for [`Outbox::hold`].
     #[inline]
     pub fn mark(&self) -> u64 {
         self.end()
     }
 
-    /// Holds back everything from `mark` on until `gate` is durable, and with it what follows.
+    /// Holds back the bytes from `mark` on, and all later ones, until `gate` is durable.
     #[inline]
     pub fn hold(&mut self, mark: u64, gate: Lsn) {
         let end = self.end();
@@ -110,13 +112,14 @@ impl Outbox {
         }
     }
 
-    /// The gate of the newest segment, if this round has opened or grown one: what to wait for.
+    /// The gate of the newest segment, if the current round has opened or extended it; `None` if nothing is
+    /// held.
     #[inline]
     pub fn held_in_round(&self) -> Option<Lsn> {
         self.segments.back().filter(|_| self.segment_open).map(|segment| segment.gate)
     }
 
-    /// Frees what has become durable.
+    /// Frees the bytes whose gate is durable.
     #[inline]
     pub fn release(&mut self, durable: Lsn) {
         while let Some(segment) = self.segments.front().filter(|segment| segment.gate <= durable) {
@@ -126,7 +129,7 @@ impl Outbox {
         }
     }
 
-    /// Appends a reply, without copying a long one if there is nothing before it.
+    /// Appends a reply; a long one is not copied if the buffer is empty.
     pub fn append(&mut self, reply: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             std::mem::swap(&mut self.bytes, reply);
@@ -135,7 +138,7 @@ impl Outbox {
         }
     }
 
-    /// Appends what channels have for the client.
+    /// Appends messages of channels.
     pub fn deliver(&mut self, delivery: &mut Delivery) {
         let start = self.end();
         if self.bytes.is_empty() {
@@ -149,18 +152,18 @@ impl Outbox {
         }
     }
 
-    /// How many bytes of the buffer have passed their gates.
+    /// The number of bytes of the buffer that have passed their gates.
     #[inline]
     fn free(&self) -> usize {
         if self.segments.is_empty() {
             return self.bytes.len();
         }
         assert!(self.free_end <= self.end(), "no more is free than was written");
-        // Less than was sent: a reply that was free has left, and the next one waits.
+        // `free_end` may be less than was sent: a free reply has left, and the next one is gated.
         (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
     }
 
-    /// What may be sent now, in one piece: the first of [`Outbox::pieces`], or nothing.
+    /// The first contiguous piece that may be sent now, as in [`Outbox::pieces`]; empty if there is none.
     #[inline]
     pub fn sendable(&self) -> &[u8] {
         if self.blocks.is_empty() {
@@ -170,13 +173,13 @@ impl Outbox {
         }
     }
 
-    /// Whether what may be sent may be in several pieces.
+    /// Whether the sendable bytes may consist of several pieces.
     #[inline]
     pub fn has_blocks(&self) -> bool {
         !self.blocks.is_empty()
     }
 
-    /// All that may be sent now. No piece is empty.
+    /// All pieces that may be sent now. No piece is empty.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let (mut from, free, mut block_sent) = (self.sent, self.free(), self.block_sent);
         let mut blocks =
@@ -194,7 +197,7 @@ impl Outbox {
         })
     }
 
-    /// So many bytes of what was sendable are sent.
+    /// Records that `count` sendable bytes were sent.
     #[inline]
     pub fn consume(&mut self, mut count: usize) {
         while let Some((position, block)) = self.blocks.front() {
@@ -231,8 +234,9 @@ impl Outbox {
         }
     }
 
-    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. What was not asked for stays.
-    /// Returns how many errors; `None`: replies cannot be told apart there, and nothing has changed.
+    /// Replaces each reply with a gate up to `up_to` by an error; the errors may leave now. Push messages
+    /// stay. Returns the number of errors; `None` if the replies cannot be told apart there, and nothing has
+    /// changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
         let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
         let Some(last) = count.checked_sub(1).and_then(|last| self.segments.get(last)) else {
@@ -255,7 +259,7 @@ impl Outbox {
         Some(failed)
     }
 
-    /// Throws away everything that still waits for its gate: it will never be durable.
+    /// Drops all gated bytes: they will never be durable.
     pub fn discard_held(&mut self) {
         if !self.segments.is_empty() {
             let free = (self.free_end.saturating_sub(self.base) as usize).max(self.sent);
@@ -275,7 +279,8 @@ impl Outbox {
     }
 }
 
-/// Whole replies, with an error in the place of each, and how many; `None` if they are no whole replies.
+/// Replaces each of `replies` by `error`; also returns their number. `None` if the bytes are not whole
+/// replies.
 fn with_errors(mut replies: &[u8], error: &[u8]) -> Option<(Vec<u8>, u64)> {
     let limits = DecodeLimits { bytes_max: usize::MAX, elements_max: usize::MAX, nesting_max: usize::MAX };
     let (mut bytes, mut failed) = (Vec::new(), 0);
@@ -370,7 +375,7 @@ mod tests {
         assert_eq!(sendable(&outbox), "a-IOERR");
     }
 
-    /// What leaves if the socket takes so many bytes at once.
+    /// The bytes that leave if the socket takes at most `at_once` bytes per write.
     fn drain(outbox: &mut Outbox, at_once: usize) -> String {
         let mut sent = Vec::new();
         loop {
@@ -384,12 +389,12 @@ mod tests {
         }
     }
 
-    /// Messages to one client, of which long ones come as blocks.
+    /// Delivers messages to one client; long ones become blocks.
     fn deliver(outbox: &mut Outbox, payloads: &[&str]) -> String {
         let mut local = pubsub::Hub::new(1, 1).local(0);
         let id = local.join(1, wire::Protocol::Resp2);
         for (index, payload) in payloads.iter().enumerate() {
-            // Different channels, so that each message is delivered by itself.
+            // Different channels, so that each message is delivered separately.
             let channel = [b'a' + index as u8];
             local.subscribe(id, pubsub::Kind::Channel, &channel);
             local.publish(pubsub::Kind::Channel, &channel, payload.as_bytes());

@@ -1,18 +1,21 @@
-//! A worker: one thread, one single-threaded runtime, its connections, its executor, its appender to the log.
+//! A worker: one thread with a single-threaded runtime, its connections, its executor and its appender to the
+//! log.
 //!
 //! ```text
-//! tick: every ready connection reads and executes; what is free of its replies is sent with that of the next ones, what is
-//!       gated is parked
-//!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable, deliver messages
+//! tick: every ready connection reads and executes; replies without a pending gate are sent together with those of
+//!       the next connections, gated ones are parked
+//!       -> end of tick (a task behind the connections): flush the log, release durable replies, deliver messages
 //! ```
 //!
-//! What it is: the place where gates meet sockets. What it is not: it decides nothing about commands.
+//! This is the place where gates meet sockets. It decides nothing about commands.
 //!
 //! Invariants
-//! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
-//! - Parked connections stand in the order of their rounds. The worker asks the log for one wake-up, at the
-//!   gate of the first; a smaller gate behind it waits at most for one flush more.
-//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick, and of the
+//! - Everything here belongs to one thread; `Rc` and `RefCell` suffice, and no borrow is held across an
+//!   await.
+//! - Parked connections are kept in the order of their rounds. The worker asks the log for one wake-up, at
+//!   the gate of the first; a smaller gate behind it waits at most for one more flush.
+//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the
+//!   tick, and for the few further polls of the sockets that follow while they bring more writes.
 //!   few looks at the sockets that follow it while they bring further writes.
 
 mod held_back;
@@ -53,60 +56,61 @@ use crate::{
     timeouts::Timeouts,
 };
 
-/// Bytes read from a socket at once, into a buffer all connections of the worker share.
+/// Bytes of one read from a socket, into a buffer that all connections of the worker share.
 pub(crate) const READ_BYTES: usize = 64 << 10;
-/// Active expiry looks for due slots this often.
+/// The interval at which active expiry looks for due slots.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
-/// Keys removed per look at most, so that a tick stays short.
+/// The most keys that one run of active expiry removes, so that a tick stays short.
 const EXPIRED_KEYS_MAX: usize = 2048;
-/// Leases of a client that has gone are released after so long if the log or a slot could not be had at once.
+/// The interval of retries to release a disconnected client's leases, if the log or a slot was not available.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
-/// Connections waiting for the disk up to which a worker flushes on the spot instead of waking the log thread.
+/// The most connections waiting for the disk for which a worker flushes itself instead of waking the log
+/// thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
-/// How often the sockets are looked at for further writes before a batch is begun, at most.
+/// The most further polls of the sockets for writes before a batch is begun.
 const WRITE_LOOKS_MAX: usize = 3;
-/// How long clients may take to take their last replies.
+/// How long clients may take to receive their last replies.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
-/// How long replies may wait for the disk, or for replicas, when another life is to begin.
+/// How long replies may wait for the disk, or for replicas, before an in-process restart.
 const RESTART_GRACE: Duration = Duration::from_secs(2);
 
-/// See the module documentation.
+/// The state of a worker thread.
 pub(crate) struct Worker {
     pub(crate) host: Arc<ServerHost>,
     pub(crate) mailbox: Mailbox,
     executor: RefCell<Executor>,
     batch: RefCell<RequestBatch>,
-    /// Shared by all connections while they read; one at a time.
+    /// Shared by all connections; used by one read at a time.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     parked: RefCell<VecDeque<(Lsn, Rc<Connection>)>>,
     events: RefCell<EventQueue>,
-    /// Connections whose replies leave together.
+    /// Connections whose replies are sent together.
     replied: Replied,
-    /// Connections that something was pushed to in this tick.
+    /// Connections with bytes appended in this tick that no round of their own sends.
     pushed: RefCell<Vec<Rc<Connection>>>,
-    /// When blocked commands time out.
+    /// The timeouts of blocked commands.
     pub(crate) timeouts: Timeouts,
-    /// Connections whose next command waits until the log has moved.
+    /// Connections whose next command waits for room in the log.
     awaiting_log: RefCell<Vec<Rc<Connection>>>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     tick: Arc<Notify>,
     tick_due: Cell<bool>,
-    /// Connections that publish more than is taken.
+    /// Connections of held publishers.
     held_back: HeldBack,
-    /// Rounds that have published something since messages were last delivered.
+    /// Rounds that have published messages since the last delivery.
     published_rounds: Cell<u32>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
-    /// Bytes that subscribers have not taken and that no two of them share.
+    /// The unsent bytes of subscribers, without blocks that several of them share.
     pub(crate) untaken_bytes: Cell<usize>,
-    /// When connections are looked at next for what they have not taken.
+    /// When the limits on unsent bytes are checked next.
     limits_due_ms: Cell<u64>,
-    /// The most subscriptions that were seen since memory was last given back.
+    /// The highest number of subscriptions since memory was last returned to the OS.
     subscriptions_most: Cell<usize>,
     stopping: Cell<bool>,
 }
 
-/// Starts a worker's thread.
+/// Starts the thread of a worker.
 ///
 /// # Errors
 /// If the OS refuses the thread.
@@ -161,7 +165,7 @@ pub(crate) fn start(
 }
 
 impl Worker {
-    /// Handles messages until told to stop.
+    /// Handles messages until [`Message::Stop`], then stops.
     async fn run(
         self: Rc<Self>,
         mut messages: mpsc::UnboundedReceiver<Message>,
@@ -183,7 +187,7 @@ impl Worker {
         loop {
             tokio::select! {
                 () = &mut stopping => break,
-                // What comes back is waited for.
+                // Long units and blocked commands may still end.
                 Some(message) = messages.recv() => self.handle(message),
             }
         }
@@ -247,7 +251,8 @@ impl Worker {
         });
     }
 
-    /// Passes bytes on to a client; they are sent at the end of the tick, with what else comes for it until then.
+    /// Appends bytes for a client; they are sent at the end of the tick, together with others appended until
+    /// then.
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
@@ -255,7 +260,7 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Passes the reply to a blocked command on to its client.
+    /// Appends the reply to a blocked command of a client.
     fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
@@ -263,14 +268,14 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Has what takes long run on another thread.
+    /// Runs a long unit on another thread.
     pub(crate) fn take_elsewhere(&self, client_id: u64, unit: Box<LongUnit>) {
         let (mailbox, reaper) = (self.mailbox.clone(), self.reaper.clone());
         let refused = LongUnits::take_on(&self.host, Job { client_id, unit, mailbox, reaper });
         refused.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// What ran elsewhere has ended.
+    /// Handles the end of a long unit.
     fn take_back(&self, Done { client_id, reply, notices, wrote }: Done) {
         let backpressure = self.backpressure_of(&notices);
         let told = self.events.borrow_mut().hold(notices);
@@ -283,7 +288,7 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Tells those BUSY who have waited in vain for a thread.
+    /// Replies BUSY to units that have waited too long for a thread.
     fn refuse_overdue(&self) {
         self.host.long_units.take_overdue(&self.host).into_iter().for_each(|job| self.refuse(job));
     }
@@ -298,8 +303,8 @@ impl Worker {
         })));
     }
 
-    /// Something was appended to what a connection sends: what it waits for, and whether the connection is not to be sent
-    /// already.
+    /// Schedules the sending of bytes appended to a connection. `held`: the gate of the bytes, if they have
+    /// one; `first`: the connection is not scheduled yet.
     fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
             self.parked.borrow_mut().push_back((gate, connection.clone()));
@@ -310,7 +315,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Ends blocked commands whose time is over.
+    /// Times blocked commands out.
     async fn timeout_loop(self: Rc<Self>) {
         loop {
             let client_id = self.timeouts.next().await;
@@ -335,7 +340,7 @@ impl Worker {
         let _ = self.log.set(log);
     }
 
-    /// Lends the worker's tools for one round of a connection's commands.
+    /// Lends the worker's executor and buffers to one round of a connection's commands.
     pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
         let is_congested = self.events.borrow().is_full();
@@ -358,16 +363,17 @@ impl Worker {
         run(&mut round)
     }
 
-    /// With merging off: the write just executed is flushed before anything else happens.
+    /// With merging off, flushes the write just executed before anything else happens.
     fn flush_alone(&self) {
         if let Some(threads) = self.log.get() {
-            // A failure shows as replies that never leave; the log thread ends the server.
+            // A failure shows as replies that are never sent; the log thread stops the server.
             while threads.log().unwritten_bytes() > 0 && threads.log().flush().is_ok() {}
         }
     }
 
-    /// Called by a connection after a round: what it holds, and whether something was appended. Returns what its next command
-    /// is to wait for, if it has published more than is taken.
+    /// Called by a connection after a round: `held` is the gate that it waits for, `awaits_log` that its next
+    /// command needs room in the log. Returns the reason to hold the connection as a publisher, if there is
+    /// one.
     pub(crate) fn after_round(
         &self,
         connection: &Rc<Connection>,
@@ -395,14 +401,14 @@ impl Worker {
         backpressure
     }
 
-    /// Passes on what was detached: it is not freed here.
+    /// Passes detached values to the reaper, which frees them on its own thread.
     fn reap(&self, executor: &mut Executor) {
         if let Some(freed) = executor.take_freed() {
             self.reaper.free(freed);
         }
     }
 
-    /// Runs behind the connections that are ready in the same tick, and whenever the log has moved.
+    /// Runs after the connections that are ready in the same tick, and whenever the log has advanced.
     async fn tick_loop(self: Rc<Self>) {
         loop {
             self.tick.notified().await;
@@ -416,9 +422,9 @@ impl Worker {
         }
     }
 
-    /// While several connections wait for a batch that nobody has begun, looks at the sockets a few times more, for as long as
-    /// that brings further ones: to write a batch, and to wake who does it, costs more than many records. Who writes alone waits
-    /// for nobody.
+    /// While several connections wait for a batch that is not begun yet, polls the sockets a few times more,
+    /// as long as that brings more waiting connections: writing a batch, and waking its writer, costs more
+    /// than many records. A lone writer is not delayed.
     async fn gather_writes(&self) {
         let Some(log) = self.log.get().map(LogThreads::log) else { return };
         for _ in 0..WRITE_LOOKS_MAX {
@@ -437,7 +443,7 @@ impl Worker {
         }
     }
 
-    /// Nobody may wait for the log longer than for a few looks at the sockets.
+    /// Flushes or wakes the log thread, so that no reply waits longer than the few polls of the sockets.
     fn see_to_log(&self) {
         let Some(threads) = self.log.get() else { return };
         let parked = self.parked.borrow().len();
@@ -451,7 +457,7 @@ impl Worker {
         self.resume_awaiting();
     }
 
-    /// Sends and tells what has become durable; asks to be woken for the rest.
+    /// Releases replies and notices that have become durable; requests a wake-up for the rest.
     fn release(&self) {
         loop {
             let durable = self.executor.borrow().committed_lsn();
@@ -476,7 +482,7 @@ impl Worker {
         }
     }
 
-    /// Lets the commands that waited for the log try again.
+    /// Retries the commands that wait for room in the log.
     fn resume_awaiting(&self) {
         let waiting = std::mem::take(&mut *self.awaiting_log.borrow_mut());
         if waiting.is_empty() {
@@ -517,27 +523,28 @@ impl Worker {
         }
     }
 
-    /// Evicts what is above `maxmemory` since that was lowered, in steps between which connections have their turn.
+    /// Evicts keys above a lowered `maxmemory`, in steps; connections are served between the steps.
     async fn evict_excess(&self) {
         while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&*self.host)) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// A client has gone: releases its leases. Returns whether this is done; if not, this is to be called again.
+    /// Releases the leases of a disconnected client. Returns whether this is done; if not, the caller must
+    /// retry.
     fn release_leases(&self, connection: &Connection) -> bool {
         connection.with_session(|session| {
             !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &*self.host))
         })
     }
 
-    /// A round of changes that no client has asked for.
+    /// A round of changes that no client requested.
     fn run_own<R>(&self, run: impl FnOnce(&mut Executor) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
         executor.begin_round(self.host.unix_ms(), &*self.host, self.host.bulk_bytes_max());
         let outcome = run(&mut executor);
         executor.end_round(&*self.host);
-        // Without connections nothing else would.
+        // Freed values must be passed on here, because no connection's round does it.
         self.reap(&mut executor);
         let wrote = executor.take_wrote();
         let told = self.events.borrow_mut().hold(executor.take_notices());
@@ -550,7 +557,7 @@ impl Worker {
         outcome
     }
 
-    /// Who waits for replicas up to here learns that they have not acknowledged in time.
+    /// Fails the replies with a gate up to `up_to`: replicas have not acknowledged in time.
     fn time_out_acks(&self, up_to: Lsn) {
         let mut overdue = Vec::new();
         self.parked.borrow_mut().retain(|(gate, connection)| {
@@ -564,7 +571,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
+    /// Handles a failed log: waiting clients get an error that the outcome is unknown, all are disconnected.
     fn fail_all(&self) {
         self.parked.borrow_mut().clear();
         self.events.borrow_mut().clear();
@@ -574,7 +581,7 @@ impl Worker {
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
 
-    /// Stops reading, waits until nothing waits for the disk any more, sends what the clients take, closes.
+    /// Stops reading, waits for gated replies, sends them as far as clients receive them, and closes.
     async fn stop(&self) {
         self.stopping.set(true);
         for connection in self.connections.borrow().values() {
@@ -583,7 +590,7 @@ impl Worker {
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
         while self.connections.borrow().values().any(waits) {
-            // Who steps down as a leader may wait in vain for what replicas were to acknowledge.
+            // On a leader that steps down, acknowledgements of replicas may never arrive.
             if self.host.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
             }
@@ -591,8 +598,8 @@ impl Worker {
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Connections and worker hold each other. If another life begins in this process, a socket that was kept here would never
-        // be closed, and its client would wait for ever.
+        // Connections and worker reference each other. If the process goes on with an in-process restart, a
+        // socket kept here would never be closed, and its client would wait for ever.
         let give_up_at = tokio::time::Instant::now() + CLOSE_GRACE;
         while !self.connections.borrow().is_empty() && tokio::time::Instant::now() < give_up_at {
             self.tick.notify_one();

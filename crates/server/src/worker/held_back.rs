@@ -1,10 +1,14 @@
-//! Connections that publish more than is taken: each waits before its next command, and nobody else does.
+//! Back-pressure on publishers: a connection that publishes faster than subscribers receive waits before its
+//! next command, without delaying others.
 //!
 //! Invariants
-//! - What was published is delivered while its publishers wait, so what they wait for goes on.
-//! - Nobody waits longer than [`HELD_BACK_US_MAX`] for subscribers: then the next message is published, whoever takes it. For a
-//!   mailbox that is full a publisher waits until it is not: the worker that empties it waits for no publisher.
-//! - A worker that holds somebody back has entered itself with the channels, and looks at the reasons once more after that.
+//! - Published messages are delivered while their publishers are held, so the condition that they wait for
+//!   can be met.
+//! - A publisher waits for subscribers no longer than [`HELD_BACK_US_MAX`]; then its next message is
+//!   published regardless. For a full mailbox it waits without a limit: the worker that empties the mailbox
+//!   waits for no publisher.
+//! - A worker that holds publishers has registered with the channels for wake-ups, and checks the conditions
+//!   once more after that.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,16 +21,16 @@ use pubsub::{Backpressure, SubscriberId};
 use super::Worker;
 use crate::connection::{Connection, DISTRUST_US};
 
-/// For how long a connection waits before one of its commands.
+/// The longest wait of a connection for subscribers before one of its commands, in microseconds.
 const HELD_BACK_US_MAX: u64 = 1_000_000;
 
-/// Connections that wait.
+/// The held publishers of a worker.
 #[derive(Default)]
 pub(super) struct HeldBack {
     waiting: RefCell<Vec<Waiting>>,
-    /// Subscribers of this worker that may be waited for.
+    /// The number of subscribers of this worker that publishers may wait for.
     behind: Cell<usize>,
-    /// Until then no subscriber is waited for that has yet to take anything.
+    /// Until then, no publisher waits for a subscriber that has not received anything yet.
     distrusts_until_us: Cell<u64>,
 }
 
@@ -37,14 +41,15 @@ struct Waiting {
 }
 
 impl HeldBack {
-    /// Nobody waits any more.
+    /// Drops all held publishers without resuming them.
     pub(super) fn clear(&self) {
         self.waiting.borrow_mut().clear();
     }
 }
 
 impl Worker {
-    /// A round has ended that has these notices to tell once they are durable: why its connection is to wait, if it is.
+    /// Called at the end of a round, with notices to deliver once they are durable. Returns the reason to
+    /// hold the publisher, if there is one.
     pub(super) fn backpressure_of(&self, notices: &[Notice]) -> Option<Backpressure> {
         let mut executor = self.executor.borrow_mut();
         if !notices.is_empty() && executor.channels().may_hold_back() {
@@ -53,7 +58,7 @@ impl Worker {
         executor.channels().take_backpressure()
     }
 
-    /// The connection's next command waits until the reason is gone; it is resumed then.
+    /// Holds the connection's next command until the reason no longer applies.
     pub(crate) fn hold_back(&self, connection: &Rc<Connection>, reason: Backpressure) {
         let until_us = if reason.is_of_subscribers() { self.now_us() + HELD_BACK_US_MAX } else { u64::MAX };
         let mut waiting = self.held_back.waiting.borrow_mut();
@@ -64,7 +69,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Resumes the connections that need not wait any more.
+    /// Resumes the connections whose reason no longer applies, or whose time is up.
     pub(super) fn resume_held_back(&self) {
         let mut waiting = self.held_back.waiting.borrow_mut();
         if waiting.is_empty() {
@@ -84,14 +89,14 @@ impl Worker {
         }
     }
 
-    /// A subscriber of this worker is behind, or no more.
+    /// Records that a subscriber of this worker has fallen behind, or has caught up.
     pub(crate) fn note_behind(&self, id: SubscriberId, is_behind: bool) {
         let before = self.held_back.behind.get();
         self.held_back.behind.set(if is_behind { before + 1 } else { before - 1 });
         self.executor.borrow_mut().channels().set_behind(id, is_behind);
     }
 
-    /// To be called some times a second: neither subscribers nor publishers are waited for without end.
+    /// Called several times a second: ends waits for stalled subscribers, and waits that took too long.
     pub(super) fn lose_patience(&self) {
         if self.held_back.behind.get() > 0 {
             let connections = self.connections.borrow();
@@ -100,17 +105,17 @@ impl Worker {
         self.resume_held_back();
     }
 
-    /// Whether subscribers are waited for that have yet to take anything.
+    /// Whether publishers wait for subscribers that have not received anything yet.
     pub(crate) fn trusts_newcomers(&self, now_us: u64) -> bool {
         now_us >= self.held_back.distrusts_until_us.get()
     }
 
-    /// One of them was waited for in vain.
+    /// Records that a wait for such a subscriber has timed out.
     pub(crate) fn distrust_newcomers(&self, now_us: u64) {
         self.held_back.distrusts_until_us.set(now_us + DISTRUST_US);
     }
 
-    /// Microseconds of a monotonic clock.
+    /// The monotonic clock in microseconds.
     pub(crate) fn now_us(&self) -> u64 {
         self.host.monotonic_us()
     }

@@ -1,4 +1,4 @@
-//! Messages of channels on their way through a worker: from what its clients publish to the connections of those who listen.
+//! The path of channel messages through a worker: from publishing clients to the connections of subscribers.
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
@@ -9,14 +9,14 @@ use pubsub::durable::{Encoded, Feed, Part, Request};
 use super::Worker;
 use crate::connection::Connection;
 
-/// How often the sockets are looked at before messages are delivered, at most.
+/// The most further polls of the sockets before messages are delivered.
 const LOOKS_MAX: usize = 3;
-/// So many rounds have to have published before more are waited for.
+/// The number of publishing rounds below which a delivery is not delayed.
 const ROUNDS_MIN: u32 = 2;
 
 impl Worker {
-    /// A round has ended, and its replies have not left: hands over what it has published to other workers. Returns whether
-    /// there is something to deliver at the end of the tick.
+    /// Called after a round, before its replies are sent: passes published messages to the other workers.
+    /// Returns whether messages have to be delivered at the end of the tick.
     pub(super) fn hand_over(&self) -> bool {
         let (published, must_deliver) = {
             let mut executor = self.executor.borrow_mut();
@@ -29,8 +29,9 @@ impl Worker {
         published
     }
 
-    /// While several clients publish, looks at the sockets a few times more before messages are delivered: what a subscriber gets
-    /// is sent at once, and a send costs far more than anything else about a message. Who publishes alone waits for nobody.
+    /// While several clients publish, polls the sockets a few times more before messages are delivered:
+    /// messages of one delivery share a send, which costs far more than anything else about a message. A lone
+    /// publisher is not delayed.
     pub(super) async fn gather(&self) {
         for _ in 0..LOOKS_MAX {
             let before = self.published_rounds.get();
@@ -45,14 +46,15 @@ impl Worker {
         }
     }
 
-    /// Delivers what was published, and sends it and what else was pushed: one write per connection, unless it is very much.
+    /// Delivers published messages and sends them with other pushed bytes: one write per connection, unless
+    /// they are large.
     pub(super) fn deliver(&self) {
         self.published_rounds.set(0);
         while self.deliver_some() {}
     }
 
-    /// Delivers and sends as much as memory should hold at once, and sees that what is left unsent keeps its limits. Returns whether
-    /// there is more.
+    /// Delivers and sends as much as should be in memory at once, and enforces the limit on unsent bytes.
+    /// Returns whether more is left.
     fn deliver_some(&self) -> bool {
         let has_more = {
             let mut executor = self.executor.borrow_mut();
@@ -77,7 +79,7 @@ impl Worker {
         has_more
     }
 
-    /// The log is durable up to here: tells others what waited for it.
+    /// Publishes the notices that waited for the log to become durable up to here.
     pub(super) fn tell(&self, durable: Lsn) {
         let notices = self.events.borrow_mut().release(durable);
         if notices.is_empty() {
@@ -88,14 +90,14 @@ impl Worker {
         {
             let mut executor = self.executor.borrow_mut();
             notices.iter().for_each(|notice| executor.publish(notice));
-            // Who has caused this has been asked to wait when it did.
+            // Back-pressure was applied to the publishers when they caused these notices.
             executor.channels().take_backpressure();
             executor.channels().hand_over();
         }
         self.deliver();
     }
 
-    /// Passes on what followers of durable channels get; it is sent at the end of the tick.
+    /// Passes feeds of durable channels to their followers; they are sent at the end of the tick.
     pub(super) fn feed(&self, feed: &Feed) {
         for part in feed.parts() {
             match part {
@@ -124,7 +126,8 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// A client has gone. Returns whether all its subscriptions have ended; if not, this is to be called again.
+    /// Ends the subscriptions of a disconnected client. Returns whether all have ended; if not, the caller
+    /// must retry.
     pub(super) fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
         let mut executor = self.executor.borrow_mut();
         let ended = connection.with_session(|session| {

@@ -1,13 +1,13 @@
-//! Replies of several connections that leave together.
+//! Sending the replies of several connections together.
 //!
-//! A client that sleeps is woken by what it is sent, takes it, and sleeps again before the next connection of it has its reply: for
-//! commands that take some microseconds (scripts, above all) the waking is a tenth of what the server does. Replies are therefore
-//! kept while other connections of the tick are served.
+//! A sleeping client is woken by a reply, takes it, and sleeps again before its next connection has a reply:
+//! for commands of some microseconds (mainly scripts) these wake-ups cost a tenth of the server's time.
+//! Replies are therefore delayed while other connections of the tick are served.
 //!
 //! Invariants
-//! - Replies wait for no more than [`TOGETHER_MAX`] connections, and not beyond the round in which a millisecond ends: a command that
-//!   takes long holds up what came just before it, as it holds up all that its worker does.
-//! - At the end of a tick none waits: who is alone waits for nobody.
+//! - A reply waits for at most [`TOGETHER_MAX`] connections, and not beyond the round in which a millisecond
+//!   ends: a slow command delays the replies just before it, as it delays everything else on its worker.
+//! - At the end of a tick all are sent: a lone client is not delayed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,19 +17,19 @@ use std::{
 use super::Worker;
 use crate::connection::Connection;
 
-/// Connections that replies are sent to together, at most.
+/// The most connections whose replies are sent together.
 const TOGETHER_MAX: usize = 16;
 
-/// The connections whose replies wait.
+/// The connections with delayed replies.
 #[derive(Default)]
 pub(super) struct Replied {
     connections: RefCell<Vec<Rc<Connection>>>,
-    /// When the last round began.
+    /// When the last round began, in Unix milliseconds.
     now_ms: Cell<u64>,
 }
 
 impl Worker {
-    /// Sends what is free of the replies of a connection, with those of the next ones.
+    /// Schedules the sendable replies of a connection, to be sent with those of the next ones.
     pub(crate) fn send_together(&self, connection: &Rc<Connection>) {
         if !connection.has_sendable() {
             return;
@@ -42,7 +42,7 @@ impl Worker {
         }
     }
 
-    /// A round is about to begin: what waits since an earlier millisecond is sent.
+    /// Called before a round: sends the replies delayed since an earlier millisecond.
     pub(crate) fn send_replies_of_before(&self) {
         let now_ms = self.host.unix_ms();
         if self.replied.now_ms.replace(now_ms) != now_ms {
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// Sends all replies that wait.
+    /// Sends all delayed replies.
     pub(super) fn send_replies(&self) {
         self.replied.connections.borrow_mut().drain(..).for_each(|connection| connection.send());
     }
