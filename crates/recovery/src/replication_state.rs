@@ -1,21 +1,24 @@
-//! What a directory remembers of its place among servers: `replication.json`.
+//! The replication state that a data directory persists: `replication.json`.
 //!
 //! ```json
-//! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty", "seen_epoch": 5,
-//!  "fenced_by": 0, "is_unconfirmed": false, "checksum": "crc32c of the rest in hex"}
+//! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty",
+//!  "seen_epoch": 5, "fenced_by": 0, "is_unconfirmed": false, "checksum": "crc32c of the rest in hex"}
 //! ```
 //!
 //! Invariants
-//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` names another server, or nobody, than it did. That
-//!   the setting is not given any more says nothing: a flag that was forgotten makes no second leader.
-//! - `seen_epoch` is the highest epoch of those that were followed; what this server wrote itself as a leader does not count.
-//!   It is on disk before anything is acknowledged in that epoch.
-//! - `is_unconfirmed` from when a leader begins to follow, or is fenced, until a leader has committed all that is here then: what it
-//!   wrote last may never have been anywhere else. Files of earlier versions do not say it: then it is not so.
-//! - What is not as it was written is refused: the checksum covers all other fields, and only a file with no other fields than those
-//!   of the versions that wrote none ([`UNSEALED`]) may be without it.
-//! - A copy of another server's log (the control file knows that it is one) does not become a leader because this file is lost: the
-//!   start is refused until the setting says what the server shall be. Who never followed anybody needs no file.
+//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` now names another server,
+//!   or `none`, than before. A setting that is merely missing changes nothing: a forgotten flag must not make
+//!   a second leader.
+//! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
+//!   a leader. It is on disk before anything in that epoch is acknowledged.
+//! - `is_unconfirmed` is set when a leader begins to follow, or is fenced, until a leader has committed
+//!   everything in its log: its last writes may exist nowhere else. Files of earlier versions lack the field,
+//!   which means false.
+//! - A modified file is refused: the checksum covers all other fields, and only a file with no fields other
+//!   than those of the versions without a checksum ([`UNSEALED`]) may lack it.
+//! - A copy of another server's log (marked in the control file) does not become a leader because this file
+//!   is lost: the start is refused until the setting decides the role. A server that never followed another
+//!   needs no file.
 
 use std::{io, path::Path};
 
@@ -27,13 +30,13 @@ use serde_json::{Map, Value};
 use storage::Control;
 
 const NAME: &str = "replication.json";
-/// The setting `replica-of` of a server that shall lead, whatever it was before.
+/// The value of `replica-of` for a server that shall lead, regardless of its previous role.
 const NOBODY: &str = "none";
-/// How a server is told what it shall be.
+/// How to set the role of a server; a part of error messages.
 const ROLES: &str =
     "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with what is here";
 const CHECKSUM: &str = "checksum";
-/// The fields of files that have no checksum yet.
+/// The fields of files from versions without a checksum.
 const UNSEALED: [&str; 8] = [
     "replica_id",
     "setting",
@@ -44,29 +47,29 @@ const UNSEALED: [&str; 8] = [
     "copied_end",
     "copied_hash",
 ];
-/// A larger file is none of ours.
+/// The most bytes read; a larger file is damaged.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// See the module documentation.
+/// The contents of `replication.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicationState {
     replica_id: String,
     setting: String,
     leader: String,
-    /// The highest epoch that was followed.
+    /// The highest epoch of the leaders that were followed.
     seen_epoch: u32,
-    /// The epoch that has begun elsewhere, so that nobody writes here any more; 0 for none.
+    /// The epoch of another leader that fenced this server; 0 if it is not fenced.
     fenced_by: u32,
-    /// What the log here holds may be more than any leader has committed.
+    /// The log here may hold more than any leader has committed.
     #[serde(default)]
     is_unconfirmed: bool,
 }
 
 impl ReplicationState {
-    /// Reads what the directory remembers, or makes it up, for a server with this setting `replica-of`.
+    /// Loads the file or creates it, for a server with this setting `replica-of`.
     ///
     /// # Errors
-    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a setting that says nothing.
+    /// I/O errors; `InvalidData` if the file is damaged or lost, `InvalidInput` for a malformed setting.
     pub fn load(
         disk: &dyn Disk,
         dir: &Path,
@@ -98,7 +101,7 @@ impl ReplicationState {
         Ok(standing)
     }
 
-    /// Writes it, durably.
+    /// Writes the file durably.
     pub fn store(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         let mut fields = serde_json::to_value(self).map_err(io::Error::other)?;
         fields[CHECKSUM] = checksum(&fields).into();
@@ -106,7 +109,7 @@ impl ReplicationState {
         env::crashsafe::write_atomically(disk, &dir.join(NAME), &text)
     }
 
-    /// Who this server is to leaders.
+    /// The identity of this server towards leaders.
     pub fn replica_id(&self) -> ReplicaId {
         ReplicaId::parse(self.replica_id.as_bytes()).unwrap_or(ReplicaId::new([0; 16]))
     }
@@ -150,7 +153,7 @@ pub fn find(disk: &dyn Disk, dir: &Path, setting: &str) -> io::Result<Option<Rep
     Ok(known)
 }
 
-/// Whether the log is another server's. What cannot be read is for the recovery to tell.
+/// Whether the log is a copy of another server's. An unreadable control file is reported by recovery.
 fn is_copy(disk: &dyn Disk, dir: &Path) -> bool {
     matches!(Control::load(disk, dir), Ok(Some(control)) if control.is_mirror())
 }
@@ -185,13 +188,13 @@ fn parse(text: &[u8]) -> Result<ReplicationState, String> {
     serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }
 
-/// Of all fields, in their order.
+/// The checksum of all fields, in their order.
 fn checksum(fields: &impl Serialize) -> String {
     let text = serde_json::to_vec(fields).expect("a JSON value is JSON");
     format!("{:08x}", crc32c::crc32c(&text))
 }
 
-/// Reads `HOST:PORT`; `None` for anything else.
+/// Parses `HOST:PORT` or `HOST PORT`; `None` for anything else.
 pub(crate) fn parse_address(text: &str) -> Option<Address> {
     let (host, port) = text.trim().rsplit_once([':', ' '])?;
     let host = host.trim().trim_start_matches('[').trim_end_matches(']');
@@ -266,7 +269,7 @@ mod tests {
         for bit in 0..text.len() * 8 {
             let mut changed = text.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // One white space for another changes nothing.
+            // Replacing one white space by another changes nothing.
             assert!(
                 load_text(&changed).is_ok_and(|it| it == standing) || load_text(&changed).is_err(),
                 "bit {bit}"

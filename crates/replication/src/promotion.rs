@@ -13,7 +13,7 @@
 
 use lsn::Lsn;
 
-/// How a server has come to lead.
+/// When a promotion takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Led {
     /// It may be opened for writes.

@@ -197,7 +197,7 @@ impl Receiver {
         self.committed.min(durable)
     }
 
-    /// The leader's commit, as last heard.
+    /// The leader's commit position, as last received.
     pub fn committed(&self) -> Lsn {
         self.committed
     }

@@ -27,7 +27,7 @@ const EVERYTHING: Lsn = Lsn::MAX;
 pub struct Remembered<A> {
     /// The leader that is followed.
     pub leader: Option<A>,
-    /// The highest epoch that was followed.
+    /// The highest epoch of the leaders that were followed.
     pub seen_epoch: u32,
     /// The epoch that has begun elsewhere, so that this server takes no writes; 0 for none.
     pub fenced_by: u32,

@@ -71,11 +71,11 @@ use self::{
 pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
 use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
 
-/// How nice those threads are that copy everything from a leader and load it: nobody is served by them yet, and the leader, or
-/// whoever else is on this machine, does serve.
+/// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
+/// the leader and other processes on the machine do.
 pub(crate) const JOINING_NICE: i32 = 10;
 
-/// Settings that matter here.
+/// The settings that concern replication.
 #[derive(Debug, Clone, Default)]
 struct Options {
     ack_replicas: usize,
@@ -86,10 +86,11 @@ struct Options {
     password: String,
 }
 
-/// Returns when every worker, and every long unit, has ended the round that it was in, or when it is asked to give up: whether they have.
+/// Waits until every worker and every long unit has ended its current round, or until the argument returns
+/// true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
-/// See the module documentation.
+/// The replication state of this server.
 pub(crate) struct Node {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
@@ -97,9 +98,10 @@ pub(crate) struct Node {
     /// The file; it has what the role says is to be remembered.
     standing: Mutex<ReplicationState>,
     role: Mutex<NodeRole<Address>>,
-    /// Held by who has this server lead: one at a time, and whoever comes second finds what the first has done.
+    /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
-    /// Held while the log is told what replicas have, so that nobody tells it something older.
+    /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
+    /// a newer one.
     acking: Mutex<()>,
     /// Copies of what the role says, for those who ask often.
     is_read_only: AtomicBool,
@@ -118,16 +120,16 @@ pub(crate) struct Node {
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
-    /// Where the log has parted from the leader's: the next life begins with cutting it there.
+    /// Where the log diverged from the leader's: it is cut there at the next in-process restart.
     diverged_at: Mutex<Option<Lsn>>,
-    /// What is here has nothing in common with the leader's log.
+    /// The log here has nothing in common with the leader's: a full sync is needed.
     copies_anew: AtomicBool,
-    /// Of the copy in progress: bytes done and in all.
+    /// The copy in progress: bytes done and total.
     copied: (AtomicU64, AtomicU64),
 }
 
 impl Node {
-    /// Reads what the directory remembers.
+    /// Loads `replication.json` from the directory.
     ///
     /// # Errors
     /// I/O errors; a damaged file.
@@ -171,7 +173,6 @@ impl Node {
         Ok(node)
     }
 
-    /// Takes over settings.
     pub(crate) fn configure(&self, settings: &Settings) {
         *self.options.write() = Options {
             ack_replicas: settings.integer(Key::AckReplicas) as usize,
@@ -189,23 +190,24 @@ impl Node {
         self.look_for_replicas();
     }
 
-    /// Where a snapshot of a replica may begin: what is in its memory ends before its log does. `None` for a leader.
+    /// Where a snapshot of a replica may begin: the end of the applied log, which may lag behind the log.
+    /// `None` for a leader.
     pub(crate) fn snapshot_begin(&self) -> Result<Option<Lsn>, storage::Error> {
         let (Some(following), Some(log)) = (self.following(), self.log()) else { return Ok(None) };
         let needed_from = following.needed_from();
-        // Not behind the batch that it is in: the batch is applied record by record.
+        // A batch is applied record by record: inside a batch, the snapshot begins at its start.
         Ok(Some(match log.batch_at(needed_from)? {
             Some(batch) if batch.end > needed_from => batch.start,
             _ => needed_from,
         }))
     }
 
-    /// Everything in the log up to here is in memory, or is being put there.
+    /// The position up to which the log is in memory, or is being applied.
     pub(crate) fn applied(&self, log: &Log) -> Lsn {
         self.following().map_or_else(|| log.appended_lsn(), |following| following.applied())
     }
 
-    /// Whether this life is that of a replica.
+    /// Whether this incarnation runs as a replica.
     pub(crate) fn is_replica(&self) -> bool {
         self.role.lock().leader().is_some()
     }
@@ -235,7 +237,7 @@ impl Node {
         self.unconfirmed() > Lsn::ZERO
     }
 
-    /// The leader that is followed has committed this much of what is here. Whether all of it may be shown.
+    /// Processes the commit position of the leader. Returns whether all data may be shown.
     fn confirm(&self, committed: Lsn) -> Result<bool, String> {
         let (confirmed, remembered) = self.change_role(|role| role.confirm(committed));
         if confirmed == Confirmed::Now {
@@ -245,10 +247,10 @@ impl Node {
         remembered.map(|()| confirmed != Confirmed::NotYet)
     }
 
-    /// Where this server listens.
+    /// Stores the addresses on which this server listens.
     ///
     /// # Errors
-    /// If that is where the one listens that it is to follow.
+    /// If the configured leader is one of them.
     pub(crate) fn set_addresses(&self, redis: &[SocketAddr], http_port: u16) -> io::Result<()> {
         let own = OwnAddresses { redis: redis.to_vec(), http_port };
         let own = self.own.get_or_init(|| own);
@@ -261,18 +263,19 @@ impl Node {
         }
     }
 
-    /// Whether another server says what becomes of the data.
+    /// Whether changes are refused because another server decides about the data.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
     }
 
-    /// What is to be done when all is taken in that a leader sent, before this server leads.
+    /// Sets the action to run in a promotion, after everything received was applied and before this server
+    /// leads.
     pub(crate) fn before_leading(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.before_leading.set(Box::new(act));
     }
 
-    /// The log is recovered, and no command has been executed on it. `rounds_end` returns when every worker has ended the round
-    /// that it was in.
+    /// Passes in the recovered log, before any command was executed on it. `rounds_end` waits until every
+    /// worker has ended its current round; see [`RoundsEnd`].
     pub(crate) fn attach(
         &self,
         log: Log,
@@ -294,7 +297,7 @@ impl Node {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
     }
 
-    /// Begins to follow, where recovery has ended.
+    /// Starts the threads that follow the leader, after recovery.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -333,7 +336,7 @@ impl Node {
         self.following.lock().as_ref().map(|(following, _)| following.clone())
     }
 
-    /// Ends everything that runs here, before the log is closed. Blocks.
+    /// Stops all replication, before the log is closed. Blocks.
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
@@ -347,7 +350,7 @@ impl Node {
         }
     }
 
-    /// Completes when this life is to end and another to begin.
+    /// Completes when an in-process restart is requested.
     pub(crate) async fn restart_requested(&self) {
         self.restart.notified().await;
     }
@@ -361,7 +364,7 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// Where the log is to be cut before the next life, if it is.
+    /// Where the log has to be cut before the restart; `None` if it need not be.
     pub(crate) fn diverged_at(&self) -> Option<Lsn> {
         *self.diverged_at.lock()
     }
@@ -375,7 +378,7 @@ impl Node {
         self.copies_anew.store(true, SeqCst);
     }
 
-    /// To be called once a second.
+    /// The periodic work, once a second.
     pub(crate) fn tick(&self) {
         if let Some(log) = self.log() {
             self.leader.keep_log(log, self.now_ms());
@@ -384,22 +387,23 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Up to where replies have waited for replicas for longer than they may. To be asked once a second.
+    /// The position up to which replies have waited for replicas longer than allowed. To be called once a
+    /// second.
     pub(crate) fn overdue(&self) -> Option<Lsn> {
         let timeout_ms = self.ack_timeout_ms()?;
         let log = self.log()?;
-        // What is not on this disk yet does not wait for replicas.
+        // Bytes that are not on this disk yet are not waiting for replicas.
         self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
     }
 
-    /// For how long a reply waits for replicas; `None`: for none, or for ever.
+    /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
     pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
         let asks = self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
         let timeout_ms = self.options.read().ack_timeout_ms;
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// A connection is handed over by a client that said REPLICATE.
+    /// Serves a replica on the connection of a client that sent REPLICATE.
     pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
         leader::serve(self, socket, words);
     }
@@ -412,7 +416,7 @@ impl Node {
         &self.dir
     }
 
-    /// Monotonic.
+    /// The monotonic clock in milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.monotonic_us() / 1000
     }
@@ -449,7 +453,8 @@ impl Node {
         leader::relay_options(self.options.read().flush_bytes)
     }
 
-    /// What a claim says besides the log: the highest epoch that was followed, and who this is.
+    /// The parts of a [`join::Claim`] besides the log: the highest epoch followed, and the id of this
+    /// replica.
     fn claim(&self) -> (u32, ReplicaId) {
         let seen_epoch = self.role.lock().remembered().seen_epoch;
         (seen_epoch, self.standing.lock().replica_id())
@@ -457,11 +462,12 @@ impl Node {
 
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
-        // A leader whose directory was copied, to make a replica of it, follows nobody.
+        // A leader follows nobody: the same id then comes from a replica made by copying the leader's
+        // directory.
         self.is_replica() && self.standing.lock().replica_id() == id
     }
 
-    /// Remembers an epoch before anything is acknowledged in it.
+    /// Persists an epoch before anything in it is acknowledged.
     fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
         log.note_epoch(epoch).map_err(|error| error.to_string())?;
         self.change_role(|role| ((), role.saw_epoch(epoch))).1
@@ -484,7 +490,7 @@ impl Node {
         self.copied.0.load(SeqCst)
     }
 
-    /// What is committed, as this server tells its replicas.
+    /// The commit position that this server sends to its replicas.
     fn commit_lsn(&self) -> Lsn {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {
@@ -493,7 +499,8 @@ impl Node {
         }
     }
 
-    /// Replicas have come, gone or said how far they are. What is committed on a replica its leader says.
+    /// Re-evaluates commit and waits after replicas have connected, disconnected or acknowledged. On a
+    /// replica, only its leader advances the commit position.
     fn acked(&self) {
         let acking = self.acking.lock();
         if let Some(log) = self.log()
@@ -507,7 +514,8 @@ impl Node {
         self.settle_waits();
     }
 
-    /// Has replies of a leader wait for as many replicas as are asked for, where it `begins` to wait after an epoch of its own.
+    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts, with a new
+    /// epoch.
     fn ask_for_acks(&self, log: &Log, begins: bool) {
         let _acking = self.acking.lock();
         let count = self.options.read().ack_replicas;
@@ -515,11 +523,11 @@ impl Node {
             return log.set_acked(Lsn::MAX);
         }
         if begins {
-            // Until replicas have said how far they are, nothing is committed.
+            // Nothing is committed until replicas have acknowledged.
             log.set_acked(Lsn::ZERO);
             match log.mark_epoch() {
                 Ok(floor) => self.leader.begin_at(floor),
-                // The log has failed: the server stops.
+                // The log is poisoned; the server stops.
                 Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
             }
         }
@@ -535,7 +543,7 @@ impl Node {
         self.lacks_replicas.store(lacks, SeqCst);
     }
 
-    /// Another leads in a higher epoch: nothing more is written here.
+    /// Fences this server: another leads in a higher epoch, so nothing more is written here.
     fn fence(&self, epoch: u32) {
         if self.is_restarting() {
             return;
@@ -557,12 +565,13 @@ impl Node {
         }
     }
 
-    /// Whether all rounds that have begun before something was decided are over, which is waited for until `gives_up` says so.
+    /// Waits until all rounds in progress have ended, or `gives_up` returns true. Returns whether they have
+    /// ended.
     fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
         self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
     }
 
-    /// Answers those who wait for a position that has been reached.
+    /// Answers the clients whose position has been reached.
     pub(crate) fn settle_waits(&self) {
         if !self.waits.is_empty() {
             self.waits.settle(|awaited| self.look(awaited));
@@ -590,7 +599,7 @@ impl Node {
         });
     }
 
-    /// Follows nobody any more, if it did, and takes writes.
+    /// Promotes this server: it stops following, if it did, and takes writes.
     fn promote(&self) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;
@@ -614,7 +623,7 @@ impl Node {
             act();
         }
         self.ask_for_acks(log, true);
-        // From here on replicas say what is committed.
+        // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
         let _ = self.change_role(|role| (role.open(), false));
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
@@ -689,7 +698,7 @@ impl Promotion for Promoting<'_> {
     }
 }
 
-/// What commands ask: a handle, because some of it goes on after the command.
+/// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
 
 impl Replication for ReplicationHandle {
@@ -758,7 +767,7 @@ impl Replication for ReplicationHandle {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
             }
             responder.keep(led.as_ref().map(drop).map_err(String::clone));
-            // The client has its answer before connections end.
+            // The client is answered before the restart closes connections.
             if led == Ok(Led::AfterRestart) {
                 node.request_restart();
             }
@@ -798,7 +807,7 @@ impl Replication for ReplicationHandle {
             && wanted.lsn > node.durable_lsn()
             && let (Some(log), Some(runtime)) = (node.log(), node.runtime.get())
         {
-            // With a durability that leaves syncs to time, this one is made now.
+            // With a durability that syncs on a timer, the sync is made now.
             let (log, node) = (log.clone(), node.clone());
             runtime.spawn_blocking(move || {
                 let _ = log.make_durable(wanted.lsn);

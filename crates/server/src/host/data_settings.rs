@@ -105,7 +105,7 @@ impl ServerHost {
                 drop(slot);
                 pending.publish();
             }
-            // The log has failed: the server stops.
+            // The log is poisoned; the server stops.
             Err(_) => slot.set_last_lsn(Lsn::MAX),
         }
         if let Some(served) = self.served() {

@@ -1,15 +1,16 @@
-//! FAILOVER: hands over to a replica, without losing anything.
+//! FAILOVER: hands leadership over to a replica, without loss of data.
 //!
 //! ```text
-//! writes end here -> the replica has everything -> it leads (REPLICAOF NO ONE) -> this server follows it
-//!        '--- the time is over, or ABORT: writes go on here ---'
+//! writes stop here -> the replica has everything -> it leads (REPLICAOF NO ONE) -> this server follows it
+//!        '--- timeout, or ABORT: writes resume here ---'
 //! ```
 //!
 //! Invariants
-//! - The replica is told to lead only when nothing more is appended here, and when it has all that was, unless FORCE says that the
-//!   rest may be lost. "All" includes the batch that ends this log: it is written before, so that this server has nothing, when it
-//!   begins to follow, that the new leader has not.
-//! - Whatever fails before the replica was told to lead leaves this server leading. If it is not known whether the replica leads,
+//! - The replica is promoted only when nothing more is appended here and it has everything that was, unless
+//!   FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it is written
+//!   before, so that the log here holds nothing that the new leader lacks.
+//! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
+//!   the replica leads, this server takes no writes: two leaders are worse than none.
 //!   this server takes no writes: two leaders are worse than none.
 
 use std::{
@@ -28,10 +29,10 @@ use super::{
     line::{ask, connect},
 };
 
-/// How often it is looked how far the replica is.
+/// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// A hand-over that is on its way.
+/// A handover in progress.
 #[derive(Default)]
 pub(super) struct Handover {
     aborted: AtomicBool,
@@ -42,13 +43,13 @@ const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 
 impl Handover {
-    /// As INFO words it.
+    /// The state as INFO names it.
     pub(super) fn state(&self) -> &'static str {
         if self.state.load(SeqCst) == WAITING { "waiting-for-sync" } else { "failover-in-progress" }
     }
 }
 
-/// Begins, on a thread of its own.
+/// Starts the handover on its own thread.
 pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> {
     if node.is_replica() {
         return Err("ERR FAILOVER is not valid when server is a replica.".into());
@@ -88,7 +89,7 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     })
 }
 
-/// Gives up the hand-over that is on its way.
+/// Aborts the handover in progress.
 pub(super) fn abort(node: &Node) -> Result<(), String> {
     match &*node.handover.lock() {
         Some(handover) if handover.state.load(SeqCst) == WAITING => {
@@ -111,7 +112,7 @@ fn run(
     let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
     let is_over = || until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms);
     let gives_up = || handover.aborted.load(SeqCst) || is_over();
-    // Without the end of what writes, nothing can be handed over, not even by force.
+    // While writers are still active, nothing can be handed over, not even by force.
     let waited = if node.wait_for_rounds(&gives_up) {
         wait_for(node, log, handover, target, failover, &is_over)
     } else if handover.aborted.load(SeqCst) {
@@ -131,7 +132,7 @@ fn run(
             return Err(reason);
         }
     };
-    // From here on it may lead, whatever is heard of it.
+    // From here on the replica may lead, even if no answer arrives.
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
     match answer {
         Ok(answer) if answer.starts_with("+OK") => {}

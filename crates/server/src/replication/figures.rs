@@ -1,4 +1,4 @@
-//! What INFO and metrics say about replication.
+//! The replication figures of INFO and metrics.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -7,24 +7,24 @@ use lsn::Lsn;
 
 use super::{Node, leader::ReplicaFigures};
 
-/// How things stand at one moment.
+/// The state of replication at one moment.
 pub(crate) struct Figures {
     pub(crate) now_ms: u64,
     pub(crate) epoch: u32,
     pub(crate) log_id: String,
-    /// Where the log ends that may be shown.
+    /// The end of the log that may be shipped.
     pub(crate) end: Lsn,
-    /// Where the log starts that is kept.
+    /// The start of the log that is kept.
     pub(crate) start: Lsn,
     pub(crate) fenced_by: u32,
     pub(crate) failover_state: &'static str,
     pub(crate) replicas: Vec<ReplicaFigures>,
-    /// Replicas that were heard in time, if a number of them is asked for.
+    /// The replicas heard from in time; `None` if no minimum is configured.
     pub(crate) good_replicas: Option<usize>,
     pub(crate) leader: Option<LeaderFigures>,
 }
 
-/// The leader, as its replica knows it.
+/// The leader as its replica sees it.
 pub(crate) struct LeaderFigures {
     pub(crate) address: Address,
     pub(crate) link: Link,
@@ -32,9 +32,9 @@ pub(crate) struct LeaderFigures {
     pub(crate) down_seconds: Option<u64>,
     pub(crate) applied: Lsn,
     pub(crate) committed: Lsn,
-    /// How old what this server shows can be.
+    /// The maximum age of the data that this server shows; `None` if it has never caught up.
     pub(crate) lag_ms: Option<u64>,
-    /// Bytes of the copy in progress: done, and in all.
+    /// The copy in progress: bytes done and total.
     pub(crate) copied: (u64, u64),
 }
 

@@ -1,19 +1,19 @@
-//! The replica's side: one thread that takes the leader's log in, one that applies it.
+//! The replica's side: one thread receives the leader's log, another applies it.
 //!
 //! ```text
 //! "replica-link":  connect -> claim -> RESUME -> frames -> Receiver -> Mirror -> ring -> (log thread) disk
-//!                                 |---> PROBE  -> where the logs part -> the process starts anew, and cuts
-//!                                 '---> FULL   -> everything is copied beside -> the process starts anew, with the copy
-//! "replica-apply": durable here and committed there -> Replayer -> keyspace; acks
+//!                                 |---> PROBE  -> find the common position -> restart in-process, cut the log
+//!                                 '---> FULL   -> copy everything beside the data -> restart with the copy
+//! "replica-apply": durable here and committed by the leader -> Replayer -> keyspace; acks
 //! ```
 //!
-//! What it is: sockets and threads around [`Receiver`], `storage::Mirror` and [`Replayer`].
-//! What it is not: an end of the process. What needs an empty memory is asked for, and done by the next life (see `serve`).
+//! These are the sockets and threads around [`Receiver`], `storage::Mirror` and [`Replayer`]. Steps that need
+//! an empty memory are only requested here; the next incarnation carries them out (see `serve`).
 //!
 //! Invariants
-//! - What is applied is durable here (as this server's durability understands it) and committed at the leader.
-//! - An epoch is on disk before anything of it is acknowledged.
-//! - Stopped, it has taken nothing more in; drained, everything that it took is applied.
+//! - Applied records are durable here (by this server's durability) and committed by the leader.
+//! - An epoch is on disk before anything in it is acknowledged.
+//! - After `stop` nothing more is received; after `drain` everything received is applied.
 
 use std::{
     io::{self, Read, Write},
@@ -45,48 +45,48 @@ use super::{
 };
 use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
 
-/// Bytes read from the leader at once.
+/// The most bytes in one read from the leader.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes of the log here that are read at once, to be applied.
+/// The most bytes of the local log in one read of the applier.
 const APPLY_BYTES: usize = 1 << 20;
-/// How long a read waits before acks and deadlines are looked at.
+/// The longest wait in a read, so that acknowledgements and deadlines are checked in time.
 const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
-/// How long the applier sleeps at most: then it is time for an ack.
+/// The longest sleep of the applier, so that acknowledgements are sent in time.
 const APPLY_WAIT: Duration = Duration::from_millis(ACK_BUSY_MS);
 
-/// See the module documentation.
+/// The state that the link, the applier and the rest of the server share.
 pub(crate) struct Following {
-    /// Takes no more in.
+    /// Receive nothing more.
     stopping: AtomicBool,
-    /// Applies everything that was taken in, committed or not, and ends.
+    /// Apply everything received, committed or not, then end.
     draining: AtomicBool,
-    /// The connection to the leader, to be broken by others.
+    /// The connection to the leader, so that other threads can break it.
     socket: Mutex<Option<TcpStream>>,
-    /// That of a copy in progress.
+    /// Breaks the full copy in progress.
     copying: Mutex<Option<Breaker>>,
     link: AtomicU8,
-    /// Of the connection, while frames come.
+    /// The receiver and the socket, while frames arrive.
     session: Mutex<Option<(Receiver, TcpStream)>>,
     committed: (Mutex<Lsn>, Condvar),
     applied: AtomicU64,
     needed_from: AtomicU64,
-    /// When the leader was last heard, and when the link last went down, in monotonic milliseconds.
+    /// Monotonic milliseconds: when the leader was last heard from, and when the link last went down.
     heard_ms: AtomicU64,
     down_since_ms: AtomicU64,
     as_of_ms: AtomicU64,
-    /// Woken to end a pause between two attempts.
+    /// Wakes the link from its pause between two attempts.
     pause: (Mutex<()>, Condvar),
 }
 
-/// How the attempt to follow ended.
+/// How an attempt to follow ended.
 enum Ended {
-    /// Another is to be made.
+    /// Try again, for this reason.
     Again(String),
-    /// The process has to start anew.
+    /// The server has to restart in-process.
     Restart,
 }
 
-/// The threads, as whoever ends them needs them.
+/// The threads, for the promotion or the stop that joins them.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
     pub(super) apply: JoinHandle<()>,
@@ -95,7 +95,7 @@ pub(super) struct Threads {
 const LINKS: [Link; 4] = [Link::Connect, Link::Connecting, Link::Copying, Link::Connected];
 
 impl Following {
-    /// Goes on where a recovery has ended.
+    /// Continues at the end of the recovered log.
     pub(super) fn new(applied: Lsn, now_ms: u64) -> Following {
         Following {
             stopping: false.into(),
@@ -130,17 +130,17 @@ impl Following {
         Lsn::new(self.applied.load(SeqCst))
     }
 
-    /// A snapshot that is taken now needs the log from here on.
+    /// The position from which a snapshot taken now needs the log.
     pub(crate) fn needed_from(&self) -> Lsn {
         Lsn::new(self.needed_from.load(SeqCst))
     }
 
-    /// The leader's commit, as last heard.
+    /// The leader's commit position, as last received.
     pub(crate) fn committed(&self) -> Lsn {
         *self.committed.0.lock()
     }
 
-    /// Milliseconds since the leader was heard.
+    /// Milliseconds since the leader was last heard from.
     pub(crate) fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.heard_ms.load(SeqCst))
     }
@@ -150,7 +150,7 @@ impl Following {
         (self.link() != Link::Connected).then(|| now_ms.saturating_sub(self.down_since_ms.load(SeqCst)))
     }
 
-    /// When everything that was committed had last been applied, in monotonic milliseconds; `None` if never.
+    /// When all committed records were last applied, in monotonic milliseconds; `None` if never.
     pub(crate) fn caught_up_ms(&self) -> Option<u64> {
         Some(self.as_of_ms.load(SeqCst)).filter(|&at_ms| at_ms > 0)
     }
@@ -159,7 +159,7 @@ impl Following {
         self.stopping.load(SeqCst)
     }
 
-    /// Breaks the connection: another attempt is made, perhaps with another leader.
+    /// Breaks the connection; the link tries again, perhaps with another leader.
     pub(super) fn reconnect(&self) {
         if let Some(socket) = &*self.socket.lock() {
             let _ = socket.shutdown(Shutdown::Both);
@@ -170,24 +170,24 @@ impl Following {
         self.wake();
     }
 
-    /// From now on this socket is broken by who wants another attempt, or none.
+    /// Registers the socket of an attempt, so that it can be broken. Fails if following is to stop.
     fn begins(&self, socket: TcpStream) -> Result<(), String> {
         *self.socket.lock() = Some(socket);
         if self.is_stopping() { Err("it is to end".into()) } else { Ok(()) }
     }
 
-    /// What breaks the copy in progress, if there is one.
+    /// Registers the handle that breaks the copy in progress.
     pub(super) fn set_copying(&self, breaker: Option<Breaker>) {
         *self.copying.lock() = breaker;
     }
 
-    /// Takes no more in.
+    /// Stops receiving.
     pub(super) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.reconnect();
     }
 
-    /// Once it is stopped: has everything applied that was taken in.
+    /// After [`Following::stop`]: lets the applier apply everything received, and end.
     pub(super) fn drain(&self, log: &Log) {
         self.draining.store(true, SeqCst);
         self.wake();
@@ -201,7 +201,7 @@ impl Following {
         self.committed.1.notify_all();
     }
 
-    /// Whether it is more than was known.
+    /// Returns whether the commit position advanced.
     fn note_committed(&self, committed: Lsn) -> bool {
         let mut known = self.committed.0.lock();
         let is_news = *known < committed;
@@ -212,12 +212,12 @@ impl Following {
         is_news
     }
 
-    /// Sends an ack if one is due. Whoever holds the session sends one itself.
+    /// Sends an acknowledgement if one is due. Skipped while the session is locked: the holder sends its own.
     fn ack(&self, log: &Log, now_ms: u64) {
         if let Some(mut session) = self.session.try_lock()
             && let Some((receiver, socket)) = &mut *session
         {
-            // If this fails, reading does too.
+            // If this fails, the next read fails too.
             let _ = send_ack(receiver, socket, log, self.applied(), now_ms);
         }
     }
@@ -236,7 +236,7 @@ fn send_ack(
     }
 }
 
-/// What the link works with.
+/// The state of the link thread.
 pub(super) struct LinkParts {
     pub(super) node: Arc<Node>,
     pub(super) following: Arc<Following>,
@@ -246,7 +246,7 @@ pub(super) struct LinkParts {
 }
 
 impl LinkParts {
-    /// Follows until it is stopped, or the process has to start anew. Returns the right to append.
+    /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
     pub(super) fn run(mut self) -> Mirror {
         let mut backoff = Backoff::default();
         let mut last_reason = String::new();
@@ -259,7 +259,7 @@ impl LinkParts {
                 _ if self.following.is_stopping() => break,
                 Ok(Ended::Again(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
-                    // What is the same each time is said once.
+                    // A repeated reason is logged once.
                     if reason != last_reason {
                         tracing::warn!(
                             target: "replication", reason, "cannot follow the leader; trying again"
@@ -287,7 +287,7 @@ impl LinkParts {
         };
         let password = self.node.master_password();
         let mut socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
-        // Whoever has named another one meanwhile may have found no socket to break.
+        // REPLICAOF may have named another leader before the socket could be broken.
         if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(&leader) {
             return Err(format!("{leader} is no longer the leader to follow"));
         }
@@ -367,7 +367,7 @@ impl LinkParts {
                 let fetch = || full_copy::fetch(&self.node, &self.following, &leader, http_port, &password);
                 let fetched =
                     run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
-                // As with a connection that has worked.
+                // As after a connection that worked.
                 if self.node.copied_bytes() > before {
                     backoff.reset();
                 }
@@ -376,7 +376,7 @@ impl LinkParts {
         }
     }
 
-    /// Takes frames in until the connection ends; says why it did.
+    /// Receives frames until the connection ends; returns the reason.
     fn receive(&mut self, mut socket: TcpStream, epoch: u32) -> String {
         let prepared = socket.set_read_timeout(Some(READ_TIMEOUT)).and_then(|()| socket.try_clone());
         let for_acks = match prepared {
@@ -405,7 +405,7 @@ impl LinkParts {
         }
     }
 
-    /// Hands what came to the log, and sends an ack if one is due.
+    /// Appends received batches to the log, and sends an acknowledgement if one is due.
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut session = self.following.session.lock();
         let Some((receiver, socket)) = &mut *session else { return Err("the connection has ended".into()) };
@@ -432,8 +432,9 @@ impl LinkParts {
             .map_err(|error| error.to_string())
     }
 
-    /// The link is up once all that is here may be shown. From then on what the leader has not committed is shown to nobody:
-    /// neither as keys, which are not applied, nor as messages, which are read from the log.
+    /// Marks the link as up once all data here may be shown. From then on, records that the leader has not
+    /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
+    /// from the committed log.
     fn confirm(&self, committed: Lsn, is_news: bool) -> Result<(), String> {
         let was_connected = self.following.link() == Link::Connected;
         if !was_connected {
@@ -443,7 +444,7 @@ impl LinkParts {
             self.following.set_link(Link::Connected, self.node.now_ms());
         }
         if is_news || !was_connected {
-            // What was applied before is shown already.
+            // Records applied earlier are visible already.
             self.log.set_acked(self.following.committed().max(self.following.applied()));
         }
         Ok(())
@@ -479,7 +480,7 @@ impl Intake for LinkIntake<'_> {
     }
 }
 
-/// What the applier works with.
+/// The state of the applier thread.
 pub(super) struct ApplyParts {
     pub(super) host: Arc<ServerHost>,
     pub(super) following: Arc<Following>,
@@ -490,7 +491,7 @@ pub(super) struct ApplyParts {
 }
 
 impl ApplyParts {
-    /// Applies until it has drained, or the process starts anew.
+    /// Applies until it has drained, or the server restarts.
     pub(super) fn run(mut self) {
         if let Err(reason) = self.apply() {
             tracing::error!(
@@ -560,7 +561,7 @@ impl ApplyParts {
     }
 }
 
-/// Whether a record says anything but what settings of the data are.
+/// Whether a record holds anything but settings of the data.
 fn holds_data(record: &Record<'_>) -> bool {
     let mut rest = record.payload;
     loop {

@@ -1,17 +1,18 @@
-//! Copying everything from the leader: beside the data that is served meanwhile, and put in its place by the next life.
+//! The full sync: copies everything from the leader into a directory beside the data, which stays in service.
+//! The next start installs the copy.
 //!
 //! ```text
-//! fetch:   leader's snapshot and log -> <dir>/full-copy, verified, gone on with after an interruption; backup.json is last
-//! install: mark "remove" -> what the directory holds -> mark "move" -> what the copy holds -> mark away
+//! fetch:   leader's snapshot and log -> <dir>/full-copy, verified, resumable; backup.json last
+//! install: mark "remove" -> delete old data -> mark "move" -> move the copy into place -> delete mark
 //! ```
 //!
-//! What it is not: another way to copy; it is a backup (`backup::fetch`) into a directory of its own.
+//! The copy is a backup (`backup::fetch`) into its own directory, not another way to copy.
 //!
 //! Invariants
-//! - The copy is installed only if it is complete, and by nobody but the start of a server that uses the directory.
-//! - Wherever an installation is interrupted, the next start goes on with it before anything else is read.
-//! - Whoever stops following waits for no leader: the connection is broken.
-//! - What is kept: the lock, `replication.json`, files that were set aside (`diverged-*.bin`).
+//! - The copy is installed only if it is complete, and only by the start of a server that uses the directory.
+//! - An interrupted installation is resumed by the next start before anything else is read.
+//! - Stopping never waits for the leader: the connection is broken.
+//! - Kept are the lock, `replication.json` and files that were set aside (`diverged-*.bin`).
 
 use std::{
     cell::Cell,
@@ -37,20 +38,20 @@ const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
 const REMOVING: &[u8] = b"remove\n";
 const MOVING: &[u8] = b"move\n";
-/// How often a long copy says how far it is.
+/// The interval of progress messages in the log.
 const REPORT_PERIOD_MS: u64 = 5_000;
 
-/// Directories below that of the data, of which everything is copied.
+/// The subdirectories of the data directory that are copied completely.
 const BELOW: [fn(&Path) -> PathBuf; 2] = [snapshot::directory, ::documents::directory];
 
 fn copy_dir(dir: &Path) -> PathBuf {
     dir.join(COPY)
 }
 
-/// Copies everything that the leader holds, beside what is here.
+/// Copies everything from the leader into a directory beside the data.
 ///
 /// # Errors
-/// In words for the log; the next call goes on where this one stopped.
+/// A message for the log; the next call resumes the copy.
 pub(super) fn fetch(
     node: &Node,
     following: &Following,
@@ -61,7 +62,7 @@ pub(super) fn fetch(
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
     let remote = Remote::new(&url, DEFAULT_USER, Some(password).filter(|password| !password.is_empty()));
-    // Before it is looked whether it is to stop, so that a stop is never missed.
+    // Set before the first check of `is_stopping`, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));
     let tell = |notice: Notice<'_>| tracing::info!(target: "replication", %notice, "copying from the leader");
     let reported = Cell::new(node.now_ms());
@@ -86,13 +87,14 @@ pub(super) fn fetch(
             tracing::info!(target: "replication", end = manifest.end_lsn, "everything was copied");
             Ok(())
         }
-        // The process ended between the copy and its installation, or the mark of the installation could not be written.
+        // The copy is complete but was not installed: the process ended before that, or the installation mark
+        // could not be written.
         Err(BackupError::Complete { .. }) => Ok(()),
         Err(error) => Err(format!("the copy from the leader is not complete: {error}")),
     }
 }
 
-/// Removes a copy, whole or in parts: what was copied is of no use to a server that follows nobody.
+/// Removes a complete or partial copy, which a server without a leader does not need.
 pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let copy = copy_dir(dir);
     if disk.open(&dir.join(MARK), Access::Read).is_ok() {
@@ -104,10 +106,10 @@ pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     remove_files(disk, &copy, |_| true)
 }
 
-/// Puts a complete copy in the place of what the directory holds; `false` if there is none.
+/// Replaces the data of the directory by a complete copy; `false` if none exists.
 ///
 /// # Errors
-/// I/O errors: the next start goes on.
+/// I/O errors; the next start resumes the installation.
 pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
     let (copy, mark) = (copy_dir(dir), dir.join(MARK));
     let state = read(disk, &mark)?;
@@ -118,13 +120,13 @@ pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
         write_atomically(disk, &mark, REMOVING)?;
     }
     if state.as_deref() != Some(MOVING) {
-        // The control file goes first: without it, the rest means nothing.
+        // The control file goes first: without it, the rest is no database.
         remove_files(disk, dir, |name| name == CopyPlan::CONTROL_NAME)?;
         remove_files(disk, dir, is_of_log)?;
         for below in BELOW {
             remove_files(disk, &below(dir), |_| true)?;
         }
-        // Made of what goes, and made again of what comes.
+        // Indexes are derived from the old documents, and are rebuilt from the new ones.
         remove_files(disk, &recovery::opening::indexes_directory(dir), |_| true)?;
         write_atomically(disk, &mark, MOVING)?;
     }
@@ -133,7 +135,6 @@ pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
         move_files(disk, &below(&copy), &below(dir), |_| true)?;
     }
     move_files(disk, &copy, dir, is_of_log)?;
-    // And comes last.
     move_files(disk, &copy, dir, |name| name == CopyPlan::CONTROL_NAME)?;
     remove_files(disk, &copy, |_| true)?;
     remove_durably(disk, &mark)?;
@@ -178,7 +179,7 @@ fn move_files(disk: &dyn Disk, from: &Path, to: &Path, chosen: impl Fn(&str) -> 
     if names.is_empty() {
         return Ok(());
     }
-    // The new names first: twice is better than never.
+    // The target directory first: a crash may leave a file in both, but never in neither.
     disk.sync_dir(to)?;
     disk.sync_dir(from)
 }
@@ -201,7 +202,7 @@ mod tests {
         "end_unix_ms": 0, "made_at": "", "files": []}"#;
     const KEPT: [&str; 3] = ["replication.json", "diverged-0000000000001000.bin", "sheaf.lock"];
 
-    /// A directory with data of its own, and a complete copy beside it.
+    /// A directory with its own data, and a complete copy beside it.
     fn disk() -> Arc<SimDisk> {
         let disk = SimDisk::new(SimDiskOptions { seed: 3, ..Default::default() });
         let (dir, copy) = (Path::new(DIR), copy_dir(Path::new(DIR)));
@@ -218,7 +219,7 @@ mod tests {
         disk
     }
 
-    /// Everything is in its place.
+    /// Checks that the copy is installed completely.
     fn check(disk: &SimDisk) {
         let dir = Path::new(DIR);
         let text = |name: &str| disk.read_file(&dir.join(name)).unwrap();

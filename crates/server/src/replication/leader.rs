@@ -1,15 +1,17 @@
-//! The leader's side: one pair of threads per replica, what their acks amount to, and the log that is kept for them.
+//! The leader's side: two threads per replica, their acknowledgements, and the log retained for them.
 //!
 //! ```text
-//! REPLICATE -> "replica": decide, answer -> Relay: follow the log, write       "replica-acks": read -> Acks -> commit, waits
+//! REPLICATE -> "replica": decide, answer -> Relay: follow the log, write
+//!              "replica-acks": read -> Acks -> commit, waits
 //! ```
 //!
-//! What it is: sockets and threads around [`Relay`], [`Acks`] and [`Retention`].
-//! What it is not: a decision about a replica; those are made in the crate `replication`. A replica has replicas in the same way.
+//! These are the sockets and threads around [`Relay`], [`Acks`] and [`Retention`]; decisions about a replica
+//! are made in the crate `replication`. A replica serves replicas of its own in the same way.
 //!
 //! Invariants
-//! - Nobody waits for a replica but those who asked to: a slow one reads files, one that takes nothing is disconnected.
-//! - At most [`REPLICAS_MAX`] at a time.
+//! - Only commands that ask for it wait for a replica: a slow replica is served from files, one that takes no
+//!   bytes is disconnected.
+//! - At most [`REPLICAS_MAX`] replicas are connected.
 
 use std::{
     io::{self, IoSlice, Read, Write},
@@ -34,18 +36,18 @@ use storage::{Log, Pin};
 
 use super::Node;
 
-/// Replicas that are served at a time.
+/// The most replicas served at a time.
 const REPLICAS_MAX: usize = 64;
-/// A replica that takes nothing for so long is disconnected.
+/// A replica that takes no bytes for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
-/// How long an ack is waited for before it is looked whether there is still a connection.
+/// The timeout of a read of acknowledgements, after which the connection is checked.
 const READ_TIMEOUT: Duration = Duration::from_millis(HEARTBEAT_MS);
-/// Acks are small; this many are read at once.
+/// The most bytes in one read of acknowledgements, which are small.
 const ACK_READ_BYTES: usize = 4 << 10;
-/// Pieces that are written at once.
+/// The most pieces in one write.
 const PIECES_MAX: usize = 512;
 
-/// What is known of the replicas.
+/// The connected replicas, and the log retained for replicas.
 pub(super) struct Leader {
     acks: Mutex<Acks>,
     connected: Mutex<Vec<Connected>>,
@@ -76,7 +78,8 @@ impl Leader {
         }
     }
 
-    /// Nothing is committed before the batch that ends here, the first of this leader's epoch.
+    /// Sets the end of the first batch of this leader's epoch; nothing is committed before it. Disconnects
+    /// all replicas.
     pub(super) fn begin_at(&self, floor: Lsn) {
         self.acks.lock().begin_at(floor);
         self.disconnect();
@@ -90,18 +93,18 @@ impl Leader {
         self.acks.lock().count_flushed(lsn)
     }
 
-    /// How many were heard within this time.
+    /// The number of replicas heard from within `silent_ms_max`.
     pub(super) fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
         self.acks.lock().count_heard(now_ms, silent_ms_max)
     }
 
-    /// What is committed if `count` replicas have to have it, and the log here may be shown up to `own`.
+    /// The commit position if `count` replicas must have it and the log here may be shown up to `own`.
     pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
         self.acks.lock().commit(own, count)
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
-        // In this order everywhere.
+        // Lock order everywhere: `connected`, then `acks`.
         let (connected, acks) = (self.connected.lock(), self.acks.lock());
         let figures = |connected: &Connected| {
             let (_, acked) = acks.replicas().find(|(id, _)| *id == connected.id)?;
@@ -110,7 +113,8 @@ impl Leader {
         connected.iter().filter_map(figures).collect()
     }
 
-    /// A replica is served from now on; an older connection of the same one is over. `None` if there are enough others.
+    /// Registers a replica; closes an older connection of the same replica. `None` if [`REPLICAS_MAX`] others
+    /// are connected.
     fn join(&self, id: ReplicaId, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
         let mut connected = self.connected.lock();
         if let Some(older) = connected.iter().position(|other| other.id == id) {
@@ -129,26 +133,26 @@ impl Leader {
         self.acks.lock().leave(session);
     }
 
-    /// Ends all connections; how many.
+    /// Closes all connections; returns their number.
     pub(super) fn disconnect(&self) -> usize {
         let connected = self.connected.lock();
         connected.iter().for_each(|replica| _ = replica.socket.shutdown(Shutdown::Both));
         connected.len()
     }
 
-    /// Takes no more replicas and ends those there are.
+    /// Accepts no more replicas and disconnects the present ones.
     pub(super) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.disconnect();
     }
 
-    /// Keeps as much of the log as replicas need. To be called once a second.
+    /// Retains as much of the log as replicas need. To be called once a second.
     pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
         let (retention, pin) = &mut *self.retention.lock();
         for (id, acked) in self.acks.lock().replicas() {
             retention.note(id, acked.flushed);
         }
-        // The new pin is there before the old one goes.
+        // The new pin is made before the old one is dropped.
         let kept = retention
             .keep_from(log.shippable_lsn(), now_ms)
             .and_then(|from| log.pin(from.max(log.start_lsn())));
@@ -175,7 +179,7 @@ impl From<ReplicaFigures> for Replica {
     }
 }
 
-/// Serves the replica that has said these words on this connection, on a thread of its own.
+/// Serves the replica that sent REPLICATE on this connection, on its own thread.
 pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
@@ -184,7 +188,7 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
         if let Err(reason) = join(&node, socket, claim) {
             tracing::warn!(target: "replication", replica = peer, reason, "a replica has left");
         }
-        // However it ended: log is kept for those that may come back, and for so long only.
+        // In any case, retain the log for a while, in case the replica reconnects.
         if let Some(claim) = claim {
             node.leader.left(claim.replica, node.now_ms());
         }
@@ -194,7 +198,7 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
     }
 }
 
-/// Answers a replica, and ships the log if that is what is to be done.
+/// Answers a replica, and ships the log if the answer is RESUME.
 fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
@@ -211,7 +215,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
              leader, or remove that file from the copy"
             .into());
     }
-    // Nothing that is decided on is removed meanwhile.
+    // Keeps the log on which the decision depends from being removed meanwhile.
     node.leader.keep_for(log, claim.replica, claim.mark.end, node.now_ms());
     let decision =
         decide(&claim, log.id(), log.epoch(), &LogHistory(log)).map_err(|error| error.to_string())?;
@@ -223,7 +227,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
         }
         Decision::Full(reason) => {
             tracing::info!(target: "replication", %reason, "a replica copies everything");
-            // What is written meanwhile is for it as well.
+            // The replica will also need the log written during the copy.
             node.leader.keep_for(log, claim.replica, log.shippable_lsn(), node.now_ms());
             return say(format!("+{}", Answer::Full { http_port: node.http_port() }.line()));
         }
@@ -257,7 +261,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     ended
 }
 
-/// Ships and hears until the connection ends; says why it did.
+/// Ships the log and reads acknowledgements until the connection ends; returns the reason.
 fn converse(
     node: &Arc<Node>,
     log: &Log,
@@ -277,7 +281,7 @@ fn converse(
         let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Who noticed first says more than who found the socket closed.
+        // The thread that failed first has the more precise reason than the one that found the socket closed.
         Err(match (shipped, read) {
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,
@@ -285,10 +289,10 @@ fn converse(
     })
 }
 
-/// What is said of a connection that the other side has ended.
+/// The reason if the other side has closed the connection.
 const CLOSED: &str = "the connection was closed";
 
-/// Ships the log until the connection ends; says why.
+/// Ships the log until the connection ends; returns the reason.
 fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> String {
     let mut tail = Tail(log.follow(relay.lock().position()));
     let mut out = Vec::new();
@@ -298,7 +302,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
         }
         let moment = Moment {
             now_ms: node.now_ms(),
-            // What was written before has left: writes are waited for.
+            // Writes block, so earlier bytes have left.
             unsent_bytes: 0,
             shippable: log.shippable_lsn(),
             commit: node.commit_lsn(),
@@ -326,7 +330,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
     }
 }
 
-/// Writes frames, many at once.
+/// Writes many frames with one system call.
 fn write(mut socket: &TcpStream, out: &[Outgoing<Arc<[u8]>>]) -> io::Result<()> {
     let pieces = out.iter().flat_map(|outgoing| {
         let payload = outgoing.payload.as_deref().unwrap_or_default();
@@ -346,7 +350,7 @@ fn write(mut socket: &TcpStream, out: &[Outgoing<Arc<[u8]>>]) -> io::Result<()> 
     Ok(())
 }
 
-/// Hears the replica until the connection ends; says why, if there is more to say than that.
+/// Reads acknowledgements until the connection ends; returns the reason, or `None` if it was merely closed.
 fn read_acks(
     node: &Arc<Node>,
     mut socket: &TcpStream,
@@ -386,13 +390,14 @@ fn read_acks(
     }
 }
 
-/// The options of relays that send about so much at once: as a write is waited for, what comes meanwhile goes with the next.
+/// The options of a relay with rounds of about `flush_bytes`: since writes block, bytes that arrive meanwhile
+/// go with the next round.
 pub(super) fn relay_options(flush_bytes: u64) -> RelayOptions {
     let most = RelayOptions::default();
     RelayOptions { flush_bytes, round_bytes_max: flush_bytes.clamp(1, most.round_bytes_max), ..most }
 }
 
-/// As it is shown: an IPv4 address that came by IPv6 is one.
+/// The address as shown to users: an IPv4-mapped IPv6 address is shown as IPv4.
 pub(super) fn shown_host(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
 }

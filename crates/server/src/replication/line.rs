@@ -1,4 +1,5 @@
-//! The words before the frames: commands that a replica sends to its leader, and the lines that answer them.
+//! The text phase before the frames: commands that a replica sends to its leader, and the lines that answer
+//! them.
 
 use std::{
     io::{self, Read, Write},
@@ -10,16 +11,16 @@ use engine::replication::Address;
 use socket2::{Domain, Socket, Type};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer a command.
+/// The longest wait for an answer to a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A longer line is no answer.
+/// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Connects, and says the password if there is one. `begun` is given each socket before it is connected: whoever shuts it down
-/// has this return at once.
+/// Connects and sends the password if one is set. `begun` receives a handle of each socket before it is
+/// connected: shutting that down makes this function return at once.
 ///
 /// # Errors
-/// In words for the log; what `begun` says.
+/// Messages for the log; the error of `begun`.
 pub(super) fn connect(
     address: &Address,
     password: &str,
@@ -49,7 +50,7 @@ pub(super) fn connect(
     Err(failed)
 }
 
-/// A socket that is not connected, and another handle of it.
+/// An unconnected socket, and a second handle of it.
 fn prepare(candidate: SocketAddr) -> io::Result<(Socket, TcpStream)> {
     let socket = Socket::new(Domain::for_address(candidate), Type::STREAM, None)?;
     socket.set_tcp_nodelay(true)?;
@@ -59,15 +60,15 @@ fn prepare(candidate: SocketAddr) -> io::Result<(Socket, TcpStream)> {
     Ok((socket, handle))
 }
 
-/// Sends a command and reads the line that answers it, without what ends it.
+/// Sends a command and reads the answer line, without its terminator.
 ///
 /// # Errors
-/// In words for the log.
+/// Messages for the log.
 pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
     let mut request = Vec::new();
     wire::request::encode(words, &mut request);
     stream.write_all(&request).map_err(|error| format!("cannot send: {error}"))?;
-    // Byte by byte: what follows the line is not for us.
+    // Byte by byte: bytes after the line belong to the caller.
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         let mut byte = [0];
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// An address that answers nobody: whoever listens there has accepted all that it will.
+    /// An address that never answers: the backlog of its listener is full.
     fn silent() -> (Socket, Vec<Socket>, Address) {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -118,7 +119,7 @@ mod tests {
             connect(&address, "", |socket| sender.send(socket).map_err(|error| error.to_string()))
         });
         let socket = sockets.recv().expect("an attempt has begun");
-        // Before the kernel has begun to connect, there is nothing to shut down yet.
+        // A shutdown fails until the kernel has begun to connect.
         while socket.shutdown(Shutdown::Both).is_err() && !attempt.is_finished() {
             thread::yield_now();
         }

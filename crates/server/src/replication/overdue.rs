@@ -1,27 +1,27 @@
-//! Which replies have waited for replicas for too long.
+//! Detects replies that have waited for replicas longer than `ack-timeout`.
 //!
-//! What it is: positions of the log with the time at which they were its end, no further apart than is needed to tell when
-//! `ack-timeout` is over. What it is not: who waits; whoever does has a position.
+//! It samples the end of the log with the time, just often enough to tell when the timeout has passed. It
+//! does not know the waiting replies, each of which has a position of its own.
 
 use std::collections::VecDeque;
 
 use lsn::Lsn;
 
-/// The time that is allowed is told to such a part of it.
+/// The resolution: the timeout is divided into this many steps.
 const STEPS: u64 = 32;
-/// Positions kept at most: one for each step, the one that is overdue, and one for a timeout that was made longer.
+/// The most samples kept: one per step, the overdue one, and one for a timeout that was raised.
 const SEEN_MAX: usize = STEPS as usize + 2;
 
-/// See the module documentation.
+/// The samples of the uncommitted log.
 #[derive(Debug, Default)]
 pub(super) struct Overdue {
-    /// Ends of the log that are not committed, and when they were seen, in order.
+    /// Uncommitted ends of the log with the times of their samples, in order.
     seen: VecDeque<(u64, Lsn)>,
 }
 
 impl Overdue {
-    /// Notes where the log ends, and up to where it is committed. Returns up to where whatever waits has waited for longer than
-    /// `timeout_ms`; 0 for any time.
+    /// Samples the end of the log and the commit position. Returns the position up to which replies have
+    /// waited longer than `timeout_ms`; 0 is no limit.
     pub(super) fn look(&mut self, now_ms: u64, end: Lsn, committed: Lsn, timeout_ms: u64) -> Option<Lsn> {
         self.seen.retain(|(_, seen)| *seen > committed);
         if timeout_ms == 0 || end <= committed {
@@ -34,7 +34,7 @@ impl Overdue {
         }
         let is_over = |(seen_ms, _): &(u64, Lsn)| now_ms >= seen_ms + timeout_ms;
         let over = self.seen.iter().take_while(|seen| is_over(seen)).count();
-        // Of those that are over the last one says it all.
+        // Of the overdue samples only the last is needed.
         self.seen.drain(..over.saturating_sub(1));
         self.seen.front().filter(|seen| is_over(seen)).map(|(_, lsn)| *lsn)
     }

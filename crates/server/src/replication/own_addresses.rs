@@ -1,13 +1,13 @@
-//! Where this server listens, to know itself when somebody names it.
+//! The addresses on which this server listens, to recognise itself as a named leader.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use engine::replication::Address;
 
-/// See the module documentation.
+/// The listen addresses of this server.
 #[derive(Debug, Clone)]
 pub(super) struct OwnAddresses {
-    /// At least one.
+    /// Never empty.
     pub(super) redis: Vec<SocketAddr>,
     pub(super) http_port: u16,
 }
@@ -17,7 +17,8 @@ impl OwnAddresses {
         self.redis.first().map_or(0, SocketAddr::port)
     }
 
-    /// Whether somebody who connects there meets this server. Names other than `localhost` are not looked up, which can take long.
+    /// Whether a connection to `address` reaches this server. Names other than `localhost` are not resolved,
+    /// because that can take long.
     pub(super) fn include(&self, address: &Address) -> bool {
         let named: Vec<IpAddr> = match address.host.as_str() {
             "localhost" => vec![[127, 0, 0, 1].into(), [0, 0, 0, 0, 0, 0, 0, 1].into()],
@@ -31,9 +32,9 @@ impl OwnAddresses {
     }
 }
 
-/// Whether who listens at `listener` is met by who connects to `named`.
+/// Whether a connection to `named` reaches a socket that listens on `listener`.
 fn is_reached(listener: IpAddr, named: IpAddr) -> bool {
-    // Connecting to the unspecified address leads to this machine.
+    // Connecting to the unspecified address reaches this machine.
     named == listener
         || named.is_unspecified() && listener.is_loopback()
         || listener.is_unspecified() && (named.is_unspecified() || is_of_this_machine(named))

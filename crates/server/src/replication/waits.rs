@@ -1,7 +1,8 @@
-//! Clients that wait for a position: on the disks of replicas (WAIT, WAITAOF), or in the memory of this server (WAITLSN).
+//! Clients that wait for a position: on the disks of replicas (WAIT, WAITAOF), or in the memory of this
+//! server (WAITLSN).
 //!
-//! What it is: the promises, until they can be kept or their time is over. One per client at most, so `maxclients` bounds them.
-//! What it is not: who knows how far anybody is; it asks.
+//! It holds the deferred replies until they can be answered or time out. At most one per client, so
+//! `maxclients` bounds them. It does not track positions; the caller passes a function that looks them up.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -9,14 +10,14 @@ use engine::{Responder, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
 
-/// What a client waits for.
+/// The condition of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited {
     Flushed(Wanted),
     Shown(Lsn),
 }
 
-/// What there is of it.
+/// The state of the condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) replicas: usize,
@@ -30,10 +31,10 @@ struct Waiting {
     responder: Responder,
 }
 
-/// See the module documentation.
+/// The waiting clients.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// How many there are, so that those who move positions need not lock anything while nobody waits.
+    /// The number of waits, so that threads that advance positions take no lock while nobody waits.
     count: AtomicUsize,
     waiting: Mutex<(u64, Vec<Waiting>)>,
 }
@@ -43,7 +44,8 @@ impl Waits {
         self.count.load(SeqCst) == 0
     }
 
-    /// Adds one; its number is for [`Waits::expire`]. [`Waits::settle`] it afterwards: it may have come true meanwhile.
+    /// Adds a wait; its number is for [`Waits::expire`]. The caller must call [`Waits::settle`] afterwards:
+    /// the condition may be met already.
     pub(super) fn add(&self, awaited: Awaited, responder: Responder) -> u64 {
         let (next, waiting) = &mut *self.waiting.lock();
         *next += 1;
@@ -52,7 +54,7 @@ impl Waits {
         *next
     }
 
-    /// Answers those for whom there is enough, and forgets those who have gone.
+    /// Answers the waits whose condition is met, and drops those of disconnected clients.
     pub(super) fn settle(&self, look: impl Fn(&Awaited) -> Found) {
         self.take(|waiting| {
             let found = look(&waiting.awaited);
@@ -60,7 +62,7 @@ impl Waits {
         });
     }
 
-    /// The time of this one is over, if it is still there: it is answered with what there is.
+    /// Times a wait out, if it is still waiting: it is answered with the current state.
     pub(super) fn expire(&self, number: u64, look: impl Fn(&Awaited) -> Found) {
         self.take(|waiting| (waiting.number == number).then(|| look(&waiting.awaited)));
     }
